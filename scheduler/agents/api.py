@@ -14,7 +14,7 @@ from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.attempts.services.secrets import secrets_hand_out
 from scheduler.logs.services.storing import logs_append
 from scheduler.nodes.models import Node
-from scheduler.nodes.services.isolation import NodeRefused
+from scheduler.nodes.services.isolation import NodeRefusal
 from scheduler.nodes.services.managing import node_of_token
 from tenants.audit.source import source
 
@@ -38,7 +38,7 @@ def _endpoint(
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except RecursionError:
             return _error(400, "malformed", "The JSON is nested too deeply.")
-        except NodeRefused as error:
+        except NodeRefusal as error:
             return _error(403, "node_refused", str(error))
         except (MessageError, ValueError) as error:
             return _error(400, "malformed", str(error))

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 from controlplane.pagination import ByPosition
 from scheduler.cells import schemas
 from scheduler.cells.models import CellSpecification
-from scheduler.cells.selectors.in_force import InForce, cells_in_force
+from scheduler.cells.selectors.in_force import CellsInForce, cells_in_force
 from scheduler.cells.selectors.tree import cell_nodes, chain_summaries, children_of, virtual_cluster_cells
 from scheduler.cells.services.dividing import cells_apply, cells_check, hardware_problems
 from scheduler.cells.services.inventory import cells_proposal
@@ -138,7 +138,7 @@ class VirtualClusterCells(APIView):
         return Response(virtual_cluster_cells(layout, virtual_cluster.name))
 
 
-def cells_answer(now: InForce) -> dict[str, Any]:
+def cells_answer(now: CellsInForce) -> dict[str, Any]:
     """Return the cells in force as GET and PUT answer them."""
     return {
         "version": now.version,

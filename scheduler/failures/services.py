@@ -43,7 +43,7 @@ WHERE rule.pattern = '' OR regexp_like(%(text)s, rule.pattern, 'in') ORDER BY ru
 log = logging.getLogger(__name__)
 
 
-class GivenUp(Exception):
+class MatchTimeout(Exception):
     """The patterns took too long over a text."""
 
 
@@ -117,7 +117,7 @@ def rule_for(exit_code: int, text: str) -> SiteRule | None:
         return None
     try:
         return first_match(rules, text)
-    except GivenUp:
+    except MatchTimeout:
         log.warning("the patterns of %d failure rules were given up: they take too long", len(rules))
         return None
 
@@ -130,7 +130,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
     tried = rules_in_force() if rules is None else rules_read(rules)
     try:
         found = first_match([rule for rule in tried if rule.fits(exit_code)], log)
-    except GivenUp:
+    except MatchTimeout:
         problem = f"their patterns take more than {PATTERNS_SECONDS:g} seconds"
         expected = "patterns without nested repetitions and references back"
         raise Invalid(
@@ -147,7 +147,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
 
 
 def first_match(rules: Sequence[SiteRule], text: str) -> SiteRule | None:
-    """Return the first rule whose pattern is found in the text. Raises GivenUp."""
+    """Return the first rule whose pattern is found in the text. Raises MatchTimeout."""
     wanted: dict[str, Any] = {
         "patterns": [rule.pattern for rule in rules],
         "text": text[-TEXT_CHARACTERS_MOST:].replace("\0", " "),
@@ -164,7 +164,7 @@ def first_match(rules: Sequence[SiteRule], text: str) -> SiteRule | None:
     except OperationalError as error:
         if "statement timeout" not in str(error):
             raise
-        raise GivenUp from error
+        raise MatchTimeout from error
     return rules[row[0]] if row else None
 
 
@@ -243,7 +243,7 @@ def _bad_patterns(rules: Sequence[SiteRule], where: str) -> list[FieldError]:
             reason = str(error).splitlines()[0].removeprefix("invalid regular expression: ")
             expected = "a regular expression, such as scratch.*(full|quota)"
             problems.append(FieldError(f"{where}.{number}.pattern", f"can not be used: {reason}", expected))
-        except GivenUp:
+        except MatchTimeout:
             expected = "one without nested repetitions and references back"
             problems.append(FieldError(f"{where}.{number}.pattern", "takes too long", expected))
     return problems

@@ -94,7 +94,7 @@ class JobLogsSearch(APIView):
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         after = log_search.Place.parse(query["after"]) if query["after"] else None
         matcher = log_search.matcher_of(query["q"], is_pattern=query["regex"], match_case=query["match_case"])
-        found = log_search.Found()
+        found = log_search.SearchOutcome()
         if attempt is not None:
             found = log_search.search(
                 attempt, ranks, matcher, context=query["context"], limit=query["limit"], after=after
@@ -192,7 +192,7 @@ def _text(attempt: Attempt, rank: int) -> Iterator[bytes]:
 
 
 def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[bytes]:
-    written = _Written()
+    written = _ZipPieces()
     # The fastest compression: it is here to save a network, and takes the server's time.
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for rank, task in tasks.items():
@@ -203,7 +203,7 @@ def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[by
     yield written.take()
 
 
-class _Written(io.RawIOBase):
+class _ZipPieces(io.RawIOBase):
     """Takes what a ZipFile writes, which can not go back, until it is sent."""
 
     def __init__(self) -> None:

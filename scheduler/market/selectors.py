@@ -23,7 +23,7 @@ from tenants.selectors import RANK, Viewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarketNow:
+class MarketState:
     """The guarantees of everybody at one instant, and the loans that move them."""
 
     own: Guarantees
@@ -61,10 +61,10 @@ class MarketNow:
 _NO_CELLS = Specification()
 
 
-def market_now(now: datetime) -> MarketNow:
+def market_now(now: datetime) -> MarketState:
     """Return what is guaranteed to whom at that instant."""
     own, loans, at = own_guarantees(), loans_not_ended(now), now.timestamp()
-    return MarketNow(own=own, loans=loans, in_force=in_force(own, loans, at), at=at)
+    return MarketState(own=own, loans=loans, in_force=in_force(own, loans, at), at=at)
 
 
 def own_guarantees() -> Guarantees:

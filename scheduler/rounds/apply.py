@@ -63,7 +63,7 @@ _BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class ApplyOutcome:
     """What became of the plan. `dropped` lists {kind, jobs, why}, of the market with the position there."""
 
     at: datetime
@@ -127,7 +127,7 @@ class _Facts:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
 
 
-def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
+def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
     """Write the plan; the caller holds the fence in the same transaction."""
     actor = f"round {plan.round_number}"
     changes = plan.actions
@@ -152,7 +152,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> Applied:
     facts.dropped += carry_out(plan)
     write_lines(plan, tenants, at=at, dropped=facts.dropped)
     publish_round(plan.round_number)
-    return Applied(
+    return ApplyOutcome(
         at=at,
         started=started,
         kept=_count_kept(snapshot, changes),

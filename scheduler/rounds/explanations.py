@@ -40,7 +40,7 @@ ORDER BY job.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Changed:
+class _ChangedReasons:
     """A job whose reasons are other ones than those stored, or said in other words."""
 
     job: JobId
@@ -69,13 +69,13 @@ def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) 
     _publish(changed, plan, tenants)
 
 
-def _read_changed(plan: Plan) -> list[_Changed]:
+def _read_changed(plan: Plan) -> list[_ChangedReasons]:
     texts = {job: reasons_json(reasons) for job, reasons in plan.reasons.items()}
     digests = {job: hashlib.blake2b(text, digest_size=8).hexdigest() for job, text in texts.items()}
     with connection.cursor() as cursor:
         cursor.execute(_CHANGED, [list(digests), list(digests.values())])
         return [
-            _Changed(
+            _ChangedReasons(
                 job=job,
                 tenant_id=tenant_id,
                 reasons=plan.reasons[job],
@@ -87,7 +87,7 @@ def _read_changed(plan: Plan) -> list[_Changed]:
         ]
 
 
-def _write_events(changed: Sequence[_Changed], plan: Plan, *, at: datetime) -> None:
+def _write_events(changed: Sequence[_ChangedReasons], plan: Plan, *, at: datetime) -> None:
     """The history of a wait: one event each time its decisive reason becomes another one."""
     actor = f"round {plan.round_number}"
     copy_rows(
@@ -104,7 +104,7 @@ def _write_events(changed: Sequence[_Changed], plan: Plan, *, at: datetime) -> N
     )  # fmt: skip
 
 
-def _publish(changed: Sequence[_Changed], plan: Plan, tenants: Mapping[int, str]) -> None:
+def _publish(changed: Sequence[_ChangedReasons], plan: Plan, tenants: Mapping[int, str]) -> None:
     positions = positions_of(plan)
     by_tenant: dict[str, list[dict]] = defaultdict(list)
     for each in sorted(changed, key=lambda each: positions.get(each.job, len(positions))):

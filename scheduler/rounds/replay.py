@@ -29,7 +29,7 @@ _turn = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayOutcome:
     """What the round decided at the line's place when it was decided again; None: nothing."""
 
     line: LedgerLine | None
@@ -38,7 +38,7 @@ class Replayed:
     seconds: float
 
 
-def replay(row: LedgerLine) -> Replayed:
+def replay(row: LedgerLine) -> ReplayOutcome:
     """Decide a line's round again from the facts that are kept. Raises Conflict where that can not be done.
 
     It is as much work as it was: rounds that took long, or whose policies now compute for longer than
@@ -65,7 +65,7 @@ def replay(row: LedgerLine) -> Replayed:
         raise _too_long(kept, f"Its policies were not done within {MOST_SECONDS:g} s")
     again = plan.ledger.get(row.view, ())
     if row.position >= len(again):
-        return Replayed(line=None, same=False, seconds=seconds)
+        return ReplayOutcome(line=None, same=False, seconds=seconds)
     line = row_of(
         again[row.position],
         view=row.view,
@@ -74,7 +74,7 @@ def replay(row: LedgerLine) -> Replayed:
         round_number=row.round_number,
         position=row.position,
     )
-    return Replayed(line=line, same=values_of(line) == values_of(row), seconds=seconds)
+    return ReplayOutcome(line=line, same=values_of(line) == values_of(row), seconds=seconds)
 
 
 def _too_long(kept: Round, why: str) -> Conflict:

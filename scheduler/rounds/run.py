@@ -17,7 +17,7 @@ from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
-from scheduler.rounds.apply import Applied, apply_plan
+from scheduler.rounds.apply import ApplyOutcome, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
@@ -154,7 +154,7 @@ def _write_timings(number: int, **seconds: float) -> None:
     Round.objects.filter(number=number).update(**seconds)
 
 
-def _record(plan: Plan, stored: tuple[bytes, bytes], applied: Applied) -> None:
+def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome) -> None:
     Round.objects.create(
         number=plan.round_number,
         started_at=applied.at,

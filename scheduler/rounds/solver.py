@@ -49,11 +49,11 @@ _HOPELESS_SECONDS = 60.0
 MIB = 1024 * 1024
 
 
-class _Late(Exception):
+class _ChildTimeout(Exception):
     """No answer in time."""
 
 
-class _Ended(Exception):
+class _ChildExit(Exception):
     """The child closed its end, or said what no child says."""
 
 
@@ -110,7 +110,7 @@ class _Child:
         """Return once it has loaded what it needs; raise _Late or _Ended."""
         if not self._is_ready:
             if self._receive_exactly(len(READY), deadline) != READY:
-                raise _Ended
+                raise _ChildExit
             self._is_ready = True
 
     @property
@@ -166,12 +166,12 @@ class _Child:
             except BlockingIOError:
                 continue
             except OSError:
-                raise _Ended from None
+                raise _ChildExit from None
 
     def _receive(self, deadline: float) -> bytearray:
         (size,) = HEADER.unpack(self._receive_exactly(HEADER.size, deadline))
         if size > _MOST_ANSWER_BYTES:
-            raise _Ended
+            raise _ChildExit
         return self._receive_exactly(size, deadline)
 
     def _receive_exactly(self, size: int, deadline: float) -> bytearray:
@@ -183,9 +183,9 @@ class _Child:
             except BlockingIOError:
                 continue
             except OSError:
-                raise _Ended from None
+                raise _ChildExit from None
             if not part:
-                raise _Ended
+                raise _ChildExit
             parts += part
         return parts
 
@@ -214,10 +214,10 @@ class Solver:
             had, began = left.computing, time.monotonic()
             try:
                 answer = child.call(message, began + had)
-            except _Late:
+            except _ChildTimeout:
                 self._renew()
                 raise Overrun(f"its policy took longer than the {had:.3g} s that it had") from None
-            except _Ended:
+            except _ChildExit:
                 raise Overrun(f"its policy broke down: the process that computed {self._renew()}") from None
             except BaseException:
                 # Interrupted: its answer must not be taken for that of the next call.
@@ -272,12 +272,12 @@ class Solver:
         child = self._present()
         try:
             child.wait_until_ready(began + left.starting)
-        except _Late:
+        except _ChildTimeout:
             # On a busy machine; a later call will find it ready.
             if child.is_hopeless:
                 self._drop()
             raise Overrun("the process that computes was not ready in time") from None
-        except _Ended:
+        except _ChildExit:
             raise Overrun(f"the process that computes did not start: it {self._drop()}") from None
         except BaseException:
             self._drop()
@@ -382,4 +382,4 @@ def _wait_for(file: int, event: int, deadline: float) -> None:
     poll = select.poll()
     poll.register(file, event)
     if not poll.poll(max(0.0, deadline - time.monotonic()) * 1_000):
-        raise _Late
+        raise _ChildTimeout

@@ -14,7 +14,7 @@ from scheduler.clock import database_now
 from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.model.lifecycle import HoldPhase, JobState
 from scheduler.jobs.models import Job
-from scheduler.market.selectors import MarketNow, market_now
+from scheduler.market.selectors import MarketState, market_now
 from scheduler.plugins import has_targets
 from scheduler.representation import Representation
 from scheduler.rounds.selectors import overruns
@@ -134,7 +134,7 @@ def least_seconds(row: VirtualCluster) -> dict[str, float]:
     }
 
 
-def _lent_and_borrowed(market: MarketNow) -> Mapping[str, Representation]:
+def _lent_and_borrowed(market: MarketState) -> Mapping[str, Representation]:
     """Return by virtual cluster what of it others have now, and what it has of others."""
     found: dict[str, Representation] = defaultdict(lambda: {"lent": [], "borrowed": []})
     for loan in market.active:

@@ -34,7 +34,7 @@ from controlplane.sessions.tunnel import NoTunnel, TunnelBackend
 from controlplane.sessions.upgrade import pass_on_socket
 from scheduler.sessions.services.port_passes import (
     PASS_VALID,
-    PassHeld,
+    HeldPass,
     pass_held,
     pass_held_still,
     ticket_exchange,
@@ -59,7 +59,7 @@ _CONTENT_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 class Visit:
     """One browser at one port: its connections, closed when its pass is good no longer."""
 
-    def __init__(self, held: PassHeld, right: rights.Right) -> None:
+    def __init__(self, held: HeldPass, right: rights.Right) -> None:
         self.held = held
         self.right = right
         self.pool = httpcore.AsyncConnectionPool(

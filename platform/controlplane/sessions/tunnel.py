@@ -14,7 +14,7 @@ from controlplane.sessions.relay import Broken, Event, Relay
 from nodeagent.frames import DATA_BYTES, END, INPUT, OPENED, OUTPUT, PROBLEM, TAKEN, TOWARDS_JOB, Flow
 from scheduler.sessions.models import Session
 from scheduler.sessions.services.opening import Wanted, session_end, session_open
-from scheduler.sessions.services.port_passes import PassHeld
+from scheduler.sessions.services.port_passes import HeldPass
 from tenants.errors import ApplicationError
 
 OPEN_SECONDS = 10.0
@@ -40,7 +40,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
         self._listening = asyncio.create_task(self._listen(address))
 
     @classmethod
-    async def open(cls, held: PassHeld) -> "Tunnel":
+    async def open(cls, held: HeldPass) -> "Tunnel":
         """Ask the node's agent for a connection; raise NoTunnel when there is none."""
         tunnel = cls(await get_channel_layer().new_channel())
         try:
@@ -150,7 +150,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
 class TunnelBackend(httpcore.AsyncNetworkBackend):
     """Connects an HTTP client to the port that a pass is for, wherever it means to go."""
 
-    def __init__(self, held: PassHeld) -> None:
+    def __init__(self, held: HeldPass) -> None:
         self.held = held
 
     async def connect_tcp(

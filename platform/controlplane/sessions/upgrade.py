@@ -13,7 +13,7 @@ from websockets.uri import parse_uri
 from controlplane.limits import Receive, Scope, Send
 from controlplane.sessions.filters import request_headers
 from controlplane.sessions.tunnel import Tunnel
-from scheduler.sessions.services.port_passes import PassHeld
+from scheduler.sessions.services.port_passes import HeldPass
 
 #: Of one message, in either direction; programs in notebooks send pictures.
 MESSAGE_BYTES = 64 * 1024**2
@@ -22,7 +22,7 @@ _NORMAL, _GOING_AWAY = 1000, 1001
 
 
 async def pass_on_socket(
-    held: PassHeld, over: asyncio.Event, scope: Scope, receive: Receive, send: Send
+    held: HeldPass, over: asyncio.Event, scope: Scope, receive: Receive, send: Send
 ) -> None:
     """Connect the browser's WebSocket with one to the job; raise NoTunnel when nobody is there."""
     tunnel = await Tunnel.open(held)

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from scheduler.adviser.models import Advice, WorkState
 from scheduler.adviser.services.past import PastJob, read_past
-from scheduler.cells.selectors.in_force import InForce, cells_in_force
+from scheduler.cells.selectors.in_force import CellsInForce, cells_in_force
 from scheduler.cells.services.dividing import cells_apply, field_errors, summary_of
 from scheduler.cells.services.inventory import cells_proposal
 from scheduler.clock import database_now
@@ -54,7 +54,7 @@ def demands_of(question: Mapping[str, Any]) -> Demands:
     )
 
 
-def base_of(now: InForce) -> Layout:
+def base_of(now: CellsInForce) -> Layout:
     """Return what the advice begins with: the cells in force, or else today's hardware as cells."""
     return now.layout if now.layout.chains else compiled(cells_proposal())
 
@@ -95,7 +95,7 @@ def is_given_up(row: Advice) -> bool:
 
 
 @transaction.atomic
-def advice_apply(*, viewer: Viewer, advice_id: UUID) -> InForce:
+def advice_apply(*, viewer: Viewer, advice_id: UUID) -> CellsInForce:
     """Put the advised cells in force. Raises Conflict when there are none yet, or the cells changed since."""
     row = advice_get(advice_id)
     if row.state != WorkState.DONE:

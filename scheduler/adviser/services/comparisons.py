@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from scheduler.adviser.models import AnomalyReport, WorkState
-from scheduler.adviser.services.private import MOST_JOBS, Compared, compare_with_private, evidence_for
+from scheduler.adviser.services.private import MOST_JOBS, ComparisonRun, compare_with_private, evidence_for
 from scheduler.clock import database_now
 from scheduler.core.sim.anomalies import with_evidence
 from scheduler.core.sim.delays import Anomaly, Comparison
@@ -147,7 +147,7 @@ def nothing_found() -> dict[str, Any]:
     }
 
 
-def _stored(comparison: Comparison, compared: Compared) -> dict[str, Any]:
+def _stored(comparison: Comparison, compared: ComparisonRun) -> dict[str, Any]:
     return {
         "jobs": comparison.jobs,
         "never": comparison.never,
@@ -194,7 +194,7 @@ def _anomaly(anomaly: Anomaly, names: Mapping[Any, str]) -> dict[str, Any]:
     }
 
 
-def _assumption(comparison: Comparison, compared: Compared) -> str:
+def _assumption(comparison: Comparison, compared: ComparisonRun) -> str:
     sentences: Sequence[str] = (
         f"Only the newest {MOST_JOBS:,} jobs were looked at." if compared.is_cut else "",
         f"{comparison.never:,} jobs were left out: the private cluster could never run them."

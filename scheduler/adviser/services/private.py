@@ -23,7 +23,7 @@ TOLERANCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparisonRun:
     """The comparison of a virtual cluster between two instants, and what its jobs are called."""
 
     comparison: Comparison
@@ -45,7 +45,7 @@ class _Cancellation:
         engine.cancel(self.job)
 
 
-def compare_with_private(virtual_cluster: str, *, hours: float) -> Compared:
+def compare_with_private(virtual_cluster: str, *, hours: float) -> ComparisonRun:
     """Run a virtual cluster's guaranteed jobs of the last hours in its private cluster, and compare.
 
     Jobs that were there before run or wait there from the beginning, and are not compared; nor are those
@@ -69,7 +69,7 @@ def compare_with_private(virtual_cluster: str, *, hours: float) -> Compared:
         tolerance_seconds=tolerance,
     )
     names = {each.job.id: each.name for each in past}
-    return Compared(comparison=compared, names=names, since=since, until=until, is_cut=is_cut)
+    return ComparisonRun(comparison=compared, names=names, since=since, until=until, is_cut=is_cut)
 
 
 def _privately(frame: Snapshot, vc: str, past: Sequence[PastJob], until: float) -> Engine:

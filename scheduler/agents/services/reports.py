@@ -64,7 +64,7 @@ def report_read(value: Any) -> Report:
 def report_apply(node: Node, report: Report) -> DesiredState:
     """Renew the node's lease, apply the report, and return the node's desired state.
 
-    Raises NodeRefused, and renews nothing, when the node runs jobs in a way that this server does not allow.
+    Raises NodeRefusal, and renews nothing, when the node runs jobs in a way that this server does not allow.
     """
     refuse_unisolated(node, report.inventory)
     # Drawn before the desired state is read, so that a higher number was read later (see Node).

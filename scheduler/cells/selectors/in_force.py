@@ -14,7 +14,7 @@ from scheduler.core.model.cell_specification import Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class CellsInForce:
     """Version 0, changed by nobody: there never was a specification, and GPUs are divided by counts."""
 
     version: int
@@ -27,12 +27,12 @@ class InForce:
         return to_document(self.layout.specification)
 
 
-def cells_in_force() -> InForce:
+def cells_in_force() -> CellsInForce:
     """Return the newest specification."""
     row = CellSpecification.objects.order_by("-version").first()
     if row is None:
-        return InForce(version=0, layout=compiled(Specification()), changed_at=None, changed_by="")
-    return InForce(
+        return CellsInForce(version=0, layout=compiled(Specification()), changed_at=None, changed_by="")
+    return CellsInForce(
         version=row.version,
         layout=layout_of(row.document),
         changed_at=row.changed_at,

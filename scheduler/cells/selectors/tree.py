@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.cells.selectors.use import Owners, Use, Whole, owed, owners_of, use_of
+from scheduler.cells.selectors.use import Owners, Use, WholeCells, owed, owners_of, use_of
 from scheduler.core.cells.chains import Cell, Chain, Layout
 
 Representation = dict[str, Any]
@@ -23,7 +23,7 @@ def chain_summaries(layout: Layout) -> list[Representation]:
 
 def _summary(layout: Layout, chain: Chain, use: Use, owners: Owners) -> Representation:
     pinned = [cell.level for cell in owners.pinned if cell.chain == chain.name]
-    doomed = Whole(chain, use, owners).lacking(owed(layout, chain, owners, layout.owned))
+    doomed = WholeCells(chain, use, owners).lacking(owed(layout, chain, owners, layout.owned))
     cells = []
     for level, kind in enumerate(chain.types):
         owned = sum(cells.get((chain.name, level), 0) for cells in layout.owned.values())
@@ -142,7 +142,7 @@ def virtual_cluster_cells(layout: Layout, name: str) -> Representation:
     lines = []
     for chain in layout.chains.values():
         owned = {level: n for (of, level), n in layout.owned.get(name, {}).items() if of == chain.name}
-        doomed = Whole(chain, uses[chain.name], owners).lacking(owed(layout, chain, owners, [name]))
+        doomed = WholeCells(chain, uses[chain.name], owners).lacking(owed(layout, chain, owners, [name]))
         for level, count in sorted(owned.items(), reverse=True):
             bound = owners.bound(name, chain.name, level)
             lines.append(

@@ -125,7 +125,7 @@ def owners_of(layout: Layout) -> Owners:
     return owners
 
 
-class Whole:
+class WholeCells:
     """How many cells of each level are left whole and healthy in a chain, outside of those already had."""
 
     def __init__(self, chain: Chain, use: Use, owners: Owners) -> None:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from scheduler.cells.models import CellSpecification
-from scheduler.cells.selectors.in_force import InForce, cells_in_force
+from scheduler.cells.selectors.in_force import CellsInForce, cells_in_force
 from scheduler.cells.services.inventory import (
     MOST_PROBLEMS,
     inventory,
@@ -36,20 +36,20 @@ from tenants.models import Guarantee, VirtualCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class SpecificationCheck:
     """A specification that could be applied when `problems` is empty; without a layout it makes no sense."""
 
     layout: Layout | None
     problems: tuple[Problem, ...]
 
 
-def cells_check(document: Any) -> Checked:
+def cells_check(document: Any) -> SpecificationCheck:
     """Find everything that stands against applying a specification now."""
     return _checked(document, cells_in_force())
 
 
 @transaction.atomic
-def cells_apply(*, document: Any, version: int, actor: str) -> InForce:
+def cells_apply(*, document: Any, version: int, actor: str) -> CellsInForce:
     """Put a specification in force in place of `version`.
 
     Raises Conflict when another version is in force, Invalid with everything that is wrong.
@@ -91,12 +91,12 @@ def hardware_problems(layout: Layout) -> tuple[Problem, ...]:
     return tuple(islice(problems_with_hardware(layout, inventory()), MOST_PROBLEMS))
 
 
-def _checked(document: Any, before: InForce) -> Checked:
+def _checked(document: Any, before: CellsInForce) -> SpecificationCheck:
     try:
         layout = compiled(from_document(document))
     except SpecificationError as error:
-        return Checked(layout=None, problems=error.problems)
-    return Checked(layout=layout, problems=problems_now(layout, before.layout))
+        return SpecificationCheck(layout=None, problems=error.problems)
+    return SpecificationCheck(layout=layout, problems=problems_now(layout, before.layout))
 
 
 def problems_now(layout: Layout, before: Layout | None = None) -> tuple[Problem, ...]:

@@ -24,7 +24,7 @@ from scheduler.core.model.lifecycle import (
 from scheduler.deadlocks import repeated_on_deadlock
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs
-from scheduler.jobs.services.submission import Checked, Submission
+from scheduler.jobs.services.submission import FeasibleJob, Submission
 from scheduler.jobspec import JobSpec
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
@@ -55,7 +55,7 @@ def jobs_submit_bulk(*, viewer: Viewer, tenant: str | None, specs: Sequence[obje
     return _queue(submission, submission.check_all(specs, where="jobs"), viewer)
 
 
-def _queue(submission: Submission, checked: Sequence[Checked], viewer: Viewer) -> list[Job]:
+def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewer) -> list[Job]:
     submission.check_room(len(checked))
     facts = submission.facts
     tenant = Tenant(id=facts.tenant_id, name=facts.tenant)
@@ -119,7 +119,7 @@ def job_cancel(*, job_id: int, actor: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class CancelOutcome:
     """What became of many jobs that were to be cancelled together."""
 
     #: Cancelled, or told to stop.
@@ -136,7 +136,7 @@ def jobs_to_cancel(viewer: Viewer, jobs: QuerySet[Job]) -> QuerySet[Job]:
     return jobs.filter(tenant_id__in=[one for one in viewer.roles if viewer.may(one, Role.MEMBER)])
 
 
-def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> Cancelled:
+def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> CancelOutcome:
     """Cancel all of the jobs that the viewer may cancel; raise Conflict when more than `most` match.
 
     Those that wait go many at a time, each batch a transaction; then those that run, one by one and only so
@@ -155,7 +155,7 @@ def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> Can
         with suppress(Conflict):
             job_cancel(job_id=job_id, actor=viewer.actor)
     now = others[:_RUNNING_CANCELLED]
-    return Cancelled(jobs=len(waiting) + len(now), remaining=len(others) - len(now))
+    return CancelOutcome(jobs=len(waiting) + len(now), remaining=len(others) - len(now))
 
 
 @repeated_on_deadlock

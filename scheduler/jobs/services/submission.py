@@ -35,7 +35,7 @@ _unfinished: dict[int, tuple[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class FeasibleJob:
     """A specification with its virtual cluster filled in, that could run if the cluster were idle."""
 
     spec: JobSpec
@@ -75,7 +75,7 @@ class Submission:
                 f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator."
             )
 
-    def check(self, raw: object, *, where: str = "") -> Checked:
+    def check(self, raw: object, *, where: str = "") -> FeasibleJob:
         """Return the checked specification; raise Invalid or QuotaExceeded with every wrong field."""
         spec = parse(raw, where=where)
         virtual_cluster = self._virtual_cluster(spec, where)
@@ -84,15 +84,15 @@ class Submission:
         self._check_throughput(spec, where)
         self._check_nodes(spec, where)
         spec = replace(spec, secrets=self._secrets(spec, where))
-        checked = Checked(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
+        checked = FeasibleJob(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
             raise _refusal(reason, spec, where)
         return checked
 
-    def check_all(self, raws: Sequence[object], *, where: str) -> list[Checked]:
+    def check_all(self, raws: Sequence[object], *, where: str) -> list[FeasibleJob]:
         """Check many; the errors of all of them are raised together, each kind once and counted."""
-        checked: list[Checked] = []
+        checked: list[FeasibleJob] = []
         refusals: list[ApplicationError] = []
         kinds: dict[tuple[str, str, str], tuple[FieldError, int]] = {}
         for number, raw in enumerate(raws):
@@ -271,7 +271,7 @@ def _join(where: str, field: str) -> str:
     return f"{where}.{field}" if where else field
 
 
-def warnings_for(checked: Checked) -> list[str]:
+def warnings_for(checked: FeasibleJob) -> list[str]:
     """Return what is allowed, but perhaps not meant."""
     warnings = []
     if checked.spec.time_limit_seconds is None:

@@ -92,7 +92,7 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchOutcome:
     """`go_on` is where the search stopped before its end; None when everything was searched."""
 
     hits: list[Hit] = field(default_factory=list)
@@ -124,10 +124,10 @@ def search(
     limit: int = 100,
     after: Place | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Found:
+) -> SearchOutcome:
     """Look for lines of these ranks, one rank after another, until `limit` hits or the end of the time."""
     deadline = clock() + SEARCH_SECONDS
-    found = Found()
+    found = SearchOutcome()
     for rank in ranks:
         if after is not None and rank < after.rank:
             continue

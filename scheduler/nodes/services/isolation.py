@@ -17,12 +17,12 @@ CHECK = "isolation"
 _NAMED = 3
 
 
-class NodeRefused(Exception):
+class NodeRefusal(Exception):
     """This server takes no reports of such a node; says why, and what would be right."""
 
 
 def refuse_unisolated(node: Node, inventory: Inventory | None) -> None:
-    """Raise NodeRefused, and note it at the node, if it runs jobs unisolated and this server forbids that."""
+    """Raise NodeRefusal, and note it at the node, if it runs jobs unisolated and this server forbids that."""
     isolation = node.isolation if inventory is None else inventory.isolation
     if settings.CONFIG.takes_unisolated_nodes or not runs_unisolated(isolation):
         return
@@ -32,7 +32,7 @@ def refuse_unisolated(node: Node, inventory: Inventory | None) -> None:
         " server with --unsafe-jobs (ALLOT_UNSAFE_JOBS=true)."
     )
     _note(node, message, at=database_now())
-    raise NodeRefused(message)
+    raise NodeRefusal(message)
 
 
 def unisolated_nodes() -> QuerySet[Node]:

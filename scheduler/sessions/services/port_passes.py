@@ -27,7 +27,7 @@ PREFIX = "altp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassHeld:
+class HeldPass:
     """A pass that is good now, and who holds it."""
 
     id: int
@@ -74,19 +74,19 @@ def ticket_exchange(text: str, *, job_id: int, port: str) -> str | None:
     return secret.text if taken else None
 
 
-def pass_held(text: str, *, job_id: int, port: str) -> PassHeld | None:
+def pass_held(text: str, *, job_id: int, port: str) -> HeldPass | None:
     """Return what a cookie is good for; None when it is for nothing (any more)."""
     found = _find(text, job_id=job_id, port=port, is_ticket=False)
     return None if found is None else _held(found)
 
 
-def pass_held_still(pass_id: int) -> PassHeld | None:
+def pass_held_still(pass_id: int) -> HeldPass | None:
     """Return the same of a pass that was good a while ago."""
     found = PortPass.objects.select_related("attempt__job__tenant").filter(id=pass_id).first()
     return None if found is None else _held(found)
 
 
-def _held(found: PortPass) -> PassHeld | None:
+def _held(found: PortPass) -> HeldPass | None:
     attempt = found.attempt
     if attempt.state == AttemptState.ENDED or found.expires_at <= database_now():
         return None
@@ -98,7 +98,7 @@ def _held(found: PortPass) -> PassHeld | None:
         require_may_enter(viewer, attempt.job)
     except ApplicationError:
         return None
-    return PassHeld(
+    return HeldPass(
         id=found.pk,
         viewer=viewer,
         sign_in=sign_in,

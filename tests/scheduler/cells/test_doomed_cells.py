@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cells.selectors.use import Owners, Use, Whole
+from scheduler.cells.selectors.use import Owners, Use, WholeCells
 from scheduler.core.cells.chains import Cell, Chain
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification
@@ -23,7 +23,7 @@ CHAIN: Chain = compiled(
 
 def lacking(bad: set[int], owed: list[int], had: list[Cell] | None = None) -> list[int]:
     use = Use(bad=sum(1 << gpu for gpu in bad))
-    return Whole(CHAIN, use, Owners(dict.fromkeys(had or [], "vision"))).lacking(owed)
+    return WholeCells(CHAIN, use, Owners(dict.fromkeys(had or [], "vision"))).lacking(owed)
 
 
 def test_one_broken_gpu_dooms_what_needs_all_of_its_node() -> None:

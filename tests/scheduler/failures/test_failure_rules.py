@@ -8,7 +8,7 @@ from django.db import connection
 from nodeagent.messages import PROTOCOL, PartReport, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.failures import services as failure_services
-from scheduler.failures.services import GivenUp, first_match, rules_read, rules_written
+from scheduler.failures.services import MatchTimeout, first_match, rules_read, rules_written
 from scheduler.models import Event, Job
 from tenants.errors import Invalid
 from tests.api.caller import is_error
@@ -71,7 +71,7 @@ def test_two_rules_say_the_same_of_a_class():
 def test_a_pattern_that_explodes_is_given_up_and_the_transaction_goes_on(monkeypatch):
     monkeypatch.setattr(failure_services, "PATTERNS_SECONDS", 0.05)
     (rule,) = rules_read([{**SCRATCH, "pattern": r"^(x+)(x+)\1\2x$"}])
-    with pytest.raises(GivenUp):
+    with pytest.raises(MatchTimeout):
         first_match([rule], "x" * 5_000)
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")

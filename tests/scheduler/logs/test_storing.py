@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.logs.services import search as log_search
 from scheduler.logs.services.reading import next_chunks, removal_text
 from scheduler.logs.services.retention import prune_logs
-from scheduler.logs.services.search import Found, Matcher, Place, matcher_of, search
+from scheduler.logs.services.search import Matcher, Place, SearchOutcome, matcher_of, search
 from scheduler.models import Attempt, AttemptPart, LogChunk, LogRemoval
 from tenants.errors import Invalid
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
@@ -57,9 +57,9 @@ def attempt() -> Attempt:
     return make_attempt(make_job(replicas=2), gpus_of(make_node(gpus=2)))
 
 
-def everything(attempt: Attempt, matcher: Matcher, limit: int = 100, **how) -> Found:
+def everything(attempt: Attempt, matcher: Matcher, limit: int = 100, **how) -> SearchOutcome:
     """Go on with a search as a page does until all was searched; each answer's place is used as text."""
-    whole = Found()
+    whole = SearchOutcome()
     after = None
     while True:
         found = search(attempt, [0, 1], matcher, limit=limit, after=after, **how)

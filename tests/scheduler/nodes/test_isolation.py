@@ -10,7 +10,7 @@ from controlplane import health
 from nodeagent.messages import PROTOCOL, Finding, Inventory, InventoryGpu, Report, encode, runs_unisolated
 from scheduler.agents.services.reports import report_apply
 from scheduler.models import Node
-from scheduler.nodes.services.isolation import NodeRefused, unisolated_nodes, unisolated_warning
+from scheduler.nodes.services.isolation import NodeRefusal, unisolated_nodes, unisolated_warning
 from scheduler.nodes.services.managing import node_create
 from tests.scheduler.builders import make_node
 
@@ -83,7 +83,7 @@ def test_a_server_that_others_reach_takes_no_node_without_isolation():
 def test_what_a_node_said_before_counts_when_it_says_nothing_new(name: str):
     node = make_node(gpus=1, isolation=ALL[name])
     if runs_unisolated(ALL[name]):
-        with pytest.raises(NodeRefused):
+        with pytest.raises(NodeRefusal):
             report_apply(node, a_report(None))
     else:
         report_apply(node, a_report(None))
