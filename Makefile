@@ -8,6 +8,8 @@ SHELL := /bin/sh
 VENV := .venv/bin
 NPM := scripts/npm
 PYTEST := $(VENV)/python -m pytest
+# A process more than processors, for some tests wait: for leases to end, for jobs to stop.
+WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 # Tests of whole platforms: two halves beside each other, for both wait a lot. What compares times is slow, so alone.
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)"
 # What pytest returns when no test matched.
@@ -32,7 +34,7 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 	@scripts/browser
 	@scripts/bubblewrap
 	@scripts/slurm
-	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 	scripts/beside '$(WHOLE) tests/browser tests/up $(ARGS)' '$(WHOLE) tests --ignore tests/browser --ignore tests/up $(ARGS)'
 	$(NPM) test
 

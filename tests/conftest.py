@@ -15,6 +15,9 @@ from tests.servers import started
 #: the processors there are. `make test` runs them after the others, as two processes; -m alone names them.
 ALONE = ("browser", "e2e", "slurm", "up")
 
+#: They take longest, so they come first: else one process would still be at them when the others are done.
+LONGEST = ("test_fuzz.py", "test_every_route.py", "test_same_as_simulator.py")
+
 
 def pytest_configure() -> None:
     """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
@@ -22,11 +25,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark those that other tests must not run beside."""
+    """Mark those that other tests must not run beside, and put them in an order for several processes."""
     here = Path(__file__).parent
     for item in items:
         if item.path.relative_to(here).parts[0] in ALONE:
             item.add_marker(pytest.mark.alone)
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,9 @@ FLAGS = [
     "--disable-sync",
 ]
 
-expect.set_options(timeout=30_000)
+#: Only a failing test waits so long; a busy machine may need some of it.
+WAIT_MILLISECONDS = 60_000
+expect.set_options(timeout=WAIT_MILLISECONDS)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def idle_cluster(garden: Garden) -> Iterator[None]:
                 garden.platform.api.post(f"jobs/{job['id']}/cancel")
         return not unfinished
 
-    until(is_idle, 60, "all jobs to end")
+    until(is_idle, 120, "all jobs to end")
 
 
 # Not for the session: while it is open, Playwright keeps an event loop running, and no other may.
@@ -113,6 +115,7 @@ def open_page(garden: Garden, browser: Browser, request: pytest.FixtureRequest) 
         context = browser.new_context(
             base_url=garden.platform.url, viewport={"width": width, "height": height}, **options
         )
+        context.set_default_timeout(WAIT_MILLISECONDS)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))

@@ -143,14 +143,14 @@ class Installation:
 
     def sign_in(self, scopes: Sequence[str] = ("read", "submit", "manage", "operate")) -> None:
         """Speak as the operator from now on, by a token; without scopes where tokens have none yet."""
-        self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=30)
+        self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=60)
         answer = self.api.post("session", json={"username": "operator", "password": self.password})
         answer.raise_for_status()
         self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
         fields = {"scopes": scopes} if scopes else {}
         token = self.call("POST", "tokens", {"name": "tests", **fields})["token"]
         self.api = httpx.Client(
-            base_url=f"{self.url}/api/v1/", timeout=30, headers={"Authorization": f"Bearer {token}"}
+            base_url=f"{self.url}/api/v1/", timeout=60, headers={"Authorization": f"Bearer {token}"}
         )
         self.token = token
 
@@ -217,7 +217,7 @@ class Installation:
     def job(self, job_id: int) -> dict[str, Any]:
         return self.call("GET", f"jobs/{job_id}")
 
-    def wait_for(self, job_id: int, *states: str, seconds: float = 60.0) -> dict[str, Any]:
+    def wait_for(self, job_id: int, *states: str, seconds: float = 120.0) -> dict[str, Any]:
         """Wait until the job is in one of the states; one that ended otherwise fails the test at once."""
 
         def reached() -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ def folder(platform: Installation, job: int) -> Path:
 
 def everything_is_well(platform: Installation, jobs: list[int]) -> None:
     for job in jobs:
-        platform.wait_for(job, "succeeded", seconds=90)
+        platform.wait_for(job, "succeeded", seconds=150)
         assert not (folder(platform, job) / "twice").exists(), f"job {job} ran twice at once"
         assert (folder(platform, job) / "done").exists(), f"job {job} succeeded before it was done"
     with platform.database() as database:
@@ -106,7 +106,7 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
         with platform.database() as other:
             blocked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE %s"
             until(
-                lambda: other.execute(blocked, ["%scheduler_leadership%"]).fetchone(), 15, "a round to wait"
+                lambda: other.execute(blocked, ["%scheduler_leadership%"]).fetchone(), 60, "a round to wait"
             )
         worker = psutil.Process(platform.pid_of("worker"))
         for process in [worker, *worker.children(recursive=True)]:

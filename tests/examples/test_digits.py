@@ -193,7 +193,7 @@ def test_the_others_end_when_a_rank_is_killed(
     gang[3].process.kill()
     killed_at = time.monotonic()
     assert [rank.finish() for rank in gang[:3]] == [LOST_A_PEER] * 3, [rank.output for rank in gang]
-    assert time.monotonic() - killed_at < 5
+    assert time.monotonic() - killed_at < 30, "it took as long as of a rank that is only silent"
     assert "error: rank 0: lost rank 3: " in gang[0].output
     assert "error: rank 1: lost rank 0: " in gang[1].output
     assert (tmp_path / "checkpoint.bin").exists(), "what was learned until then is kept"
