@@ -36,7 +36,7 @@ def products(number: int, at: float, seconds: float, gpus: int = 1, **fields: ob
 
 def compared(facts: Snapshot, arrivals: Sequence[Arrival]) -> dict[str, Comparison]:
     privately = PrivateClusters(facts, arrivals, Rules())
-    engine = Engine(facts, arrivals, on_round=privately.watching(None))
+    engine = Engine(facts, arrivals, on_round=privately.recording(None))
     assert engine.run() == ""
     return {one.virtual_cluster: one for one in privately.compare(engine)}
 

@@ -71,7 +71,7 @@ def workload(seed: int, opportunistic: float) -> list[Arrival]:
 
 def compared(facts: Snapshot, arrivals: list[Arrival]) -> tuple[Comparison, ...]:
     privately = PrivateClusters(facts, arrivals, Rules())
-    engine = Engine(facts, arrivals, on_round=privately.watching(None))
+    engine = Engine(facts, arrivals, on_round=privately.recording(None))
     assert engine.run() == ""
     return privately.compare(engine)
 
