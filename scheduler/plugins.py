@@ -1,14 +1,21 @@
 """Policies and placers as people choose them: by name, with a sentence and their parameters."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.plugin_text import parse_plugin
-from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
-from tenants.errors import FieldError
+from scheduler.core.model.plugin_text import format_plugin
+from scheduler.core.round.registry import (
+    PLACERS,
+    POLICIES,
+    make_placer,
+    make_policy,
+    split_placer,
+    split_policy,
+)
+from tenants.errors import FieldError, Invalid
 
 _KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
 
@@ -33,7 +40,7 @@ class Parameter:
         if self.choices:
             return value in self.choices
         if self.type == "list":
-            # A single value stands for a list of one, as in `plugin_text`.
+            # A single value stands for a list of one, as in the text that people type.
             return all(map(self._fits, value if isinstance(value, list | tuple) else [value]))
         return self._fits(value)
 
@@ -93,61 +100,134 @@ def _described(plugins: Any) -> list[dict[str, Any]]:
     ]
 
 
-def problems_with_policy(
-    text: str, parameters: Mapping[str, Any], *, field: str = "policy"
-) -> list[FieldError]:
-    """Return what is wrong with a policy, by name or as "name:parameter=value,...", and its parameters."""
-    return _problems(POLICIES, make_policy, text, parameters, field)
+@dataclass(frozen=True, slots=True)
+class ChosenPlugin:
+    """A policy or placer as somebody chose it; parameters that are not stated are as usual."""
+
+    name: str
+    #: JSON values by name.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The same in one line, as people type it: "name:parameter=value,..."."""
+        return format_plugin(self.name, self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "parameters": dict(self.parameters)}
 
 
-def problems_with_placer(text: str, *, field: str = "placer") -> list[FieldError]:
-    """Return what is wrong with a placer, by name or as "name:parameter=value,..."."""
-    return _problems(PLACERS, make_placer, text, {}, field)
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What can be chosen of one kind, and how it is made."""
+
+    word: str
+    known: Mapping[str, type]
+    make: Callable[[str, Mapping[str, Any]], object]
+    split: Callable[[str], tuple[str, dict[str, Any]]]
+
+    def problems(self, chosen: ChosenPlugin, at: str) -> list[FieldError]:
+        """Return what is wrong with a choice that a request states in the field `at`."""
+        name, given = chosen.name, chosen.parameters
+        if name not in self.known:
+            there = f"one of: {', '.join(sorted(self.known))}"
+            return [FieldError(f"{at}.name", f"there is no {name[:80]!r}", there)]
+        declared = {each.name: each for each in parameters_of(self.known[name])}
+        unknown = [
+            FieldError(
+                f"{at}.parameters.{parameter[:80]}",
+                f"{self.word} {name} has no parameter {parameter[:80]}",
+                self.takes(name),
+            )
+            for parameter in given
+            if parameter not in declared
+        ]
+        wrong = [
+            FieldError(
+                f"{at}.parameters.{parameter}",
+                f"{given[parameter]!r} is no {parameter} of {name}"[:500],
+                each.expected,
+            )
+            for parameter, each in declared.items()
+            if parameter in given and not each.accepts(given[parameter])
+        ]
+        if not unknown and not wrong:
+            try:
+                self.make(name, given)
+            except UnknownPlugin as error:
+                return [FieldError(f"{at}.parameters", str(error)[:500], self.takes(name))]
+        return unknown + wrong
+
+    def takes(self, name: str) -> str:
+        """Say which parameters there are."""
+        declared = parameters_of(self.known[name])
+        listed = ", ".join(f"{each.name} ({each.type})" for each in declared) or "none"
+        return f"parameters of {name}: {listed}"
 
 
-def split_policy(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name and all parameters of a policy with which nothing is wrong."""
-    name, stated = (text, {}) if text in POLICIES else parse_plugin(text)
-    return name, {**stated, **parameters}
+POLICY = Kind("policy", POLICIES, make_policy, split_policy)
+PLACER = Kind("placer", PLACERS, make_placer, split_placer)
 
 
-def _problems(
-    known: Mapping[str, Any],
-    make: Callable[[str, Mapping[str, Any]], object],
-    text: str,
-    parameters: Mapping[str, Any],
-    field: str,
-) -> list[FieldError]:
-    name = text.partition(":")[0].strip()
-    if name not in known:
-        problem = f"there is no {name[:80]!r}"
-        return [FieldError(field, problem, f"one of: {', '.join(sorted(known))}")]
-    declared = parameters_of(known[name])
-    takes = ", ".join(f"{each.name} ({each.type})" for each in declared) or "none"
-    where = field
+# What requests said before: a name or a text, and of virtual clusters' policies their parameters beside it.
+
+
+def take_choice(
+    kind: Kind, given: MutableMapping[str, Any], at: str, current: ChosenPlugin | None = None
+) -> ChosenPlugin | None:
+    """Take out of a request what it chooses in the field `at`, "..._plugin"; None: nothing.
+
+    Its deprecated aliases, with nothing or "_parameters" in place of "_plugin", have a name or text, and JSON
+    values. Where there is `current`, a name alone leaves the parameters of the same plug-in as they are.
+    Raise Invalid for what is wrong with an alias, and when it says something else than the field.
+    """
+    alias = at.removesuffix("_plugin")
+    told = {name: given.pop(name) for name in (alias, f"{alias}_parameters") if name in given}
+    chosen = ChosenPlugin(**given.pop(at)) if at in given else None
+    if not told:
+        return chosen
+    old = _of_aliases(kind, told, alias, None if current is None else chosen or current)
+    if chosen is None:
+        return old
+    problems = kind.problems(chosen, at)
+    if not problems and kind.make(old.name, old.parameters) != kind.make(chosen.name, chosen.parameters):
+        says = " and ".join(told) + (" say" if len(told) > 1 else " says")
+        problem = f"says {chosen.text[:200]}, and {says} {old.text[:200]}"
+        problems = [FieldError(at, problem, f"{at} alone, or the same in {' and '.join(told)}")]
+    _refuse(problems)
+    return chosen
+
+
+def _of_aliases(
+    kind: Kind, told: Mapping[str, Any], alias: str, current: ChosenPlugin | None
+) -> ChosenPlugin:
+    parameters = told.get(f"{alias}_parameters")
+    text = told[alias] if alias in told or current is None else current.name
     try:
-        stated = parse_plugin(text)[1]
-        wrong = _wrong_values(name, declared, stated, lambda parameter: field)
-        wrong += _wrong_values(
-            name, declared, parameters, lambda parameter: f"{field}_parameters.{parameter}"
-        )
-        if not wrong:
-            where = f"{field}_parameters" if parameters and not stated else field
-            make(text, parameters)
+        name, stated = kind.split(text)
     except UnknownPlugin as error:
-        return [FieldError(where, str(error)[:500], f"parameters of {name}: {takes}")]
-    return wrong
+        name = text.partition(":")[0].strip()
+        if name in kind.known:
+            _refuse([FieldError(alias, str(error)[:500], kind.takes(name))])
+        stated = {}
+    if parameters is None:
+        parameters = current.parameters if current is not None and text == current.name else {}
+    for each in stated:
+        if each in parameters:
+            _refuse([FieldError(alias, f"parameter {each} is also in {alias}_parameters", "one of the two")])
+
+    def at_alias(problem: FieldError) -> FieldError:
+        what, _, parameter = problem.field.removeprefix(f"{alias}.").partition(".")
+        if what == "name" or parameter in stated or not parameters or (stated and not parameter):
+            return replace(problem, field=alias)
+        is_known = parameter in {each.name for each in parameters_of(kind.known[name])}
+        return replace(problem, field=f"{alias}_parameters" + (f".{parameter}" if is_known else ""))
+
+    chosen = ChosenPlugin(name, {**stated, **parameters})
+    _refuse([at_alias(problem) for problem in kind.problems(chosen, alias)])
+    return chosen
 
 
-def _wrong_values(
-    name: str, declared: Sequence[Parameter], given: Mapping[str, Any], where: Callable[[str], str]
-) -> list[FieldError]:
-    return [
-        FieldError(
-            where(each.name),
-            f"{given[each.name]!r} is no {each.name} of {name}"[:500],
-            each.expected,
-        )
-        for each in declared
-        if each.name in given and not each.accepts(given[each.name])
-    ]
+def _refuse(problems: Sequence[FieldError]) -> None:
+    if problems:
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)

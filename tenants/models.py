@@ -182,8 +182,8 @@ class VirtualCluster(models.Model):
     title = models.CharField(max_length=120, blank=True)
     policy = models.CharField(max_length=63, default="fifo")
     policy_parameters = models.JSONField(default=dict)
-    #: A name, or "name:parameter=value,...".
     placer = models.CharField(max_length=255, default="consolidate")
+    placer_parameters = models.JSONField(default=dict)
     default_time_limit_seconds = models.FloatField(default=86_400.0, validators=[MinValueValidator(1)])
     version = models.PositiveBigIntegerField(default=1)
 

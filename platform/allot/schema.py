@@ -192,6 +192,20 @@ class CheckpointRequest(TypedDict):
     grace_seconds: NotRequired[int | None]
 
 
+class ChosenPlugin(TypedDict):
+    """A policy or placer with its parameters."""
+
+    name: str
+    parameters: dict[str, Any]
+
+
+class ChosenPluginRequest(TypedDict):
+    """A policy or placer with its parameters."""
+
+    name: str
+    parameters: NotRequired[dict[str, Any]]
+
+
 class ComparisonQuestionRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1536,6 +1550,8 @@ class ClusterChangesRequest(TypedDict):
 
 
 class ClusterSettings(TypedDict):
+    spare_policy_plugin: ChosenPlugin
+    spare_placer_plugin: ChosenPlugin
     spare_policy: str
     spare_placer: str
     preemptions_per_round: int | None
@@ -1710,6 +1726,7 @@ class JobSpeeds(TypedDict):
     application: str
     gpus: int
     view: str
+    policy_plugin: ChosenPlugin
     policy: str
     objective: str | None
     decided_at: str | None
@@ -2006,6 +2023,8 @@ class PaginatedWebhookList(TypedDict):
 class PatchedClusterSettingsChangeRequest(TypedDict):
     """What is left out stays as it is."""
 
+    spare_policy_plugin: NotRequired[ChosenPluginRequest]
+    spare_placer_plugin: NotRequired[ChosenPluginRequest]
     spare_policy: NotRequired[str]
     spare_placer: NotRequired[str]
     preemptions_per_round: NotRequired[int | None]
@@ -2164,6 +2183,8 @@ class VirtualCluster(TypedDict):
     id: int
     name: str
     title: str
+    policy_plugin: ChosenPlugin
+    placer_plugin: ChosenPlugin
     policy: str
     policy_parameters: dict[str, Any]
     placer: str
@@ -2190,6 +2211,8 @@ class VirtualClusterChangeRequest(TypedDict):
     """What is left out stays as it is."""
 
     title: NotRequired[str]
+    policy_plugin: NotRequired[ChosenPluginRequest]
+    placer_plugin: NotRequired[ChosenPluginRequest]
     policy: NotRequired[str]
     policy_parameters: NotRequired[dict[str, Any]]
     placer: NotRequired[str]
@@ -2205,6 +2228,8 @@ class VirtualClusterInputRequest(TypedDict):
     """What is left out takes its default."""
 
     title: NotRequired[str]
+    policy_plugin: NotRequired[ChosenPluginRequest]
+    placer_plugin: NotRequired[ChosenPluginRequest]
     policy: NotRequired[str]
     policy_parameters: NotRequired[dict[str, Any]]
     placer: NotRequired[str]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,9 +15,11 @@ from scheduler.cluster.services import cluster_settings_change
 from scheduler.jobs import selectors as job_selectors
 from scheduler.jobspec import WATCHED_THEN
 from scheduler.metrics.selectors.usage import usage_points
+from scheduler.plugins import PLACER, POLICY, ChosenPlugin, take_choice
 from scheduler.rest.queries import checked
 from scheduler.rounds.selectors import overruns
-from scheduler.virtual_clusters.api import PLUGIN_MOST
+from scheduler.virtual_clusters.schemas import PLUGIN_MOST
+from scheduler.virtual_clusters.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer
@@ -43,16 +45,19 @@ BACKOFF_MOST_SECONDS = 7 * 86_400
 IDLE_LEAST_SECONDS = 60
 
 
+@extend_schema_serializer(deprecate_fields=["spare_policy", "spare_placer"])
 class ClusterSettingsChange(StrictSerializer):
     """What is left out stays as it is."""
 
+    spare_policy_plugin = ChosenPluginSchema(required=False, help_text="Policy of opportunistic jobs.")
+    spare_placer_plugin = ChosenPluginSchema(required=False, help_text="Placer of opportunistic jobs.")
     spare_policy = serializers.CharField(
         required=False,
         max_length=PLUGIN_MOST,
-        help_text="Policy of opportunistic jobs: its name, or `name:parameter=value,...`.",
+        help_text="As `spare_policy_plugin`: a name, or `name:parameter=value,...`.",
     )
     spare_placer = serializers.CharField(
-        required=False, max_length=PLUGIN_MOST, help_text="Placer of opportunistic jobs, likewise."
+        required=False, max_length=PLUGIN_MOST, help_text="As `spare_placer_plugin`, likewise."
     )
     preemptions_per_round = serializers.IntegerField(
         required=False,
@@ -91,7 +96,7 @@ class ClusterSettings(APIView):
     @extend_schema(responses=schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
         """How the spare GPUs are handed out."""
-        return Response(_with_overrun(cluster_settings()))
+        return Response(_told(cluster_settings()))
 
     @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
     def patch(self, request: Request) -> Response:
@@ -100,11 +105,21 @@ class ClusterSettings(APIView):
         by.require_operator()
         given = ClusterSettingsChange(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(_with_overrun(cluster_settings_change(by=by, changes=given.validated_data)))
+        changes = dict(given.validated_data)
+        for kind, at in ((POLICY, "spare_policy_plugin"), (PLACER, "spare_placer_plugin")):
+            if chosen := take_choice(kind, changes, at):
+                changes[at] = chosen
+        return Response(_told(cluster_settings_change(by=by, changes=changes)))
 
 
-def _with_overrun(settings: dict[str, Any]) -> dict[str, Any]:
-    return {**settings, "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW)}
+def _told(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings as the API tells them."""
+    return {
+        **settings,
+        "spare_policy": ChosenPlugin(**settings["spare_policy_plugin"]).text,
+        "spare_placer": ChosenPlugin(**settings["spare_placer_plugin"]).text,
+        "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW),
+    }
 
 
 class ClusterUsage(APIView):

@@ -7,9 +7,11 @@ from django.db.models import Q
 class ClusterSettings(models.Model):
     """One row, or none while everything is as it was installed."""
 
-    #: How the spare GPUs are handed out: names, or "name:parameter=value,...".
+    #: How the spare GPUs are handed out.
     spare_policy = models.CharField(max_length=255, default="fifo")
+    spare_policy_parameters = models.JSONField(default=dict)
     spare_placer = models.CharField(max_length=255, default="consolidate")
+    spare_placer_parameters = models.JSONField(default=dict)
 
     #: Jobs that policies may displace in a round; None: any number.
     preemptions_per_round = models.PositiveIntegerField(null=True)

@@ -1,14 +1,19 @@
 """The cluster as a whole, as the API's schema describes it."""
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from scheduler.jobspec import WATCHED_THEN
 from scheduler.rounds.schemas import Overrun
+from scheduler.virtual_clusters.schemas import ChosenPlugin
 
 
+@extend_schema_serializer(deprecate_fields=["spare_policy", "spare_placer"])
 class ClusterSettings(serializers.Serializer):
-    spare_policy = serializers.CharField()
-    spare_placer = serializers.CharField()
+    spare_policy_plugin = ChosenPlugin()
+    spare_placer_plugin = ChosenPlugin()
+    spare_policy = serializers.CharField(help_text="See `spare_policy_plugin`: `name:parameter=value,...`.")
+    spare_placer = serializers.CharField(help_text="See `spare_placer_plugin`, likewise.")
     preemptions_per_round = serializers.IntegerField(
         allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
     )

@@ -9,6 +9,7 @@ from scheduler.core.model.lifecycle import JobState
 from scheduler.jobs.selectors import jobs_visible
 from scheduler.nodes.models import Gpu, Node, NodeState
 from scheduler.nodes.selectors import gpu_states
+from scheduler.plugins import ChosenPlugin
 from scheduler.rounds.models import Round
 from tenants.selectors import Viewer
 
@@ -48,8 +49,6 @@ def cluster_summary(viewer: Viewer) -> dict[str, Any]:
 
 
 _SETTINGS = (
-    "spare_policy",
-    "spare_placer",
     "preemptions_per_round",
     "backoff_seconds",
     "most_backoff_seconds",
@@ -62,4 +61,8 @@ _SETTINGS = (
 def cluster_settings() -> dict[str, Any]:
     """Return the settings, JSON-ready."""
     row = ClusterSettings.objects.filter(id=1).first() or ClusterSettings(id=1)
-    return {name: getattr(row, name) for name in _SETTINGS}
+    return {
+        "spare_policy_plugin": ChosenPlugin(row.spare_policy, row.spare_policy_parameters).to_json(),
+        "spare_placer_plugin": ChosenPlugin(row.spare_placer, row.spare_placer_parameters).to_json(),
+        **{name: getattr(row, name) for name in _SETTINGS},
+    }

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from scheduler.cluster.models import ClusterSettings
 from scheduler.cluster.selectors import cluster_settings
-from scheduler.plugins import problems_with_placer, problems_with_policy
+from scheduler.plugins import PLACER, POLICY
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Invalid
 from tenants.selectors import Viewer
@@ -17,19 +17,24 @@ from tenants.selectors import Viewer
 
 @transaction.atomic
 def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Change what is given; return the settings, or raise Invalid naming the field at fault."""
+    """Change what is given, plug-ins as `ChosenPlugin`; return the settings.
+
+    Raise Invalid naming the field at fault.
+    """
     by.require_operator()
+    columns = dict(changes)
     problems = []
-    if "spare_policy" in changes:
-        problems += problems_with_policy(changes["spare_policy"], {}, field="spare_policy")
-    if "spare_placer" in changes:
-        problems += problems_with_placer(changes["spare_placer"], field="spare_placer")
+    for kind, name in ((POLICY, "spare_policy"), (PLACER, "spare_placer")):
+        chosen = columns.pop(f"{name}_plugin", None)
+        if chosen is not None:
+            problems += kind.problems(chosen, f"{name}_plugin")
+            columns |= {name: chosen.name, f"{name}_parameters": dict(chosen.parameters)}
     if problems:
         raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
     ClusterSettings.objects.get_or_create(id=1)
     row = ClusterSettings.objects.select_for_update().get(id=1)
     before = cluster_settings()
-    for name, value in changes.items():
+    for name, value in columns.items():
         setattr(row, name, value)
     row.save()
     after = cluster_settings()

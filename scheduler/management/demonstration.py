@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler.core.model.loan_terms import Lot
 from scheduler.market.services.rules import Lending
+from scheduler.plugins import ChosenPlugin
 
 GIB = 2**30
 
@@ -104,7 +105,7 @@ TENANTS: Sequence[DemoTenant] = (
 SHARED = "shared"
 SHARED_GUARANTEED: Mapping[str, int] = {"V100": 2, "K80": 4}
 #: Shares by how much each application gains on a GPU model; of a minute, so that there is something to watch.
-SHARED_POLICY = "gavel:objective=max_min,lease_seconds=60,interval_seconds=120"
+SHARED_POLICY = ChosenPlugin("gavel", {"objective": "max_min", "lease_seconds": 60, "interval_seconds": 120})
 
 #: V100 and K80 are divided by cells, P100 by counts. The cells come to the guarantees above.
 CELLS: Mapping[str, Any] = {

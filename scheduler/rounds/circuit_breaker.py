@@ -111,13 +111,14 @@ def with_breakers_open(facts: Snapshot) -> Snapshot:
             for vc in facts.virtual_clusters
         ),
         spare_policy=CHEAP_POLICY if SPARE in slow else facts.spare_policy,
+        spare_policy_parameters={} if SPARE in slow else facts.spare_policy_parameters,
     )
 
 
 def _policies(facts: Snapshot) -> dict[str, list[Any]]:
     """Return name and parameters of each view's policy."""
     named = {vc.name: [vc.policy, dict(vc.policy_parameters)] for vc in facts.virtual_clusters}
-    return {**named, SPARE: [facts.spare_policy, {}]}
+    return {**named, SPARE: [facts.spare_policy, dict(facts.spare_policy_parameters)]}
 
 
 def _skipped(row: ViewComputing) -> str:

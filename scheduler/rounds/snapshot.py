@@ -72,7 +72,7 @@ FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id A
 WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
 _VIRTUAL_CLUSTERS = """
-SELECT name, policy, policy_parameters, placer, default_time_limit_seconds,
+SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds,
        coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
@@ -306,13 +306,23 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             policy=policy,
             policy_parameters=_json(parameters),
             placer=placer,
+            placer_parameters=_json(placing),
             default_time_limit_seconds=limit,
             min_run_seconds=least,
             reclaim_min_run_seconds=reclaim_least,
         )
-        for name, policy, parameters, placer, limit, least, reclaim_least, guaranteed, members in (
-            cursor.fetchall()
-        )
+        for (
+            name,
+            policy,
+            parameters,
+            placer,
+            placing,
+            limit,
+            least,
+            reclaim_least,
+            guaranteed,
+            members,
+        ) in cursor.fetchall()
     )
 
 
@@ -336,7 +346,9 @@ def _memory(cursor: Any) -> dict[str, core.Memory]:
 
 _SETTINGS = (
     "spare_policy",
+    "spare_policy_parameters",
     "spare_placer",
+    "spare_placer_parameters",
     "preemptions_per_round",
     "backoff_seconds",
     "most_backoff_seconds",
@@ -347,7 +359,8 @@ def _settings(cursor: Any) -> dict[str, Any]:
     """Return what an operator chose for the whole cluster, if anything."""
     cursor.execute(f"SELECT {', '.join(_SETTINGS)} FROM scheduler_clustersettings")
     row = cursor.fetchone()
-    return dict(zip(_SETTINGS, row, strict=True)) if row else {}
+    found = dict(zip(_SETTINGS, row, strict=True)) if row else {}
+    return {name: _json(value) if name.endswith("_parameters") else value for name, value in found.items()}
 
 
 def _cells(cursor: Any) -> Specification | None:

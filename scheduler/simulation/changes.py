@@ -15,7 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.core.model import wording
+from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import Budget, Node, Snapshot, Tenant
+from scheduler.core.round.registry import split_placer, split_policy
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces.fields import BadField, seconds, shown
 
@@ -104,9 +106,13 @@ def _with_tenant(where: str, value: Mapping[str, Any], changed: Callable[[Tenant
 def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Change:
     refuse_unknown(where, value, ("name", "guaranteed", "policy", "placer"))
     name = str(value.get("name", ""))
-    changes: dict[str, Any] = {key: str(value[key]) for key in ("policy", "placer") if key in value}
-    if "policy" in changes:
-        changes["policy_parameters"] = {}
+    changes: dict[str, Any] = {}
+    for key, split in (("policy", split_policy), ("placer", split_placer)):
+        if key in value:
+            try:
+                changes[key], changes[f"{key}_parameters"] = split(str(value[key]))
+            except UnknownPlugin as error:
+                raise InputError(f"{where}: {key}: {error}") from None
     if "guaranteed" in value:
         changes["guaranteed"] = _counts(f"{where}: guaranteed", value["guaranteed"])
 

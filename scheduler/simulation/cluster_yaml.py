@@ -11,7 +11,7 @@ import yaml
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import Member, Tenant, VirtualCluster
-from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
 from scheduler.jobspec.fields import bytes_of, seconds_of
 from scheduler.simulation.division import declared_cells
 from scheduler.simulation.errors import ClusterError
@@ -220,10 +220,12 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
     policy, placer = entry.name("policy", "fifo"), entry.name("placer", "consolidate")
     try:
         make_policy(policy, parameters)
+        policy, stated = split_policy(policy)
     except UnknownPlugin as error:
         raise entry.wrong("policy", str(error)) from None
     try:
         make_placer(placer)
+        placer, placing = split_placer(placer)
     except UnknownPlugin as error:
         raise entry.wrong("placer", str(error)) from None
     limit = entry.value.get("default_time_limit", 86_400)
@@ -235,8 +237,9 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
         guaranteed=guaranteed,
         members=_members(entry),
         policy=policy,
-        policy_parameters=parameters,
+        policy_parameters={**stated, **parameters},
         placer=placer,
+        placer_parameters=placing,
         default_time_limit_seconds=limit_seconds,
         min_run_seconds=_seconds(entry, "min_run"),
         reclaim_min_run_seconds=_seconds(entry, "reclaim_min_run"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.model.snapshot import PairSpeeds, Snapshot
 from scheduler.core.round.guarantees.binding import CELLS
-from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
 from scheduler.core.round.reserve import SPARE
 from scheduler.core.sim.engine import ScriptedEvent
 from scheduler.core.sim.rules import Rules
@@ -60,10 +60,12 @@ class Experiment:
             raise InputError(
                 f"a virtual cluster cannot be called {taken[0]}: the simulator uses that name itself"
             )
+        policy, parameters = split_policy(self.policy or "fifo")
+        placer, placing = split_placer(self.placer or "consolidate")
         if self.policy:
-            clusters = tuple(replace(vc, policy=self.policy, policy_parameters={}) for vc in clusters)
+            clusters = tuple(replace(vc, policy=policy, policy_parameters=parameters) for vc in clusters)
         if self.placer:
-            clusters = tuple(replace(vc, placer=self.placer) for vc in clusters)
+            clusters = tuple(replace(vc, placer=placer, placer_parameters=placing) for vc in clusters)
         return Snapshot(
             round_number=0,
             now=0.0,
@@ -77,8 +79,10 @@ class Experiment:
             backoff_seconds=self.cluster.bounds.backoff_seconds,
             most_backoff_seconds=self.cluster.bounds.most_backoff_seconds,
             pair_speeds=self._pair_speeds(),
-            spare_policy=self.policy or "fifo",
-            spare_placer=self.placer or "consolidate",
+            spare_policy=policy,
+            spare_policy_parameters=parameters,
+            spare_placer=placer,
+            spare_placer_parameters=placing,
         )
 
     def _pair_speeds(self) -> tuple[PairSpeeds, ...]:

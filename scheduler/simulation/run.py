@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Plan
+from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
@@ -70,8 +71,14 @@ def simulate(
     if left and not cut_short and experiment.window is None:
         cut_short = left
     return Result(
-        policy=_named({vc.policy for vc in facts.virtual_clusters}, experiment.policy),
-        placer=_named({vc.placer for vc in facts.virtual_clusters}, experiment.placer),
+        policy=_named(
+            {format_plugin(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters},
+            experiment.policy,
+        ),
+        placer=_named(
+            {format_plugin(vc.placer, vc.placer_parameters) for vc in facts.virtual_clusters},
+            experiment.placer,
+        ),
         workload=experiment.workload.name,
         cluster=experiment.cluster.name,
         seed=experiment.rules.seed,

@@ -1,9 +1,10 @@
 """What the API says of speeds, for its schema."""
 
-from drf_spectacular.utils import inline_serializer
+from drf_spectacular.utils import extend_schema_serializer, inline_serializer
 from rest_framework import serializers
 
 from scheduler.core.perf.throughput import Source
+from scheduler.virtual_clusters.schemas import ChosenPlugin
 
 SOURCES = [(source.value, source.value) for source in Source]
 LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]
@@ -99,13 +100,15 @@ class JobModelSpeed(serializers.Serializer):
     runs_now = serializers.BooleanField()
 
 
+@extend_schema_serializer(deprecate_fields=["policy"])
 class JobSpeeds(serializers.Serializer):
     job = serializers.IntegerField()
     tenant = serializers.CharField()
     application = serializers.CharField()
     gpus = serializers.IntegerField()
     view = serializers.CharField(help_text="Whose policy considers the job.")
-    policy = serializers.CharField()
+    policy_plugin = ChosenPlugin()
+    policy = serializers.CharField(help_text="See `policy_plugin`: `name:parameter=value,...`.")
     objective = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
     models = JobModelSpeed(many=True)

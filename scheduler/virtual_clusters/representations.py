@@ -15,7 +15,7 @@ from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.model.lifecycle import HoldPhase, JobState
 from scheduler.jobs.models import Job
 from scheduler.market.selectors import MarketState, market_now
-from scheduler.plugins import has_targets
+from scheduler.plugins import ChosenPlugin, has_targets
 from scheduler.representation import Representation
 from scheduler.rounds.selectors import overruns
 from scheduler.stream import object_of, on_commit, send_to_everyone
@@ -94,13 +94,16 @@ def _virtual_cluster(
     running: int,
 ) -> Representation:
     own = {line.gpu_model: line.gpus for line in row.guarantees.all()}
+    placer = ChosenPlugin(row.placer, row.placer_parameters)
     return {
         "id": row.id,
         "name": row.name,
         "title": row.title,
+        "policy_plugin": ChosenPlugin(row.policy, row.policy_parameters).to_json(),
+        "placer_plugin": placer.to_json(),
         "policy": row.policy,
         "policy_parameters": row.policy_parameters,
-        "placer": row.placer,
+        "placer": placer.text,
         "default_time_limit_seconds": row.default_time_limit_seconds,
         **least_seconds(row),
         "guaranteed": dict(sorted(guaranteed.items())),

@@ -1,8 +1,13 @@
 """What the API says of virtual clusters and of the policies they can use, for its schema."""
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from scheduler.rounds.schemas import Overrun
+from tenants.api.strict import StrictSerializer
+
+#: Characters of a plug-in's name, or of the text with its parameters.
+PLUGIN_MOST = 255
 
 
 class VirtualClusterUsage(serializers.Serializer):
@@ -37,13 +42,28 @@ class Borrowed(serializers.Serializer):
         return {**super().get_fields(), "from": serializers.CharField()}
 
 
+class ChosenPlugin(StrictSerializer):
+    """A policy or placer with its parameters."""
+
+    #: Answers have both fields.
+    is_stored = True
+
+    name = serializers.CharField(max_length=PLUGIN_MOST)
+    parameters = serializers.DictField(
+        required=False, default=dict, help_text="Those that are not as usual, by name: `GET /policies`."
+    )
+
+
+@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualCluster(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
     title = serializers.CharField(allow_blank=True)
-    policy = serializers.CharField()
-    policy_parameters = serializers.DictField()
-    placer = serializers.CharField()
+    policy_plugin = ChosenPlugin()
+    placer_plugin = ChosenPlugin()
+    policy = serializers.CharField(help_text="See `policy_plugin`: its name.")
+    policy_parameters = serializers.DictField(help_text="See `policy_plugin`.")
+    placer = serializers.CharField(help_text="See `placer_plugin`: `name:parameter=value,...`.")
     default_time_limit_seconds = serializers.FloatField()
     min_run_seconds = serializers.FloatField(
         help_text="An attempt that has run for less is not stopped, moved or resized by a policy."

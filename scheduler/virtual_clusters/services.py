@@ -22,7 +22,7 @@ from scheduler.jobspec import did_you_mean
 from scheduler.market.models import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
 from scheduler.market.selectors import own_guarantees, problems_with_loans
 from scheduler.nodes.models import Gpu, GpuModel
-from scheduler.plugins import problems_with_placer, problems_with_policy, split_policy
+from scheduler.plugins import PLACER, POLICY, ChosenPlugin
 from scheduler.virtual_clusters.models import Restraint
 from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
 from scheduler.wakeups import request_round_on_commit
@@ -40,17 +40,18 @@ MAX_VIRTUAL_CLUSTERS = 1_000
 _GUARANTEES_LOCK = 0x616C6C6F
 
 
+#: What a new virtual cluster has where nothing is said.
+USUAL_POLICY, USUAL_PLACER = ChosenPlugin("fifo"), ChosenPlugin("consolidate")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What a virtual cluster should be."""
 
     name: str
     title: str = ""
-    #: A name, or "name:parameter=value,..."; stored as a name and parameters.
-    policy: str = "fifo"
-    policy_parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: A name, or "name:parameter=value,...".
-    placer: str = "consolidate"
+    policy_plugin: ChosenPlugin = USUAL_POLICY
+    placer_plugin: ChosenPlugin = USUAL_PLACER
     default_time_limit_seconds: float = 86_400.0
     #: How long an attempt runs at least before a policy, or a guarantee, may have its GPUs.
     min_run_seconds: float = 0.0
@@ -136,9 +137,10 @@ def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> Vir
     _check_guarantees(row, wanted)
     if row.pk:
         _check_loans(row, wanted)
-    for name in ("title", "placer", "default_time_limit_seconds"):
+    for name in ("title", "default_time_limit_seconds"):
         setattr(row, name, getattr(wanted, name))
-    row.policy, row.policy_parameters = split_policy(wanted.policy, wanted.policy_parameters)
+    row.policy, row.policy_parameters = wanted.policy_plugin.name, dict(wanted.policy_plugin.parameters)
+    row.placer, row.placer_parameters = wanted.placer_plugin.name, dict(wanted.placer_plugin.parameters)
     if row.pk:
         row.version = F("version") + 1
     row.save()
@@ -184,8 +186,8 @@ def guarantees_set(
 def _check(wanted: Wanted) -> dict[str, Tenant]:
     """Raise Invalid with everything wrong about it by itself; return the members' tenants by name."""
     problems = _problems_with_name(wanted.name)
-    problems += problems_with_policy(wanted.policy, wanted.policy_parameters)
-    problems += problems_with_placer(wanted.placer)
+    problems += POLICY.problems(wanted.policy_plugin, "policy_plugin")
+    problems += PLACER.problems(wanted.placer_plugin, "placer_plugin")
     problems += _problems_with_models(wanted.guaranteed, "guaranteed")
     tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=wanted.members)}
     for name in wanted.members:
@@ -294,9 +296,8 @@ def _check_market(row: VirtualCluster) -> None:
 
 def _facts(row: VirtualCluster) -> dict[str, Any]:
     return {
-        "policy": row.policy,
-        "policy_parameters": row.policy_parameters,
-        "placer": row.placer,
+        "policy_plugin": ChosenPlugin(row.policy, row.policy_parameters).to_json(),
+        "placer_plugin": ChosenPlugin(row.placer, row.placer_parameters).to_json(),
         "default_time_limit_seconds": row.default_time_limit_seconds,
         **least_seconds(row),
         "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),

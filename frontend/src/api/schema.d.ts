@@ -2707,6 +2707,22 @@ export interface components {
              */
             grace_seconds?: number | null;
         };
+        /** @description A policy or placer with its parameters. */
+        ChosenPlugin: {
+            name: string;
+            /** @description Those that are not as usual, by name: `GET /policies`. */
+            parameters: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A policy or placer with its parameters. */
+        ChosenPluginRequest: {
+            name: string;
+            /** @description Those that are not as usual, by name: `GET /policies`. */
+            parameters?: {
+                [key: string]: unknown;
+            };
+        };
         Cluster: {
             gpus: components["schemas"]["GpuCounts"];
             by_model: {
@@ -2724,7 +2740,17 @@ export interface components {
             enlarge?: components["schemas"]["LargerGuaranteeRequest"][];
         };
         ClusterSettings: {
+            spare_policy_plugin: components["schemas"]["ChosenPlugin"];
+            spare_placer_plugin: components["schemas"]["ChosenPlugin"];
+            /**
+             * @deprecated
+             * @description See `spare_policy_plugin`: `name:parameter=value,...`.
+             */
             spare_policy: string;
+            /**
+             * @deprecated
+             * @description See `spare_placer_plugin`, likewise.
+             */
             spare_placer: string;
             /** @description Jobs that policies may take GPUs from in a round; null: any number. */
             preemptions_per_round: number | null;
@@ -3636,6 +3662,11 @@ export interface components {
             gpus: number;
             /** @description Whose policy considers the job. */
             view: string;
+            policy_plugin: components["schemas"]["ChosenPlugin"];
+            /**
+             * @deprecated
+             * @description See `policy_plugin`: `name:parameter=value,...`.
+             */
             policy: string;
             objective: string | null;
             /**
@@ -4731,9 +4762,19 @@ export interface components {
         };
         /** @description What is left out stays as it is. */
         PatchedClusterSettingsChangeRequest: {
-            /** @description Policy of opportunistic jobs: its name, or `name:parameter=value,...`. */
+            /** @description Policy of opportunistic jobs. */
+            spare_policy_plugin?: components["schemas"]["ChosenPluginRequest"];
+            /** @description Placer of opportunistic jobs. */
+            spare_placer_plugin?: components["schemas"]["ChosenPluginRequest"];
+            /**
+             * @deprecated
+             * @description As `spare_policy_plugin`: a name, or `name:parameter=value,...`.
+             */
             spare_policy?: string;
-            /** @description Placer of opportunistic jobs, likewise. */
+            /**
+             * @deprecated
+             * @description As `spare_placer_plugin`, likewise.
+             */
             spare_placer?: string;
             /** @description Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number. */
             preemptions_per_round?: number | null;
@@ -5801,10 +5842,24 @@ export interface components {
             id: number;
             name: string;
             title: string;
+            policy_plugin: components["schemas"]["ChosenPlugin"];
+            placer_plugin: components["schemas"]["ChosenPlugin"];
+            /**
+             * @deprecated
+             * @description See `policy_plugin`: its name.
+             */
             policy: string;
+            /**
+             * @deprecated
+             * @description See `policy_plugin`.
+             */
             policy_parameters: {
                 [key: string]: unknown;
             };
+            /**
+             * @deprecated
+             * @description See `placer_plugin`: `name:parameter=value,...`.
+             */
             placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
@@ -5861,13 +5916,24 @@ export interface components {
         /** @description What is left out stays as it is. */
         VirtualClusterChangeRequest: {
             title?: string;
-            /** @description Its name, or `name:parameter=value,...`. */
+            policy_plugin?: components["schemas"]["ChosenPluginRequest"];
+            placer_plugin?: components["schemas"]["ChosenPluginRequest"];
+            /**
+             * @deprecated
+             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
+             */
             policy?: string;
-            /** @description Left out with another policy: its defaults. */
+            /**
+             * @deprecated
+             * @description Beside `policy`; left out with another policy: its defaults.
+             */
             policy_parameters?: {
                 [key: string]: unknown;
             };
-            /** @description Its name, or `name:parameter=value,...`. */
+            /**
+             * @deprecated
+             * @description As `placer_plugin`, in a text likewise.
+             */
             placer?: string;
             /**
              * Format: double
@@ -5895,13 +5961,24 @@ export interface components {
         /** @description What is left out takes its default. */
         VirtualClusterInputRequest: {
             title?: string;
-            /** @description Its name, or `name:parameter=value,...`. */
+            policy_plugin?: components["schemas"]["ChosenPluginRequest"];
+            placer_plugin?: components["schemas"]["ChosenPluginRequest"];
+            /**
+             * @deprecated
+             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
+             */
             policy?: string;
-            /** @description Left out with another policy: its defaults. */
+            /**
+             * @deprecated
+             * @description Beside `policy`; left out with another policy: its defaults.
+             */
             policy_parameters?: {
                 [key: string]: unknown;
             };
-            /** @description Its name, or `name:parameter=value,...`. */
+            /**
+             * @deprecated
+             * @description As `placer_plugin`, in a text likewise.
+             */
             placer?: string;
             /**
              * Format: double
@@ -6192,6 +6269,8 @@ export type ChainType = components['schemas']['ChainType'];
 export type CheckAnswer = components['schemas']['CheckAnswer'];
 export type Checkpoint = components['schemas']['Checkpoint'];
 export type CheckpointRequest = components['schemas']['CheckpointRequest'];
+export type ChosenPlugin = components['schemas']['ChosenPlugin'];
+export type ChosenPluginRequest = components['schemas']['ChosenPluginRequest'];
 export type Cluster = components['schemas']['Cluster'];
 export type ClusterChangesRequest = components['schemas']['ClusterChangesRequest'];
 export type ClusterSettings = components['schemas']['ClusterSettings'];

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from scheduler.core.model.errors import UnknownPlugin
 
@@ -59,13 +60,13 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def format_plugin(name: str, parameters: Mapping[str, Value]) -> str:
-    """Return the text that `parse_plugin` reads as this name and these parameters."""
+def format_plugin(name: str, parameters: Mapping[str, Any]) -> str:
+    """Return the text that `parse_plugin` reads as this name and these parameters; lists are as tuples."""
     given = ",".join(f"{parameter}={_text_of(value)}" for parameter, value in parameters.items())
     return f"{name}:{given}" if given else name
 
 
-def _text_of(value: Value) -> str:
-    if isinstance(value, tuple):
+def _text_of(value: Any) -> str:
+    if isinstance(value, tuple | list):
         return "|".join(map(_text_of, value)) + ("|" if len(value) == 1 else "")
     return str(value).lower() if isinstance(value, bool) else str(value)

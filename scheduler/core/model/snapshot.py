@@ -99,7 +99,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualCluster:
-    """A guaranteed slice of the cluster with its own policy and placer."""
+    """A guaranteed slice of the cluster with its own policy and placer.
+
+    Both are named; snapshots stored by earlier versions may have "name:parameter=value,..." for a name.
+    """
 
     name: str
     #: GPUs guaranteed, by model.
@@ -108,6 +111,7 @@ class VirtualCluster:
     policy: str = "fifo"
     policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     placer: str = "consolidate"
+    placer_parameters: Mapping[str, Any] = field(default_factory=dict)
     #: Stands in for the time limit of a job that states none, so that reservations are finite.
     default_time_limit_seconds: float = 86_400.0
     #: An attempt that has run for less is not stopped, moved or resized by a policy.
@@ -315,7 +319,9 @@ class Snapshot:
     memory: Mapping[str, Memory] = field(default_factory=dict)
     #: Policy and placer of the spare view, which serves the opportunistic jobs of every VC.
     spare_policy: str = "fifo"
+    spare_policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     spare_placer: str = "consolidate"
+    spare_placer_parameters: Mapping[str, Any] = field(default_factory=dict)
     #: So many jobs may lose their GPUs in a round because a policy prefers others; None: any number.
     preemptions_per_round: int | None = None
     #: How long a job whose last run was too short may not borrow: the first time, and at most.

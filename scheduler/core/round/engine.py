@@ -63,7 +63,12 @@ class RoundEngine:
         asked: list[Downgrade] = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
-            plugins = Plugins(policy=vc.policy, policy_parameters=vc.policy_parameters, placer=vc.placer)
+            plugins = Plugins(
+                policy=vc.policy,
+                policy_parameters=vc.policy_parameters,
+                placer=vc.placer,
+                placer_parameters=vc.placer_parameters,
+            )
             outcome = self._run_view(view, plugins, limits)
             found = downgrades(self.facts, outcome)
             asked.extend(found.values())
@@ -79,7 +84,12 @@ class RoundEngine:
         if asked:
             self._downgraded, cluster = kept_on(self.facts, asked, cluster)
         view = self._reservation.spare(cluster)
-        plugins = Plugins(policy=frame.spare_policy, policy_parameters={}, placer=frame.spare_placer)
+        plugins = Plugins(
+            policy=frame.spare_policy,
+            policy_parameters=frame.spare_policy_parameters,
+            placer=frame.spare_placer,
+            placer_parameters=frame.spare_placer_parameters,
+        )
         outcomes.append(self._run_view(view, plugins, limits))
         return outcomes
 

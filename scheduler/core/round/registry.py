@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from scheduler.core.building_blocks.policy import Placer, Policy
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.plugin_text import parse_plugin
+from scheduler.core.model.plugin_text import Value, parse_plugin
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.placers.delay import Delay
 from scheduler.core.placers.fgd import Fgd
@@ -100,7 +100,8 @@ PLACERS = with_installed("allotment.placers", "place", _PLACERS)
 def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Policy:
     """Return the policy of that name, or of "name:parameter=value,..." as `plugin_text` has it.
 
-    Raises UnknownPlugin for a wrong name or parameter.
+    The text is what people type, and what rounds stored by earlier versions hold. Raises UnknownPlugin for a
+    wrong name or parameter.
     """
     return _make("policy", POLICIES, text, parameters or {})
 
@@ -110,8 +111,23 @@ def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Place
     return _make("placer", PLACERS, text, parameters or {})
 
 
+def split_policy(text: str) -> tuple[str, dict[str, Value]]:
+    """Return the name and the parameters of a policy's text; raise UnknownPlugin where it cannot be read."""
+    return _split(POLICIES, text)
+
+
+def split_placer(text: str) -> tuple[str, dict[str, Value]]:
+    """Return the name and the parameters of a placer's text; likewise."""
+    return _split(PLACERS, text)
+
+
+def _split(known: Mapping[str, object], text: str) -> tuple[str, dict[str, Value]]:
+    # Plug-ins of other packages may have any name.
+    return (text, {}) if text in known else parse_plugin(text)
+
+
 def _make(kind: str, known: Mapping[str, type[T]], text: str, parameters: Mapping[str, Any]) -> T:
-    name, stated = (text, {}) if text in known else parse_plugin(text)
+    name, stated = _split(known, text)
     if name not in known and name in UNUSABLE:
         raise UnknownPlugin(f"{kind} {name} is installed, but cannot be used: {UNUSABLE[name]}")
     if name not in known:

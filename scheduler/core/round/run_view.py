@@ -21,11 +21,12 @@ CHEAP_POLICY = "fifo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """A view's policy and placer, by name."""
+    """A view's policy and placer, by name and parameters."""
 
     policy: str
     policy_parameters: Mapping[str, object]
     placer: str
+    placer_parameters: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
             raise Overrun(overran)
         policy = make_policy(plugins.policy, plugins.policy_parameters)
         decision = around_pinned(view, with_growth(view, allocate(view, policy, memory)))
-        placed, capacity = place(view, decision, make_placer(plugins.placer))
+        placed, capacity = place(view, decision, make_placer(plugins.placer, plugins.placer_parameters))
     except Overrun as error:
         cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
         decision = replace(cheap.decision, memory=memory)

@@ -121,7 +121,7 @@ def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
         replace(job, submitted_at=float(place), priority=0, eligible_at=0.0, held=False, cancelling=False)
         for place, job in enumerate(by_size)
     ]
-    fifo = replace(vc, policy="fifo", policy_parameters={}, placer="consolidate")
+    fifo = replace(vc, policy="fifo", policy_parameters={}, placer="consolidate", placer_parameters={})
     tenants = tuple([replace(tenant, quota={}, budget_spent=False) for tenant in alone.tenants])
     plan = decide(replace(alone, jobs=tuple(waiting), virtual_clusters=(fifo,), tenants=tenants))
     numbers = map(AllocationId, count(1))

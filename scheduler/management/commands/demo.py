@@ -198,7 +198,7 @@ def _prepare_virtual_clusters() -> None:
     shared = Wanted(
         name=demo.SHARED,
         title="Shared by all groups",
-        policy=demo.SHARED_POLICY,
+        policy_plugin=demo.SHARED_POLICY,
         guaranteed=demo.SHARED_GUARANTEED,
         members={tenant.name: 1.0 for tenant in demo.TENANTS},
     )

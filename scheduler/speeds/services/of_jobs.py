@@ -7,11 +7,11 @@ from scheduler.attempts.models import Attempt
 from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase
-from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.perf.throughput import JobClass, Throughput, job_class_of
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import view_of
 from scheduler.nodes.models import GpuModel
+from scheduler.plugins import ChosenPlugin
 from scheduler.representation import iso
 from scheduler.speeds.services.on_record import read_estimator
 from scheduler.virtual_clusters.selectors import view_targets
@@ -29,13 +29,15 @@ def job_speeds(job: Job) -> dict[str, Any]:
     has_targets, counted = known.decided_at is not None, known.counted_seconds
     targets, received = known.shares.get(job.id, {}), known.received_seconds.get(job.id, {})
     in_all = sum(attained.values())
+    policy = _policy(job)
     return {
         "job": job.id,
         "tenant": job_class.tenant,
         "application": job_class.application,
         "gpus": job.gpus,
         "view": view,
-        "policy": _policy(job),
+        "policy_plugin": policy.to_json(),
+        "policy": policy.text,
         "objective": known.objective,
         "decided_at": iso(known.decided_at),
         "models": [
@@ -88,12 +90,7 @@ def _attained(job: Job) -> tuple[dict[str, float], set[str]]:
     return attained, here
 
 
-def _policy(job: Job) -> str:
+def _policy(job: Job) -> ChosenPlugin:
     if not job.guaranteed:
-        return cluster_settings()["spare_policy"]
-    vc = job.virtual_cluster
-    parameters = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in vc.policy_parameters.items()
-    }
-    return format_plugin(vc.policy, parameters)
+        return ChosenPlugin(**cluster_settings()["spare_policy_plugin"])
+    return ChosenPlugin(job.virtual_cluster.policy, job.virtual_cluster.policy_parameters)
