@@ -59,6 +59,8 @@ VC: dict[str, Any] = {
     "policy": "fifo",
     "policy_parameters": {"backfill": True},
     "placer": "consolidate",
+    "policy_plugin": {"name": "fifo", "parameters": {"backfill": True}},
+    "placer_plugin": {"name": "consolidate", "parameters": {}},
     "default_time_limit_seconds": 3600,
     "min_run_seconds": 300.0,
     "reclaim_min_run_seconds": 0.0,

@@ -59,15 +59,25 @@ def test_a_virtual_cluster_gets_another_policy(allot: Allot) -> None:
     allot("vc", "policy", "shared", "fifo")
     vc.refresh_from_db()
     assert (vc.policy, vc.policy_parameters) == ("fifo", {})
-    assert (vc.placer, vc.guarantees.get().gpus) == ("delay:relax_after_seconds=60", 2)
+    assert (vc.placer, vc.placer_parameters) == ("delay", {"relax_after_seconds": 60})
+    assert vc.guarantees.get().gpus == 2
+    shown = allot("vc", "show", "shared").stdout
+    assert ["Placer", "delay:relax_after_seconds=60"] in [line.split() for line in shown.splitlines()]
 
 
 def test_mistakes_are_told(allot: Allot) -> None:
     for arguments, words in (
-        (("vc", "policy", "shared", "fifa"), "policy: there is no 'fifa'"),
-        (("vc", "policy", "shared", "fifo:backfill=often"), "policy: 'often' is no backfill of fifo"),
-        (("vc", "policy", "shared", "las", "--placer", "x"), "placer: there is no 'x'"),
-        (("spare", "policy", "fifa"), "spare_policy: there is no 'fifa'"),
+        (("vc", "policy", "shared", "fifa"), "policy_plugin.name: there is no 'fifa'"),
+        (
+            ("vc", "policy", "shared", "fifo:backfill=often"),
+            "policy_plugin.parameters.backfill: 'often' is no backfill of fifo",
+        ),
+        (
+            ("vc", "policy", "shared", "fifo:backfill"),
+            "backfill has no value: write backfill=value",
+        ),
+        (("vc", "policy", "shared", "las", "--placer", "x"), "placer_plugin.name: there is no 'x'"),
+        (("spare", "policy", "fifa"), "spare_policy_plugin.name: there is no 'fifa'"),
     ):
         refused = allot(*arguments)
         assert refused.exit_code == 1
@@ -81,10 +91,11 @@ def test_spare_gpus_get_another_policy(allot: Allot) -> None:
     assert done.stdout == (
         "Spare GPUs: policy tiresias:thresholds=60|600, placer spread, from the next round on.\n"
     ), done.stderr
-    assert ClusterSettings.objects.get().spare_placer == "spread"
+    row = ClusterSettings.objects.get()
+    assert (row.spare_placer, row.spare_policy_parameters) == ("spread", {"thresholds": [60, 600]})
     allot("spare", "policy", "fifo")
     row = ClusterSettings.objects.get()
-    assert (row.spare_policy, row.spare_placer) == ("fifo", "spread")
+    assert (row.spare_policy, row.spare_policy_parameters, row.spare_placer) == ("fifo", {}, "spread")
     shown = allot("spare", "show").stdout
     assert ["Placer", "spread"] in [line.split() for line in shown.splitlines()]
 

@@ -9,6 +9,7 @@ import typer
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.describe import least_words, limit_words, lot_words
 from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
+from allot.plugin_text import assignments, text_of
 
 if TYPE_CHECKING:
     from allot.schema import Borrowed, Lent, Overrun, VirtualCluster
@@ -35,8 +36,8 @@ def vcs(
         rows = [
             [
                 vc["name"],
-                vc["policy"],
-                vc["placer"],
+                vc["policy_plugin"]["name"],
+                text_of(vc["placer_plugin"]),
                 amounts(vc["guaranteed"]),
                 amounts(_in_use(vc, "guaranteed")),
                 amounts(_in_use(vc, "opportunistic")),
@@ -60,6 +61,11 @@ def vcs(
         print_table(columns, rows, right=("RUNNING", "QUEUED"))
 
 
+def policy_words(vc: VirtualCluster) -> str:
+    given = ", ".join(assignments(vc["policy_plugin"]))
+    return f"{vc['policy_plugin']['name']}{' with ' + given if given else ''}"
+
+
 def amounts(gpus: dict[str, int]) -> str:
     return ",".join(f"{model}:{count}" for model, count in gpus.items() if count) or "-"
 
@@ -76,11 +82,10 @@ def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:
 
 def _print_vc(vc: VirtualCluster) -> None:
     title = f" ({vc['title']})" if vc["title"] else ""
-    parameters = ", ".join(f"{name}={value}" for name, value in vc["policy_parameters"].items())
     print_line(f"Virtual cluster {vc['name']}{title}")
     for heading, text in (
-        ("Policy", f"{vc['policy']}{' with ' + parameters if parameters else ''}"),
-        ("Placer", vc["placer"]),
+        ("Policy", policy_words(vc)),
+        ("Placer", text_of(vc["placer_plugin"])),
         *overrun_lines(vc["overrun"]),
         ("Restraint", least_words(vc)),
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),

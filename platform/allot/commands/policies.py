@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.cluster import amounts, overrun_lines
+from allot.commands.cluster import amounts, overrun_lines, policy_words
 from allot.commands.options import OutputOption, connect
 from allot.commands.vc import Name
 from allot.commands.vc import group as virtual_clusters
 from allot.describe import settings_lines
 from allot.errors import AllotError
 from allot.output import Format, plural, print_line, print_objects, print_table
+from allot.plugin_text import plugin_of, text_of, value_text
 
 if TYPE_CHECKING:
-    from allot.schema import ChainSummary, Plugin, VirtualCluster
+    from allot.schema import ChainSummary, Plugin
 
 spare_pool = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -55,17 +56,8 @@ def policies(
 
 
 def _defaults(plugin: Plugin) -> str:
-    written = [f"{each['name']}={_value(each['default'])}" for each in plugin["parameters"]]
+    written = [f"{each['name']}={value_text(each['default'])}" for each in plugin["parameters"]]
     return ",".join(written) or "-"
-
-
-def _value(value: Any) -> str:
-    """Write a value as it is written after a policy's name."""
-    if isinstance(value, list):
-        return "|".join(map(_value, value)) + ("|" if len(value) == 1 else "")
-    if value is None:
-        return "unset"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_one(plugin: Plugin) -> None:
@@ -73,7 +65,7 @@ def _print_one(plugin: Plugin) -> None:
     if plugin["parameters"]:
         print_line("")
         rows = [
-            [each["name"], each["type"], _value(each["default"]), ", ".join(each["choices"]) or "-"]
+            [each["name"], each["type"], value_text(each["default"]), ", ".join(each["choices"]) or "-"]
             for each in plugin["parameters"]
         ]
         print_table(["PARAMETER", "TYPE", "DEFAULT", "CHOICES"], rows)
@@ -85,11 +77,12 @@ def policy(name: Name, text: Text, placer: PlacerOption = None) -> None:
 
     `allot vc policy research "gavel:objective=max_min"`
     """
-    # With no parameters of its own the text says everything: those of before would be left otherwise.
-    changes: dict[str, Any] = {"policy": text, "policy_parameters": {}}
+    changes = {"policy_plugin": plugin_of(text)}
+    if placer is not None:
+        changes["placer_plugin"] = plugin_of(placer)
     with connect() as client:
-        changed = client.set_virtual_cluster(name, changes | _placer(placer))
-    now = f"{_chosen(changed)}, placer {changed['placer']}"
+        changed = client.set_virtual_cluster(name, changes)
+    now = f"policy {policy_words(changed)}, placer {text_of(changed['placer_plugin'])}"
     print_line(f"Virtual cluster {name}: {now}, from the next round on.")
 
 
@@ -160,7 +153,10 @@ def show(output: OutputOption = Format.table) -> None:
         print_objects(found, output)
         return
     print_line("Spare GPUs, for opportunistic jobs")
-    lines = [("Policy", found["spare_policy"]), ("Placer", found["spare_placer"])]
+    lines = [
+        ("Policy", text_of(found["spare_policy_plugin"])),
+        ("Placer", text_of(found["spare_placer_plugin"])),
+    ]
     for heading, text in (*lines, *settings_lines(found), *overrun_lines(found["overrun"])):
         print_line(f"  {heading:<12} {text}")
 
@@ -168,22 +164,14 @@ def show(output: OutputOption = Format.table) -> None:
 @spare_pool.command(name="policy")
 def spare_policy(text: Text, placer: PlacerOption = None) -> None:
     """Choose the policy of opportunistic jobs; jobs that run go on. For operators."""
-    changes = {"spare_policy": text}
+    changes = {"spare_policy_plugin": plugin_of(text)}
     if placer is not None:
-        changes["spare_placer"] = placer
+        changes["spare_placer_plugin"] = plugin_of(placer)
     with connect() as client:
         changed = client.set_cluster_settings(changes)
-    now = f"policy {changed['spare_policy']}, placer {changed['spare_placer']}"
+    policy, placer = text_of(changed["spare_policy_plugin"]), text_of(changed["spare_placer_plugin"])
+    now = f"policy {policy}, placer {placer}"
     print_line(f"Spare GPUs: {now}, from the next round on.")
-
-
-def _placer(placer: str | None) -> dict[str, str]:
-    return {} if placer is None else {"placer": placer}
-
-
-def _chosen(vc: VirtualCluster) -> str:
-    given = ", ".join(f"{name}={_value(value)}" for name, value in vc["policy_parameters"].items())
-    return f"policy {vc['policy']}{' with ' + given if given else ''}"
 
 
 def register(app: typer.Typer) -> None:

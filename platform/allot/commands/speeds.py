@@ -11,6 +11,7 @@ import typer
 from allot.commands.options import JobId, OutputOption, connect
 from allot.errors import AllotError, WrongUse
 from allot.output import Format, plural, print_line, print_objects, print_table, say
+from allot.plugin_text import text_of
 from allot.specfiles import read_text
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def show(job_id: JobId, output: OutputOption = Format.table) -> None:
         print_objects(found, output)
         return
     print_line(f"Job {job_id}: {found['application']}, {plural(found['gpus'], 'GPU')}")
-    print_line(f"Policy {found['policy']}, of {found['view']}")
+    print_line(f"Policy {text_of(found['policy_plugin'])}, of {found['view']}")
     if said := reason_of(found):
         print_line(said)
     print_line("")

@@ -30,6 +30,10 @@ def test_reads_names_numbers_booleans_lists_and_strings(
     assert parse_plugin(format_plugin(name, parameters)) == (name, parameters)
 
 
+def test_lists_are_written_as_tuples() -> None:
+    assert format_plugin("tiresias", {"thresholds": [3200]}) == "tiresias:thresholds=3200|"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -149,14 +149,17 @@ def test_a_cheap_policy_decides_meanwhile_and_the_policy_recovers_by_itself() ->
 
 def test_the_spare_view_is_served_likewise() -> None:
     _, job = make_research()
-    ClusterSettings.objects.create(id=1, spare_policy="computing:salt=1")
+    ClusterSettings.objects.create(id=1, spare_policy="computing", spare_policy_parameters={"salt": 1})
     Computing.instances["spare"] = LARGE
     guest = make_job(tenant=job.tenant, virtual_cluster=job.virtual_cluster, gpus=1, guaranteed=False)
     assert next_round().overran == ("spare",)
     assert guest.attempts.exists()
     assert told() == [(TOO_SLOW, "cluster")]
     assert set(overruns(["spare"])) == {"spare"}
-    assert with_breakers_open(read_snapshot(9)).spare_policy == "fifo"
+    cheap = with_breakers_open(read_snapshot(9))
+    assert (cheap.spare_policy, cheap.spare_policy_parameters) == ("fifo", {})
+    ClusterSettings.objects.update(spare_policy_parameters={"salt": 2})
+    assert with_breakers_open(read_snapshot(9)).spare_policy == "computing"
 
 
 def test_who_was_not_let_begin_is_tried_again_in_the_next_round() -> None:

@@ -41,14 +41,17 @@ def test_every_field_is_filled_from_rows():
         guaranteed={"V100": 8},
         policy="other",
         policy_parameters={"backfill": False},
-        placer="spread",
+        placer="random",
+        placer_parameters={"seed": 3},
         default_time_limit_seconds=60.0,
     )
     Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0)
     ClusterSettings.objects.create(
         id=1,
         spare_policy="las",
-        spare_placer="spread",
+        spare_policy_parameters={"quantum_seconds": 60},
+        spare_placer="random",
+        spare_placer_parameters={"seed": 4},
         preemptions_per_round=4,
         backoff_seconds=5.0,
         most_backoff_seconds=50.0,

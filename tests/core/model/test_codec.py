@@ -1,0 +1,57 @@
+"""Rounds stored by earlier versions are read and decided again."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scheduler.core.model import codec
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.decide import decide
+
+#: A round as it was stored when policies and placers with parameters were texts, `name:parameter=value,...`.
+STORED = Path(__file__).with_name("round_with_texts.json")
+
+
+@pytest.fixture
+def facts() -> Snapshot:
+    stored = msgspec.json.decode(STORED.read_bytes(), type=dict[str, msgspec.Raw])
+    return codec.loads_snapshot(zlib.compress(bytes(stored["snapshot"])))
+
+
+@pytest.fixture
+def plan() -> Plan:
+    stored = msgspec.json.decode(STORED.read_bytes(), type=dict[str, msgspec.Raw])
+    return codec.loads_plan(zlib.compress(bytes(stored["plan"])))
+
+
+def test_a_round_with_plug_ins_as_texts_is_decided_again_bit_for_bit(facts: Snapshot, plan: Plan) -> None:
+    assert facts.virtual_clusters[0].placer == "delay:relax_after_seconds=600"
+    assert codec.plan_json(decide(facts)) == codec.plan_json(plan)
+    assert codec.loads_snapshot(codec.dumps_snapshot(facts)) == facts
+
+
+def test_their_names_and_parameters_decide_the_same(facts: Snapshot, plan: Plan) -> None:
+    vc = replace(
+        facts.virtual_clusters[0],
+        policy="fifo",
+        policy_parameters={"backfill": False},
+        placer="delay",
+        placer_parameters={"relax_after_seconds": 600},
+    )
+    now = replace(
+        facts,
+        virtual_clusters=(vc,),
+        spare_policy="tiresias",
+        spare_policy_parameters={"thresholds": [60, 600], "discipline": "las"},
+        spare_placer="delay",
+        spare_placer_parameters={"relax_after_seconds": 5},
+    )
+    assert codec.plan_json(decide(now)) == codec.plan_json(plan)
+    assert decide(replace(now, virtual_clusters=(replace(vc, placer_parameters={}),))) != plan
+    assert decide(replace(now, spare_policy="fifo", spare_policy_parameters={})) != plan
