@@ -151,12 +151,23 @@ class Kind:
             for parameter, each in declared.items()
             if parameter in given and not each.accepts(given[parameter])
         ]
-        if not unknown and not wrong:
-            try:
-                self.make(name, given)
-            except UnknownPlugin as error:
-                return [FieldError(f"{at}.parameters", str(error)[:500], self.takes(name))]
-        return unknown + wrong
+        if unknown or wrong or not (refusal := self._refusal(name, given)):
+            return unknown + wrong
+        if not self._refusal(name, {}):
+            # Whatever it refuses beside nothing but usual values is at fault by itself.
+            wrong = [
+                FieldError(f"{at}.parameters.{parameter}", said[:500], declared[parameter].expected)
+                for parameter, value in given.items()
+                if (said := self._refusal(name, {parameter: value}))
+            ]
+        return wrong or [FieldError(f"{at}.parameters", refusal[:500], self.takes(name))]
+
+    def _refusal(self, name: str, given: Mapping[str, Any]) -> str:
+        try:
+            self.make(name, given)
+        except UnknownPlugin as error:
+            return str(error)
+        return ""
 
     def takes(self, name: str) -> str:
         """Say which parameters there are."""

@@ -295,7 +295,7 @@ BODIES = {
     ("PATCH", "/api/v1/gpu-models/<str:name>"): {"price_per_hour": 2.0},
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
-    ("PATCH", "/api/v1/cluster/settings"): {"spare_policy": "las"},
+    ("PATCH", "/api/v1/cluster/settings"): {"spare_policy_plugin": {"name": "las"}},
     ("PUT", "/api/v1/failure-rules"): {"rules": []},
     ("POST", "/api/v1/failure-rules/test"): {"log": "bad\n"},
     ("POST", "/api/v1/virtual-clusters"): {"name": "new-vc"},

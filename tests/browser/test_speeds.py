@@ -108,7 +108,7 @@ def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, 
     expect(dialog).to_have_count(0)
     chosen = garden.platform.call("GET", "virtual-clusters/vision-vc")
     try:
-        assert chosen["policy_parameters"] == {"objective": "water_filling"}
+        assert chosen["policy_plugin"] == {"name": "gavel", "parameters": {"objective": "water_filling"}}
         card = page.locator("section").filter(has_text="vision-vc")
         expect(card).to_contain_text("gavel, objective water_filling")
 
@@ -129,7 +129,7 @@ def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, 
         tenants = page.get_by_role("region", name="Targets by tenant")
         expect(tenants.get_by_role("row", name=re.compile("^vision"))).to_contain_text("1")
     finally:
-        garden.platform.call("PUT", "virtual-clusters/vision-vc", {"policy": "fifo", "policy_parameters": {}})
+        garden.platform.call("PUT", "virtual-clusters/vision-vc", {"policy_plugin": {"name": "fifo"}})
 
 
 def test_the_policy_of_spare_gpus_is_chosen_from_the_list(garden, open_page):
@@ -141,5 +141,6 @@ def test_the_policy_of_spare_gpus_is_chosen_from_the_list(garden, open_page):
     saved = "Saved how spare GPUs are handed out, and the bounds of preemptions."
     expect(page.get_by_text(saved, exact=True)).to_be_visible()
     settings = garden.platform.call("GET", "cluster/settings")
-    assert settings["spare_policy"] == "gavel:objective=max_sum_throughput"
-    garden.platform.call("PATCH", "cluster/settings", {"spare_policy": "fifo"})
+    chosen = {"name": "gavel", "parameters": {"objective": "max_sum_throughput"}}
+    assert settings["spare_policy_plugin"] == chosen
+    garden.platform.call("PATCH", "cluster/settings", {"spare_policy_plugin": {"name": "fifo"}})

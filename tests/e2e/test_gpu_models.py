@@ -35,7 +35,8 @@ def mixed(platform: Installation) -> Installation:
 
 def choose(platform: Installation, **parameters: object) -> None:
     same = {"objective": "shortest_job", "lease_seconds": 3.0, "interval_seconds": 3.0}
-    choice = {"policy": "gavel", "policy_parameters": {**same, "profiling": 0.0, **parameters}}
+    given = {**same, "profiling": 0.0, **parameters}
+    choice = {"policy_plugin": {"name": "gavel", "parameters": given}}
     platform.call("PUT", "virtual-clusters/mixed", choice)
 
 

@@ -29,7 +29,7 @@ def common(platform: Installation) -> Installation:
 
 
 def choose(platform: Installation, policy: str, **parameters: object) -> None:
-    body = {"policy": policy, "policy_parameters": parameters}
+    body = {"policy_plugin": {"name": policy, "parameters": parameters}}
     platform.call("PUT", "virtual-clusters/common", body)
 
 

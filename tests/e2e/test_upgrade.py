@@ -134,6 +134,8 @@ def earlier(tmp_path: Path) -> Iterator[Installation]:
             platform.add_node(gpu_model.lower(), gpus=2, gpu_model=gpu_model, root=root)
             name = f"of-{gpu_model.lower()}"
             body = {"name": name, "guaranteed": {gpu_model: 2}, "members": members, "policy": policy}
+            # A text, as these versions had it.
+            body["placer"] = "delay:relax_after_seconds=1"
             platform.call("POST", "virtual-clusters", body)
         yield platform
     finally:
@@ -155,6 +157,10 @@ def test_an_earlier_platform_is_taken_over_with_its_jobs_agents_rounds_and_clien
 
     said = earlier.manage("replay_round", *map(str, numbers))
     assert said.count("identical plan") == len(numbers)
+    taken_over = earlier.call("GET", "virtual-clusters/of-v100")
+    assert taken_over["policy_plugin"] == {"name": "themis", "parameters": {}}
+    assert taken_over["placer_plugin"] == {"name": "delay", "parameters": {"relax_after_seconds": 1}}
+    assert taken_over["placer"] == "delay:relax_after_seconds=1"
     # The earlier agents, with the jobs they run, and an earlier client with its token go on as they were.
     for model in ("V100", "P100"):
         ran_undisturbed(earlier, counting[model])

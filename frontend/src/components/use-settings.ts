@@ -20,7 +20,7 @@ export function useSettingsForm(settings: ClusterSettings, { form, done }: { for
   const [changes, keep] = useKept<Changes>(`settings ${form}`, {});
   const [discarded, setDiscarded] = useState(0);
   const save = useMutation({
-    mutationFn: changeClusterSettings,
+    mutationFn: (sent: Changes) => changeClusterSettings(sent),
     onSuccess: (saved, sent) => {
       queries.setQueryData(clusterSettingsQuery.queryKey, saved);
       keep((now) => unsaved(now, sent));
@@ -42,6 +42,8 @@ export function useSettingsForm(settings: ClusterSettings, { form, done }: { for
     isSaving: save.isPending,
     /** What is not said at a field. */
     otherError: save.error instanceof ApiError && save.error.fields.length > 0 ? null : save.error,
-    problem: (name: keyof ClusterSettings) => (save.error instanceof ApiError ? save.error.explain(name) : undefined),
+    /** What the server objects to, by the field's name or path. */
+    problem: (field: keyof ClusterSettings | `${keyof ClusterSettings}.${string}`) =>
+      save.error instanceof ApiError ? save.error.explain(field) : undefined,
   };
 }

@@ -164,14 +164,17 @@ export function anUsagePoint(at: string, held: number): UsagePoint {
   return { at, total: 28, held, by_tenant: { vision: held } };
 }
 
+/** What the API still answers and no page looks at. */
+const ALIASES = { policy: "", policy_parameters: {}, placer: "" };
+
 export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster {
   return {
     id: 1,
     name: "research",
     title: "",
-    policy: "fifo",
-    policy_parameters: {},
-    placer: "consolidate",
+    ...ALIASES,
+    policy_plugin: { name: "fifo", parameters: {} },
+    placer_plugin: { name: "consolidate", parameters: {} },
     default_time_limit_seconds: 3600,
     min_run_seconds: 0,
     reclaim_min_run_seconds: 0,

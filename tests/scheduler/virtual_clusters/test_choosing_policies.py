@@ -94,6 +94,12 @@ def test_they_are_chosen_by_name_and_parameters(world: World) -> None:
             "'none' is no discipline of tiresias",
             "one of: las, gittins",
         ),
+        (
+            {"name": "gavel", "parameters": {"parts": 0, "sharing": True}},
+            "parameters.parts",
+            "policy gavel does not take these parameters: parts must be at least 1",
+            "a value of type int",
+        ),
         # Text is for the command line.
         ({"name": "las:quantum_seconds=60"}, "name", "there is no 'las:quantum_seconds=60'", "one of: "),
     ],

@@ -20,7 +20,7 @@ const route = getRouteApi("/virtual-clusters/$name/fairness");
 export function FairnessPage() {
   const { name } = route.useParams();
   const query = useQuery(fairnessQuery(name));
-  const policy = useQuery(virtualClustersQuery).data?.find((cluster) => cluster.name === name)?.policy;
+  const policy = useQuery(virtualClustersQuery).data?.find((cluster) => cluster.name === name)?.policy_plugin.name;
   const now = useNow();
   const fairness = query.data;
   return (

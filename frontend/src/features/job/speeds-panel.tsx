@@ -11,7 +11,7 @@ import { SourceMark } from "@/components/speeds/source-mark";
 import { PartBar } from "@/components/use-bar";
 import { isGuess, kindOf, percent, speedText } from "@/components/speeds/sources";
 import { Tag } from "@/components/state-badge";
-import { policyName, speedSentence, targetSentence } from "@/features/job/why-model";
+import { speedSentence, targetSentence } from "@/features/job/why-model";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
@@ -53,7 +53,7 @@ export function SpeedsPanel({ job }: { job: Job }) {
                 {targetSentence(speeds)}{" "}
                 {speeds.decided_at && (
                   <span className={muted}>
-                    By {policyName(speeds)}
+                    By {speeds.policy_plugin.name}
                     {speeds.objective && `, objective ${speeds.objective.replaceAll("_", " ")}`}, computed{" "}
                     {ago(speeds.decided_at, now)}.
                   </span>

@@ -23,14 +23,18 @@ function aModel(gpu_model: string, speed: number | null, given: Partial<JobModel
   };
 }
 
+/** What the API still answers and no page looks at. */
+const ALIASES = { policy: "" };
+
 function speedsOf(...models: JobModelSpeed[]): JobSpeeds {
   return {
+    ...ALIASES,
     job: 1,
     tenant: "vision",
     application: "transformer",
     gpus: 1,
     view: "shared",
-    policy: "gavel:objective=max_min",
+    policy_plugin: { name: "gavel", parameters: { objective: "max_min" } },
     objective: "max_min",
     decided_at: null,
     models,
@@ -103,7 +107,8 @@ describe("what the policy means to give it", () => {
     expect(targetSentence(speedsOf(aModel("K80", 100, { target_share: 0 })))).toMatch(
       /no time at all for now.*it had none/,
     );
-    expect(targetSentence({ ...speedsOf(aModel("K80", 100)), policy: "fifo" })).toBe(
+    const fifo = { name: "fifo", parameters: { backfill: false } };
+    expect(targetSentence({ ...speedsOf(aModel("K80", 100)), policy_plugin: fifo })).toBe(
       "Policy fifo sets no targets by GPU model.",
     );
   });

@@ -37,17 +37,13 @@ export function speedSentence(speeds: JobSpeeds): string {
 /** What the policy means to give it of each model, and what it got. */
 export function targetSentence(speeds: JobSpeeds): string {
   const targets = speeds.models.filter(({ target_share: share }) => share !== null);
-  if (targets.length === 0) return `Policy ${policyName(speeds)} sets no targets by GPU model.`;
+  if (targets.length === 0) return `Policy ${speeds.policy_plugin.name} sets no targets by GPU model.`;
   const meant = listed(targets, ({ target_share: share }) => share);
   const got = listed(speeds.models, ({ received_share: share }) => share);
   const goal = meant
     ? `Its target is ${meant}`
     : "Its target is no time at all for now: others come first, and it takes what they leave";
   return `${goal}. Since the last allocation it had ${got || "none"}.`;
-}
-
-export function policyName({ policy }: Pick<JobSpeeds, "policy">): string {
-  return policy.split(":")[0] ?? policy;
 }
 
 function listed(models: readonly JobModelSpeed[], shareOf: (model: JobModelSpeed) => number | null): string {

@@ -26,7 +26,7 @@ export function TargetsPage() {
       title={`${name}: targets by GPU model`}
       lead={
         <>
-          {cluster && <span>Policy {cluster.policy}</span>}
+          {cluster && <span>Policy {cluster.policy_plugin.name}</span>}
           {targets?.objective && <span>objective {targets.objective.replaceAll("_", " ")}</span>}
           {targets?.decided_at && <span>computed {ago(targets.decided_at, now)}</span>}
           <Link to="/virtual-clusters">All virtual clusters</Link>
@@ -39,7 +39,7 @@ export function TargetsPage() {
         <EmptyState title="No targets">
           {targets.decided_at
             ? "None of its jobs has a target at present."
-            : `Policy ${cluster?.policy ?? ""} sets none, or has not decided yet. One that does, such as gavel, says which part of its time each job should spend on which GPU model.`}
+            : `Policy ${cluster?.policy_plugin.name ?? ""} sets none, or has not decided yet. One that does, such as gavel, says which part of its time each job should spend on which GPU model.`}
         </EmptyState>
       )}
       {targets && targets.tenants.length > 0 && <Shares name={name} cluster={cluster} targets={targets} />}

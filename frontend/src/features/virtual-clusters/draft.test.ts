@@ -5,8 +5,8 @@ import { aVirtualCluster } from "@/testing/samples";
 
 const cluster = aVirtualCluster({
   title: "Research",
-  policy_parameters: { backfill: false },
-  placer: "delay:relax_after_seconds=600",
+  policy_plugin: { name: "fifo", parameters: { backfill: false } },
+  placer_plugin: { name: "delay", parameters: { relax_after_seconds: 600 } },
   guaranteed: { V100: 12 },
   own_guaranteed: { V100: 8 },
   members: [{ tenant: "vision", weight: 2 }],
@@ -17,9 +17,8 @@ describe("the form of a virtual cluster", () => {
   it("sends back what it was given", () => {
     expect(bodyOf(draftOf(cluster))).toEqual({
       title: "Research",
-      policy: "fifo",
-      policy_parameters: { backfill: false },
-      placer: "delay:relax_after_seconds=600",
+      policy_plugin: { name: "fifo", parameters: { backfill: false } },
+      placer_plugin: { name: "delay", parameters: { relax_after_seconds: 600 } },
       default_time_limit_seconds: 3600,
       min_run_seconds: 0,
       reclaim_min_run_seconds: 0,

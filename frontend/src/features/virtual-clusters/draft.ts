@@ -1,16 +1,12 @@
 /** What the form of a virtual cluster holds, and the request it becomes. Pure. */
 
-import type { VirtualCluster, VirtualClusterInputRequest } from "@/api/schema";
-import { formatPlugin, parsePlugin } from "@/features/virtual-clusters/plugin-text";
+import type { ChosenPlugin, VirtualCluster, VirtualClusterInputRequest } from "@/api/schema";
 
 export interface Draft {
   name: string;
   title: string;
-  policy: string;
-  /** Parameters as JSON values by name. */
-  parameters: Record<string, unknown>;
-  placer: string;
-  placerParameters: Record<string, unknown>;
+  policy: ChosenPlugin;
+  placer: ChosenPlugin;
   defaultTimeLimitSeconds: number | undefined;
   minRunSeconds: number | undefined;
   reclaimMinRunSeconds: number | undefined;
@@ -20,14 +16,11 @@ export interface Draft {
 }
 
 export function draftOf(cluster: VirtualCluster | null): Draft {
-  const placer = parsePlugin(cluster?.placer ?? "consolidate");
   return {
     name: cluster?.name ?? "",
     title: cluster?.title ?? "",
-    policy: cluster?.policy ?? "fifo",
-    parameters: cluster?.policy_parameters ?? {},
-    placer: placer.name,
-    placerParameters: placer.parameters,
+    policy: cluster?.policy_plugin ?? { name: "fifo", parameters: {} },
+    placer: cluster?.placer_plugin ?? { name: "consolidate", parameters: {} },
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
     minRunSeconds: cluster?.min_run_seconds ?? 0,
     reclaimMinRunSeconds: cluster?.reclaim_min_run_seconds ?? 0,
@@ -47,9 +40,8 @@ export function bodyOf(draft: Draft, divided: readonly string[] = []): Omit<Virt
   );
   return {
     title: draft.title,
-    policy: draft.policy,
-    policy_parameters: draft.parameters,
-    placer: formatPlugin({ name: draft.placer, parameters: draft.placerParameters }),
+    policy_plugin: draft.policy,
+    placer_plugin: draft.placer,
     ...(draft.defaultTimeLimitSeconds === undefined
       ? {}
       : { default_time_limit_seconds: draft.defaultTimeLimitSeconds }),

@@ -1,8 +1,8 @@
 import { useState } from "react";
 
-import type { PluginParameter, Plugins } from "@/api/schema";
+import type { ChosenPlugin, PluginParameter, Plugins } from "@/api/schema";
 import { words } from "@/components/format";
-import { entriesOf, inOneLine, withParameter, type Chosen } from "@/features/virtual-clusters/plugin-text";
+import { entriesOf, inOneLine, withParameter } from "@/features/virtual-clusters/chosen-plugin";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
@@ -11,21 +11,25 @@ interface PluginChoiceProps {
   label: string;
   /** Undefined until they are known. */
   plugins: Plugins["policies"] | undefined;
-  chosen: Chosen;
-  onChange: (chosen: Chosen) => void;
-  /** What the server objects to: in the whole, and in one parameter. */
-  problem: string | undefined;
-  problemOf?: (parameter: string) => string | undefined;
+  chosen: ChosenPlugin;
+  onChange: (chosen: ChosenPlugin) => void;
+  /** What the server objects to in a field of the choice: "name", "parameters" or "parameters.NAME". */
+  problem: (field: string) => string | undefined;
 }
 
 /** A policy or a placer by name, what it does, and its parameters with what they may be. */
-export function PluginChoice({ label, plugins, chosen, onChange, problem, problemOf }: PluginChoiceProps) {
+export function PluginChoice({ label, plugins, chosen, onChange, problem }: PluginChoiceProps) {
   const plugin = plugins?.find(({ name }) => name === chosen.name);
   const names = plugins?.map(({ name }) => name) ?? [chosen.name];
+  // Parameters that it no longer has have no field of their own.
+  const strange = Object.keys(chosen.parameters).filter(
+    (parameter) => !plugin?.parameters.some(({ name }) => name === parameter),
+  );
+  const inGeneral = ["name", "parameters", ...strange.map((parameter) => `parameters.${parameter}`)];
   const known = names.includes(chosen.name) ? names : [chosen.name, ...names];
   return (
     <div className={styles.plugin} role="group" aria-label={label}>
-      <Field label={label} hint={plugin?.summary} problem={problem}>
+      <Field label={label} hint={plugin?.summary} problem={inGeneral.map(problem).find(Boolean)}>
         {(attributes) => (
           <Select
             {...attributes}
@@ -43,7 +47,7 @@ export function PluginChoice({ label, plugins, chosen, onChange, problem, proble
                 key={`${chosen.name} ${parameter.name}`}
                 parameter={parameter}
                 value={chosen.parameters[parameter.name] ?? parameter.default}
-                problem={problemOf?.(parameter.name)}
+                problem={problem(`parameters.${parameter.name}`)}
                 onChange={(value) =>
                   onChange({ ...chosen, parameters: withParameter(chosen.parameters, parameter, value) })
                 }

@@ -9,7 +9,7 @@ import { useSession } from "@/components/session";
 import { useSettingsForm } from "@/components/use-settings";
 import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
 import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
-import { formatPlugin, inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
+import { inWords } from "@/features/virtual-clusters/chosen-plugin";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";
@@ -22,14 +22,14 @@ export function SpareSettings() {
   if (!data) return null;
   return (
     <Panel title="Spare GPUs">
-      {data.overrun && <OverrunNotice policy={parsePlugin(data.spare_policy).name} overrun={data.overrun} />}
+      {data.overrun && <OverrunNotice policy={data.spare_policy_plugin.name} overrun={data.overrun} />}
       {me.is_operator ? (
         <SpareForm settings={data} />
       ) : (
         <Facts
           facts={[
-            ["Policy", inWords(parsePlugin(data.spare_policy))],
-            ["Placer", inWords(parsePlugin(data.spare_placer))],
+            ["Policy", inWords(data.spare_policy_plugin)],
+            ["Placer", inWords(data.spare_placer_plugin)],
             ["Jobs displaced in a round", data.preemptions_per_round ?? "any number"],
             ["Back-off", `${duration(data.backoff_seconds)}, up to ${duration(data.most_backoff_seconds)}`],
           ]}
@@ -46,23 +46,27 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
     done: "Saved how spare GPUs are handed out, and the bounds of preemptions.",
   });
   const { draft, change, problem } = form;
-  const choice = (label: string, name: "spare_policy" | "spare_placer", plugins: Plugins["policies"] | undefined) => (
+  const choice = (
+    label: string,
+    name: "spare_policy_plugin" | "spare_placer_plugin",
+    plugins: Plugins["policies"] | undefined,
+  ) => (
     <PluginChoice
       // Its fields hold what is being typed: they begin anew with another value in force, and when it is discarded.
-      key={`${settings[name]} ${form.discarded}`}
+      key={`${inWords(settings[name])} ${form.discarded}`}
       label={label}
       plugins={plugins}
-      chosen={parsePlugin(draft[name])}
-      onChange={(chosen) => change({ [name]: formatPlugin(chosen) })}
-      problem={problem(name)}
+      chosen={draft[name]}
+      onChange={(chosen) => change({ [name]: chosen })}
+      problem={(field) => problem(`${name}.${field}`)}
     />
   );
   return (
     <Form onSubmit={form.save}>
       {form.otherError && <ErrorNotice error={form.otherError} />}
       <FieldRow>
-        {choice("Policy of opportunistic jobs", "spare_policy", plugins?.policies)}
-        {choice("Placer of opportunistic jobs", "spare_placer", plugins?.placers)}
+        {choice("Policy of opportunistic jobs", "spare_policy_plugin", plugins?.policies)}
+        {choice("Placer of opportunistic jobs", "spare_placer_plugin", plugins?.placers)}
       </FieldRow>
       <FieldRow>
         <Field

@@ -132,17 +132,16 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
         <PluginChoice
           label="Policy"
           plugins={policies.data?.policies}
-          chosen={{ name: draft.policy, parameters: draft.parameters }}
-          onChange={({ name, parameters }) => change({ policy: name, parameters })}
-          problem={refusal?.explain("policy") ?? refusal?.explain("policy_parameters")}
-          problemOf={(parameter) => refusal?.explain(`policy_parameters.${parameter}`)}
+          chosen={draft.policy}
+          onChange={(policy) => change({ policy })}
+          problem={(field) => refusal?.explain(`policy_plugin.${field}`)}
         />
         <PluginChoice
           label="Placer"
           plugins={policies.data?.placers}
-          chosen={{ name: draft.placer, parameters: draft.placerParameters }}
-          onChange={({ name, parameters }) => change({ placer: name, placerParameters: parameters })}
-          problem={refusal?.explain("placer")}
+          chosen={draft.placer}
+          onChange={(placer) => change({ placer })}
+          problem={(field) => refusal?.explain(`placer_plugin.${field}`)}
         />
         <FieldRow>
           <Field

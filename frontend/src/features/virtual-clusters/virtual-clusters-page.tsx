@@ -14,7 +14,7 @@ import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
 import { LoanList } from "@/features/virtual-clusters/loan-list";
 import { leastRun, PreemptionsOf } from "@/features/virtual-clusters/restraint";
 import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
-import { inWords, parsePlugin } from "@/features/virtual-clusters/plugin-text";
+import { inWords } from "@/features/virtual-clusters/chosen-plugin";
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import { useNewest } from "@/live/live";
@@ -94,7 +94,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
       }
     >
       <div className={styles.card}>
-        {cluster.overrun && <OverrunNotice policy={cluster.policy} overrun={cluster.overrun} />}
+        {cluster.overrun && <OverrunNotice policy={cluster.policy_plugin.name} overrun={cluster.overrun} />}
         <GuaranteeBars cluster={cluster} totals={totals} />
         <ClusterCells cluster={cluster} />
         <LoanList cluster={cluster} />
@@ -113,9 +113,9 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
                 by tenant
               </Link>,
             ],
-            ["Policy", inWords({ name: cluster.policy, parameters: cluster.policy_parameters })],
+            ["Policy", inWords(cluster.policy_plugin)],
             ...(cluster.has_targets ? [targets(cluster.name)] : []),
-            ["Placer", inWords(parsePlugin(cluster.placer))],
+            ["Placer", inWords(cluster.placer_plugin)],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
             ["Least run", leastRun(cluster)],
             ["Preempted", <PreemptionsOf key="preemptions" name={cluster.name} />],

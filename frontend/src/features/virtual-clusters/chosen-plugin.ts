@@ -1,29 +1,6 @@
-/** A policy or placer with its parameters in one line, "gavel:objective=makespan", as the server has it. Pure. */
+/** A chosen policy or placer: its parameters as fields hold them, and as people read them. Pure. */
 
-import type { PluginParameter } from "@/api/schema";
-
-export interface Chosen {
-  name: string;
-  /** Values by name; lists as arrays. */
-  parameters: Record<string, unknown>;
-}
-
-export function parsePlugin(text: string): Chosen {
-  const [name = "", ...rest] = text.split(":");
-  // A colon may also be in a value.
-  const assignments = rest.join(":").split(",").filter(Boolean);
-  return { name, parameters: Object.fromEntries(assignments.map(assignmentOf)) };
-}
-
-function assignmentOf(text: string): [string, unknown] {
-  const place = text.indexOf("=");
-  return [text.slice(0, place), valueOf(text.slice(place + 1))];
-}
-
-function valueOf(text: string): unknown {
-  if (text.includes("|")) return entriesOf(text, "|");
-  return text === "true" || text === "false" ? text === "true" : entryOf(text);
-}
+import type { ChosenPlugin, PluginParameter } from "@/api/schema";
 
 /** Entries of a list between separators, numbers as numbers. */
 export function entriesOf(text: string, separator: string): unknown[] {
@@ -37,17 +14,6 @@ export function entriesOf(text: string, separator: string): unknown[] {
 function entryOf(text: string): unknown {
   const number = Number(text);
   return Number.isNaN(number) ? text : number;
-}
-
-export function formatPlugin({ name, parameters }: Chosen): string {
-  const given = Object.entries(parameters)
-    .filter(([, value]) => value !== undefined && value !== "" && !(Array.isArray(value) && value.length === 0))
-    .map(([parameter, value]) => `${parameter}=${textOf(value)}`);
-  return given.length ? `${name}:${given.join(",")}` : name;
-}
-
-function textOf(value: unknown): string {
-  return Array.isArray(value) ? value.join("|") + (value.length === 1 ? "|" : "") : String(value);
 }
 
 /** The parameters after one was set. What is as it would be anyway, and what was emptied, is left out. */
@@ -69,7 +35,7 @@ export function inOneLine(value: unknown): string {
 }
 
 /** "gavel, objective max_min". */
-export function inWords({ name, parameters }: Chosen): string {
+export function inWords({ name, parameters }: ChosenPlugin): string {
   const given = Object.entries(parameters).map(
     ([parameter, value]) => `${parameter.replaceAll("_", " ")} ${inOneLine(value)}`,
   );

@@ -1,0 +1,84 @@
+import { screen, within } from "@testing-library/react";
+import { beforeEach, describe, expect, it } from "vitest";
+
+import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
+import { renderPage } from "@/testing/render";
+import { aVirtualCluster } from "@/testing/samples";
+import { page, Refusal, server } from "@/testing/server";
+
+const BACKFILL = { name: "backfill", type: "bool", default: true, choices: [] };
+const OBJECTIVE = { name: "objective", type: "str", default: "max_min", choices: ["makespan", "max_min"] };
+const RELAX = { name: "relax_after_seconds", type: "float", default: 300, choices: [] };
+
+const CLUSTER = aVirtualCluster({
+  policy_plugin: { name: "fifo", parameters: { backfill: false } },
+  placer_plugin: { name: "delay", parameters: { relax_after_seconds: 600 } },
+  version: 7,
+});
+
+beforeEach(() => {
+  server.on("GET /policies", {
+    policies: [
+      { name: "fifo", summary: "In order of submission.", parameters: [BACKFILL] },
+      { name: "gavel", summary: "Shares of time.", parameters: [OBJECTIVE] },
+    ],
+    placers: [
+      { name: "consolidate", summary: "Packs.", parameters: [] },
+      { name: "delay", summary: "Waits for a better place.", parameters: [RELAX] },
+    ],
+  });
+  server.on("GET /gpu-models", page([]));
+  server.on("GET /tenants", page([]));
+  server.on("GET /cells", { gpu_models: [] });
+});
+
+async function opened() {
+  const { user } = await renderPage(() => <VirtualClusterForm cluster={CLUSTER} onClose={() => undefined} />);
+  const policy = await screen.findByRole("group", { name: "Policy" });
+  const placer = screen.getByRole("group", { name: "Placer" });
+  await within(placer).findByLabelText("Relax after seconds");
+  return { user, policy, placer };
+}
+
+describe("the form of a virtual cluster", () => {
+  it("chooses policy and placer by name and parameters", async () => {
+    server.on("PUT /virtual-clusters/research", CLUSTER);
+    const { user, policy, placer } = await opened();
+    expect(within(policy).getByRole<HTMLInputElement>("checkbox", { name: "Backfill" }).checked).toBe(false);
+    const relax = within(placer).getByLabelText<HTMLInputElement>("Relax after seconds");
+    expect(relax.value).toBe("600");
+    await user.selectOptions(within(policy).getByLabelText("Policy"), "gavel");
+    await user.selectOptions(within(policy).getByLabelText("Objective"), "makespan");
+    await user.clear(relax);
+    await user.type(relax, "60");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+
+    expect(await screen.findByText("Saved virtual cluster research.")).toBeTruthy();
+    const [sent] = server.sent("PUT /virtual-clusters/research");
+    expect(sent?.body).toMatchObject({
+      policy_plugin: { name: "gavel", parameters: { objective: "makespan" } },
+      placer_plugin: { name: "delay", parameters: { relax_after_seconds: 60 } },
+      version: 7,
+    });
+    for (const alias of ["policy", "policy_parameters", "placer"]) expect(sent?.body).not.toHaveProperty(alias);
+  });
+
+  it("says at the placer and at its parameter what is wrong with them", async () => {
+    server.on(
+      "PUT /virtual-clusters/research",
+      new Refusal(400, {
+        error: "invalid",
+        message: "Something is wrong.",
+        fields: [
+          { field: "policy_plugin.name", problem: "there is no 'fifo'", expected: "gavel" },
+          { field: "placer_plugin.parameters.relax_after_seconds", problem: "is too long" },
+        ],
+      }),
+    );
+    const { user, policy, placer } = await opened();
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    expect(await within(policy).findByText("there is no 'fifo'; expected gavel")).toBeTruthy();
+    expect(within(placer).getByText("is too long")).toBeTruthy();
+    expect(within(placer).getByLabelText("Relax after seconds").getAttribute("aria-invalid")).toBe("true");
+  });
+});
