@@ -118,7 +118,7 @@ class ChosenPlugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PluginKind:
     """What can be chosen of one kind, and how it is made."""
 
     word: str
@@ -176,15 +176,15 @@ class Kind:
         return f"parameters of {name}: {listed}"
 
 
-POLICY = Kind("policy", POLICIES, make_policy, split_policy)
-PLACER = Kind("placer", PLACERS, make_placer, split_placer)
+POLICY = PluginKind("policy", POLICIES, make_policy, split_policy)
+PLACER = PluginKind("placer", PLACERS, make_placer, split_placer)
 
 
 # What requests said before: a name or a text, and of virtual clusters' policies their parameters beside it.
 
 
 def take_choice(
-    kind: Kind, given: MutableMapping[str, Any], at: str, current: ChosenPlugin | None = None
+    kind: PluginKind, given: MutableMapping[str, Any], at: str, current: ChosenPlugin | None = None
 ) -> ChosenPlugin | None:
     """Take out of a request what it chooses in the field `at`, "..._plugin"; None: nothing.
 
@@ -210,7 +210,7 @@ def take_choice(
 
 
 def _of_aliases(
-    kind: Kind, told: Mapping[str, Any], alias: str, current: ChosenPlugin | None
+    kind: PluginKind, told: Mapping[str, Any], alias: str, current: ChosenPlugin | None
 ) -> ChosenPlugin:
     parameters = told.get(f"{alias}_parameters")
     text = told[alias] if alias in told or current is None else current.name
