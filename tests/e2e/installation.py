@@ -256,7 +256,7 @@ class Installation:
             capture_output=True,
             text=True,
             cwd=self.root,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

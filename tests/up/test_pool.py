@@ -29,7 +29,7 @@ def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> Non
         )
     try:
         never_end.delay(str(started))
-        wait_until(lambda: started.exists() or worker.poll() is not None, said.read_text, 60)
+        wait_until(lambda: started.exists() or worker.poll() is not None, said.read_text, 180)
         pool = psutil.Process(worker.pid).children()
         assert len(pool) == 2
     finally:
@@ -57,7 +57,7 @@ def test_the_process_that_computes_ends_with_its_worker(
         )
     try:
         compute.apply_async((str(told), jobs), queue=queue)
-        wait_until(lambda: told.exists() or worker.poll() is not None, said.read_text, 60)
+        wait_until(lambda: told.exists() or worker.poll() is not None, said.read_text, 180)
         pool, child = map(int, told.read_text().split())
         busy = psutil.Process(child)
         before = busy.cpu_times().user
