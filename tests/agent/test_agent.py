@@ -112,6 +112,8 @@ for turn in ("first", "second", "third"):
 
 
 async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_agent: StartAgent) -> None:
+    # Longer than an agent takes to start again on a busy machine.
+    server.lease_seconds = 60.0
     agent = await start_agent()
     turns = Path(agent.configuration.checkpoint_folder) / "101"
     said = {
@@ -221,6 +223,8 @@ async def test_what_the_server_gave_up_meanwhile_does_not_run_again(
 
 
 async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_agent: StartAgent) -> None:
+    # Longer than an agent takes to start again on a busy machine: without one its jobs end with the lease.
+    server.lease_seconds = 60.0
     agent = await start_agent()
     script = "import time\nprint('begin')\nwhile True: time.sleep(60)"
     await server.want(NODE, make_part(python(script)), make_part(shell("sleep 0.2; exit 5"), attempt=2))
