@@ -20,7 +20,7 @@ API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
-.PHONY: help up test test-slow test-user test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
+.PHONY: help up test test-slow test-user test-pythons test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ test-slow: ## Run the exhaustive tests
 
 test-user: ## As root: run the tests of agents and jobs as an ordinary user
 	@scripts/ordinary-user-tests
+
+test-pythons: ## Run the tests of agents, jobs and the core on Python 3.12 and 3.13, where they are installed
+	@scripts/tests-on-python 3.12
+	@scripts/tests-on-python 3.13
 
 test-gpu: ## Run the tests that need a real NVIDIA GPU
 	@$(MAKE) --no-print-directory setup-dev
