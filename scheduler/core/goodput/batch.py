@@ -115,7 +115,7 @@ class GoodputModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Allocations:
     """Allocations and whose they are, as columns: n × 1, to stand beside n × batches."""
 
     theta: Floats
@@ -127,9 +127,9 @@ class _Asked:
     nodes: Floats
     replicas: Floats
 
-    def part(self, rows: slice | Ints) -> _Asked:
+    def part(self, rows: slice | Ints) -> _Allocations:
         sqr, var = self.noise
-        return _Asked(
+        return _Allocations(
             self.theta[:, rows],
             (sqr[rows], var[rows]),
             self.initial[rows],
@@ -157,7 +157,7 @@ def best_batches(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replica
     return found
 
 
-def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> _Asked:
+def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: Ints) -> _Allocations:
     theta = np.array([model.parameters for model in models]).T[:, job, None]
     sqr, var = np.array([model.noise for model in models]).T[:, job, None]
     limits = [
@@ -165,7 +165,7 @@ def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: I
         for each in (model.limits for model in models)
     ]
     initial, largest, min_local, max_local = np.array(limits, dtype=np.float64).T[:, job, None]
-    return _Asked(
+    return _Allocations(
         theta,
         (sqr, var),
         initial,
@@ -177,7 +177,7 @@ def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: I
     )
 
 
-def _best_of(asked: _Asked) -> Best:
+def _best_of(asked: _Allocations) -> Best:
     best = _choose(asked, *_growing(asked))
     narrow = np.flatnonzero(best.goodput == 0)
     if narrow.size:
@@ -187,7 +187,7 @@ def _best_of(asked: _Asked) -> Best:
     return best
 
 
-def _growing(asked: _Asked) -> tuple[Floats, Floats]:
+def _growing(asked: _Allocations) -> tuple[Floats, Floats]:
     """Return per-GPU batch and accumulation of batches of growing size."""
     smallest: Floats = np.maximum(asked.initial, asked.min_local * asked.replicas)
     factor = np.maximum(asked.largest / smallest, 1.0)
@@ -201,7 +201,7 @@ def _growing(asked: _Asked) -> tuple[Floats, Floats]:
     return local_batch, gradients - 1.0
 
 
-def _dividing(asked: _Asked) -> tuple[Floats, Floats]:
+def _dividing(asked: _Allocations) -> tuple[Floats, Floats]:
     """Return the same for the smallest batches that so many gradients make, the limits being narrow."""
     local = np.maximum(asked.initial / asked.replicas, asked.min_local)
     gradients: Floats = np.ceil(local / asked.max_local - _ROUNDING) + np.arange(_DIVISIONS)
@@ -212,7 +212,7 @@ def _dividing(asked: _Asked) -> tuple[Floats, Floats]:
     return local_batch, gradients - 1.0
 
 
-def _choose(asked: _Asked, local_batch: Floats, accumulation: Floats) -> Best:
+def _choose(asked: _Allocations, local_batch: Floats, accumulation: Floats) -> Best:
     """Return the best of n × c batches for each allocation, the smallest of those that are as good."""
     batch = asked.replicas * local_batch * (accumulation + 1.0)
     possible = (asked.initial <= batch) & (batch <= asked.largest)
