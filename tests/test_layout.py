@@ -258,13 +258,25 @@ def given_up(text: str) -> set[str]:
     return set(re.findall(rf"(?<![a-z])(?:{words})(?=s?(?![a-z]))", STILL_READ.sub("", text).lower()))
 
 
+def documents() -> list[Path]:
+    """What people read: at the top, in docs/, and beside the code."""
+    folders = ("docs", "platform", "tenants", "scheduler", "examples", "tests")
+    beside = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *beside, ROOT / "frontend" / "README.md"]
+
+
+def test_documents_link_to_what_is_there() -> None:
+    dead = {
+        (name_of(path), target)
+        for path in documents()
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text())
+        if "://" not in target and not (path.parent / target).exists()
+    }
+    assert dead == set()
+
+
 def test_words_that_were_given_up_do_not_come_back() -> None:
-    pages = [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "CHANGELOG.md",
-        *(ROOT / "docs").rglob("*.md"),
-    ]
+    pages = documents()
     found = {
         name_of(path): sorted(words)
         for path in [*files(*SOURCE_FOLDERS, "tests"), *pages]
