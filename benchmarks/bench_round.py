@@ -64,7 +64,7 @@ def measure(gpus: int, runs: int, steady: int, *, in_cells: bool) -> None:
     )
     first, later = [], []
     for run in range(runs):
-        call_command("flush", interactive=False, verbosity=0)
+        empty()
         fill(gpus, jobs)
         if in_cells:
             divide()
@@ -76,6 +76,16 @@ def measure(gpus: int, runs: int, steady: int, *, in_cells: bool) -> None:
     if later:
         tell("steady", later)
     print(f"lower bound, the same number of rows by plain inserts: {plain_inserts():.3f} s")
+
+
+def empty() -> None:
+    """Remove every row but those of the audit log, which nothing may empty."""
+    from django.db import connection
+
+    kept = {"django_migrations", "tenants_auditentry"}
+    names = [name for name in connection.introspection.table_names() if name not in kept]
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")
 
 
 def fill(gpus: int, jobs: int) -> None:
