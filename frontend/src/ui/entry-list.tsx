@@ -2,6 +2,7 @@ import { useId, useState, type ReactNode } from "react";
 
 import { Button } from "@/ui/button";
 import styles from "@/ui/entry-list.module.css";
+import { Facts } from "@/ui/layout";
 
 /** What was written down, line by line: each `Entry` a sentence that opens to all there is of it. */
 export function EntryList({ label, children }: { label: string; children: ReactNode }) {
@@ -52,15 +53,5 @@ export function Entry({ name, when, where, children, details }: EntryProps) {
 
 /** Terms and their values, one after another; nothing where there are none. */
 export function EntryFacts({ facts }: { facts: readonly (readonly [string, ReactNode])[] }) {
-  if (facts.length === 0) return null;
-  return (
-    <dl className={styles.facts}>
-      {facts.map(([term, value]) => (
-        <div key={term}>
-          <dt>{term}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return facts.length > 0 && <Facts facts={facts} className={styles.facts} />;
 }

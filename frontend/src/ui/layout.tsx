@@ -56,10 +56,16 @@ export function Row({ children }: { children: ReactNode }) {
   return <div className={styles.row}>{children}</div>;
 }
 
-/** Terms and their values, side by side. */
-export function Facts({ facts }: { facts: readonly (readonly [string, ReactNode])[] }) {
+/** Terms and their values, side by side, or laid out by the caller's class. */
+export function Facts({
+  facts,
+  className = styles.facts,
+}: {
+  facts: readonly (readonly [string, ReactNode])[];
+  className?: string;
+}) {
   return (
-    <dl className={styles.facts}>
+    <dl className={className}>
       {facts.map(([term, value]) => (
         <div key={term}>
           <dt>{term}</dt>
