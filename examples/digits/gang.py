@@ -19,7 +19,8 @@ from stop import StopRequest
 
 # Every batch is cut into this many shards, whatever the number of ranks, and the shards' gradients are
 # added in shard order. Floating-point sums depend on their order, so this is what makes a gang of any
-# size end with the same weights, to the last bit, as a single process.
+# size end with the same weights, to the last bit, as a single process. A job whose specification fixes its
+# world has a shard for each of its ranks.
 SHARDS = 8
 
 HELLO_LIMIT_BYTES = 4096
@@ -40,6 +41,7 @@ class Rendezvous:
     world_size: int
     job: str
     attempt: str
+    shard_count: int = SHARDS
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Rendezvous":
@@ -49,6 +51,7 @@ class Rendezvous:
             for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"):
                 if not environment.get(name):
                     raise BadSettings(f"WORLD_SIZE is {world_size}, so {name} must be set too")
+        shard_count = _integer(environment, "ALLOT_LOGICAL_WORLD_SIZE", SHARDS, least=world_size, most=SHARDS)
         return cls(
             address=environment.get("MASTER_ADDR", "127.0.0.1"),
             port=_integer(environment, "MASTER_PORT", 29500, least=1, most=65535),
@@ -56,11 +59,12 @@ class Rendezvous:
             world_size=world_size,
             job=environment.get("ALLOT_JOB", ""),
             attempt=environment.get("ALLOT_ATTEMPT", ""),
+            shard_count=shard_count,
         )
 
     def shards(self, rank: int) -> list[int]:
         """The consecutive shards of every batch that a rank computes."""
-        return np.array_split(np.arange(SHARDS), self.world_size)[rank].tolist()
+        return np.array_split(np.arange(self.shard_count), self.world_size)[rank].tolist()
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
@@ -90,7 +94,13 @@ def join(
     peer_timeout_seconds: float,
 ) -> Gang:
     """Meet the other ranks. `settings` must be equal everywhere, or the gang would train nonsense."""
-    hello = {"job": place.job, "attempt": place.attempt, "world_size": place.world_size, **settings}
+    hello = {
+        "job": place.job,
+        "attempt": place.attempt,
+        "world_size": place.world_size,
+        "shards": place.shard_count,
+        **settings,
+    }
     deadline = time.monotonic() + rendezvous_seconds
     if place.rank == 0:
         hub = Hub(place, _gather(place, hello, stop, deadline), peer_timeout_seconds)

@@ -22,7 +22,7 @@ import numpy as np
 from checkpoint import CheckpointFolder, decode, encode
 from dataset import Digits, batch_indices, load_digits
 from errors import BadSettings, JobError, PeerLost, Stopped
-from gang import SHARDS, Gang, Rendezvous, join
+from gang import Gang, Rendezvous, join
 from model import Settings, TrainingState
 from options import parse_arguments
 from pacing import REFERENCE_GPU, label_of_pace, paced_step_seconds
@@ -119,7 +119,7 @@ class Trainer:
     def _rows(self, state: TrainingState) -> np.ndarray:
         """Stop flag (still 0), loss and gradient of each shard that belongs to this rank."""
         batch = batch_indices(seed=self.settings.seed, step=state.step, batch=self.settings.batch)
-        shards = np.array_split(batch, SHARDS)
+        shards = np.array_split(batch, self.place.shard_count)
         mine = self.place.shards(self.place.rank)
         rows = np.zeros((len(mine), 2 + state.weights.size))
         for row, shard in zip(rows, mine, strict=True):

@@ -86,6 +86,10 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         ({"WORLD_SIZE": "none"}, "WORLD_SIZE must be a whole number from 1 to 100000, not 'none'"),
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must be set too"),
         ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK must be a whole number from 0 to 1, not '2'"),
+        (
+            {"WORLD_SIZE": "3", "RANK": "0", "ALLOT_LOGICAL_WORLD_SIZE": "4"},
+            "ALLOT_LOGICAL_WORLD_SIZE is 4, which 3 processes cannot share equally",
+        ),
         ({"ALLOT_ATTEMPT": "-1"}, "ALLOT_ATTEMPT must be a whole number"),
     ],
 )
@@ -97,3 +101,34 @@ def test_an_environment_that_makes_no_sense_is_refused(environment: dict[str, st
 def test_the_shares_of_a_batch_add_up() -> None:
     shares = [Place(rank=rank, world_size=3).share(10) for rank in range(3)]
     assert shares == [4, 3, 3]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_logical_ranks_have_the_same_shares_on_any_number_of_processes(processes: int) -> None:
+    alone = [Sampler(10, seed=3, rank=rank, world_size=4) for rank in range(4)]
+    environment = {"WORLD_SIZE": str(processes), "ALLOT_LOGICAL_WORLD_SIZE": "4"}
+    places = [Place.from_environment({**environment, "RANK": str(rank)}) for rank in range(processes)]
+    played = [
+        Sampler(10, seed=3, rank=place.rank, world_size=processes, ranks_each=place.ranks_each)
+        for place in places
+    ]
+    assert [rank for place in places for rank in place.logical_ranks] == [0, 1, 2, 3]
+    for _ in range(4):
+        shares = [share for sampler in played for share in sampler.take_for_logical_ranks(6)]
+        assert shares == [sampler.take(6) for sampler in alone]
+
+
+def test_whole_batches_go_on_into_the_next_epoch() -> None:
+    samplers = [Sampler(10, seed=3, rank=rank, world_size=3) for rank in range(3)]
+    batches = [[sampler.take_whole(6) for sampler in samplers] for _ in range(5)]
+    assert {len(share) for batch in batches for share in batch} == {2}
+    had = Counter(sample for batch in batches for share in batch for sample in share)
+    assert had == Counter({sample: 3 for sample in range(10)}), "each once in each of three epochs"
+    assert {sampler.epochs_done for sampler in samplers} == {3.0}
+
+
+def test_one_rank_takes_whole_batches_in_the_order_of_the_epochs() -> None:
+    sampler = Sampler(10, seed=3, rank=0, world_size=1)
+    order = [Order(10, seed=3, epoch=epoch)[place] for epoch in range(2) for place in range(10)]
+    assert sampler.take_whole(25)[:20] == order
+    assert (sampler.epoch, sampler.position) == (2, 5)

@@ -82,8 +82,8 @@ def launch() -> Iterator[Launch]:
 
 @pytest.fixture
 def launch_gang(launch: Launch) -> Callable[..., list[Replica]]:
-    def start(folder: Path, size: int, *options: str) -> list[Replica]:
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": size}
+    def start(folder: Path, size: int, *options: str, **variables: object) -> list[Replica]:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": size, **variables}
         # Rank 0 last: the others have to wait for it to listen.
         ranks = [launch(folder, *options, RANK=rank, **place) for rank in reversed(range(size))]
         return ranks[::-1]
@@ -183,6 +183,19 @@ def test_a_run_may_change_its_number_of_workers(
     gang = launch_gang(tmp_path, 3)
     assert [rank.finish() for rank in gang] == [0] * 3, [rank.output for rank in gang]
     assert result_of(tmp_path) == uninterrupted
+
+
+def test_a_fixed_world_of_four_ends_with_the_same_weights_on_four_two_and_one(
+    launch_gang: Callable[..., list[Replica]], tmp_path: Path
+) -> None:
+    """`elastic: {mode: fixed_world}`: fewer processes play all four ranks, and the batch stays."""
+    world = {"ALLOT_LOGICAL_WORLD_SIZE": 4}
+    for steps, size in ((20, 4), (40, 2), (60, 1)):
+        ranks = launch_gang(tmp_path / "job", size, "--steps", str(steps), **world)
+        assert [rank.finish() for rank in ranks] == [0] * size, [rank.output for rank in ranks]
+    undisturbed = launch_gang(tmp_path / "undisturbed", 4, "--steps", "60", **world)
+    assert [rank.finish() for rank in undisturbed] == [0] * 4
+    assert result_of(tmp_path / "job") == result_of(tmp_path / "undisturbed")
 
 
 def test_the_others_end_when_a_rank_is_killed(

@@ -21,6 +21,8 @@ class Place:
 
     rank: int = 0
     world_size: int = 1
+    #: Ranks of the specification that each process plays: several where the world's size is fixed.
+    ranks_each: int = 1
     #: None when nobody numbers attempts: then the session does.
     attempt: int | None = None
     #: How often the launcher (torchrun) has started the ranks anew within this attempt.
@@ -35,11 +37,18 @@ class Place:
         world_size = _number(environment, "WORLD_SIZE", 1, least=1, most=RANKS_MOST)
         if world_size > 1 and not environment.get("RANK"):
             raise TrainingError(f"WORLD_SIZE is {world_size}, so RANK must be set too, from 0 on")
+        logical = _number(environment, "ALLOT_LOGICAL_WORLD_SIZE", world_size, least=1, most=RANKS_MOST)
+        if logical % world_size:
+            raise TrainingError(
+                f"ALLOT_LOGICAL_WORLD_SIZE is {logical}, which {world_size} processes cannot share equally: "
+                "WORLD_SIZE must divide it"
+            )
         given = environment.get("ALLOT_CHECKPOINT_DIR")
         progress = environment.get("ALLOT_PROGRESS")
         return cls(
             rank=_number(environment, "RANK", 0, least=0, most=world_size - 1),
             world_size=world_size,
+            ranks_each=logical // world_size,
             attempt=(
                 _number(environment, "ALLOT_ATTEMPT", 0, least=0, most=ATTEMPT_MOST)
                 if environment.get("ALLOT_ATTEMPT")
@@ -49,6 +58,11 @@ class Place:
             folder=Path(os.path.abspath(given or folder or LOCAL_FOLDER)),
             progress=Path(progress) if progress else None,
         )
+
+    @property
+    def logical_ranks(self) -> range:
+        """The ranks that this process plays: neighbours, and before those of the next process."""
+        return range(self.rank * self.ranks_each, (self.rank + 1) * self.ranks_each)
 
     def share(self, count: int) -> int:
         """Return how many of `count` things are this rank's; the shares of two ranks differ by at most 1."""

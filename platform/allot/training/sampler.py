@@ -63,6 +63,7 @@ class Sampler:
         seed: int,
         rank: int,
         world_size: int,
+        ranks_each: int = 1,
         epoch: int = 0,
         position: int = 0,
     ) -> None:
@@ -72,6 +73,7 @@ class Sampler:
             raise TrainingError(f"position {position} in epoch {epoch} is not within {length} samples")
         self.length, self.seed = length, seed
         self.rank, self.world_size = rank, world_size
+        self._ranks_each = ranks_each
         #: The epoch under way, from 0, and how many of its samples all ranks together have had.
         self.epoch, self.position = epoch, position
         self._order = Order(length, seed=seed, epoch=epoch)
@@ -87,8 +89,33 @@ class Sampler:
         An epoch's last batch may be smaller; then the share of some ranks may be empty. They have to take
         part in the step all the same.
         """
-        share = self._share(self.position, global_batch)
+        share = self._share(self.position, global_batch, self.rank, self.world_size)
         self.advance(global_batch)
+        return share
+
+    def take_for_logical_ranks(self, global_batch: int) -> list[list[int]]:
+        """Return the shares of the ranks that this process plays (`run.logical_ranks`), and count the batch.
+
+        Each is what that rank would have if it were a process of its own; as of `take`, some may be empty.
+        """
+        each, world_size = self._ranks_each, self.world_size * self._ranks_each
+        ranks = range(self.rank * each, (self.rank + 1) * each)
+        shares = [self._share(self.position, global_batch, rank, world_size) for rank in ranks]
+        self.advance(global_batch)
+        return shares
+
+    def take_whole(self, global_batch: int) -> list[int]:
+        """Return this rank's share of a batch that is never smaller, and count it as had: what is missing at
+        the end of an epoch comes from the next. Where the ranks divide the batch, the shares are as large."""
+        share: list[int] = []
+        rank, left = self.rank, _at_least_one(global_batch)
+        while left:
+            had = min(left, self.length - self.position)
+            share += self._share(self.position, had, rank, self.world_size)
+            # Behind the end it goes on with the rank whose turn it is.
+            rank = (rank - had) % self.world_size
+            left -= had
+            self.advance(had)
         return share
 
     def batches(self, global_batch: int) -> Iterator[list[int]]:
@@ -97,7 +124,7 @@ class Sampler:
         For loaders that read ahead, as PyTorch's `batch_sampler`: call `advance` after each step.
         """
         for position in range(self.position, self.length, _at_least_one(global_batch)):
-            yield self._share(position, global_batch)
+            yield self._share(position, global_batch, self.rank, self.world_size)
 
     def advance(self, global_batch: int) -> None:
         """Count a batch as had by all ranks together; the next epoch begins behind the last one."""
@@ -115,9 +142,9 @@ class Sampler:
             "position": self.position,
         }
 
-    def _share(self, position: int, global_batch: int) -> list[int]:
+    def _share(self, position: int, global_batch: int, rank: int, world_size: int) -> list[int]:
         end = min(position + _at_least_one(global_batch), self.length)
-        return [self._order[place] for place in range(position + self.rank, end, self.world_size)]
+        return [self._order[place] for place in range(position + rank, end, world_size)]
 
 
 def _at_least_one(global_batch: int) -> int:

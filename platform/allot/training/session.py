@@ -160,6 +160,16 @@ class Session:
         return self._place.world_size
 
     @property
+    def logical_world_size(self) -> int:
+        """Ranks of the job as it was specified; `world_size` unless its specification fixes the world."""
+        return self._place.world_size * self._place.ranks_each
+
+    @property
+    def logical_ranks(self) -> range:
+        """The ranks that this process plays in turn: only `rank` unless the specification fixes the world."""
+        return self._place.logical_ranks
+
+    @property
     def attempt(self) -> int:
         """The number of the attempt; 0 when nobody numbers them."""
         return self._opened.start.attempt
@@ -175,7 +185,7 @@ class Session:
 
     def sampler(self, length: int, *, seed: int = 0, epoch: int = 0, name: str = "train") -> Sampler:
         """Return the sampler of that name, where the restored checkpoint had it, else at `epoch`."""
-        sampler = Sampler(length, seed=seed, rank=self.rank, world_size=self.world_size, epoch=epoch)
+        position = 0
         kept = self.restored.samplers.get(name) if self.restored else None
         if kept is not None:
             if (kept["length"], kept["seed"]) != (length, seed):
@@ -183,16 +193,17 @@ class Session:
                     f"the checkpoint's sampler {name!r} has length {kept['length']} and seed {kept['seed']}, "
                     f"not {length} and {seed}: use the same, or another name"
                 )
-            sampler = Sampler(
-                length,
-                seed=seed,
-                rank=self.rank,
-                world_size=self.world_size,
-                epoch=kept["epoch"],
-                position=kept["position"],
-            )
-        self._samplers[name] = sampler
-        return sampler
+            epoch, position = kept["epoch"], kept["position"]
+        self._samplers[name] = Sampler(
+            length,
+            seed=seed,
+            rank=self.rank,
+            world_size=self.world_size,
+            ranks_each=self._place.ranks_each,
+            epoch=epoch,
+            position=position,
+        )
+        return self._samplers[name]
 
     def steps(self, total: int) -> Iterator[int]:
         """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to."""
