@@ -11,8 +11,7 @@ import pytest
 from django.utils import timezone
 
 from allot import schema
-from allot.commands.metrics import figure
-from allot.sparkline import sparkline
+from allot.commands.metrics import figure, sparkline
 from scheduler.models import NodeMetrics
 from tests.allot.in_process import signed_in
 from tests.api.caller import make_token

@@ -156,8 +156,6 @@ def print_found(
     client: Client, job_id: int, pattern: str, which: Mapping[str, Any], match_case: bool, context: int
 ) -> int:
     """Print the lines that match, as they are found. Returns grep's exit code: 1 when there is none."""
-    from allot.log_finding import hit_lines
-
     searched = count = 0
     removed = ""
 
@@ -252,6 +250,27 @@ def exit_code_of(job: Job) -> int:
     if job["state"] == "cancelled" or not code:
         return 1
     return 128 - code if code < 0 else min(code, 255)
+
+
+def hit_lines(hits: Iterator[LogHit], *, has_names: bool) -> Iterator[str]:
+    """Yield `12:text` for each line found and `11-text` for those around it, each once, as grep prints it.
+
+    Before lines that do not follow the last ones stands `--`, where lines around them were asked for.
+    """
+    shown: tuple[int, int] | None = None
+    for hit in hits:
+        rank = hit["rank"]
+        name = f"[{hit['task']} {rank}] " if has_names else ""
+        first = hit["line"] - len(hit["before"])
+        numbered = [*enumerate([*hit["before"], hit["text"], *hit["after"]], first)]
+        if shown is not None and (hit["before"] or hit["after"]) and (rank, first) > (shown[0], shown[1] + 1):
+            yield "--"
+        for number, text in numbered:
+            if shown is not None and (rank, number) <= shown and number != hit["line"]:
+                continue
+            mark = ":" if number == hit["line"] else "-"
+            yield f"{name}{number}{mark}{text}"
+            shown = (rank, number)
 
 
 def register(app: typer.Typer) -> None:

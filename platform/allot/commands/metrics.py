@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,6 @@ import typer
 from allot.commands.options import OutputOption, QuietOption, connect
 from allot.errors import WrongUse
 from allot.output import Format, duration, parse_time, plural, print_line, print_objects, print_table, say
-from allot.sparkline import sparkline
 from allot.times import span_seconds
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ REFRESH_SECONDS = 10.0
 #: Moves to the top left corner and clears the screen.
 CLEAR = "\x1b[H\x1b[2J"
 MIB = 2.0**20
+#: A figure's height in a line of text, from nothing to the highest.
+_BLOCKS = "▁▂▃▄▅▆▇█"
 #: Measures by their names' endings: what is written behind the number, and what it is divided by.
 _UNITS = (
     ("_bytes_per_second", " MiB/s", MIB),
@@ -211,6 +213,26 @@ def _print_top(jobs: list[JobUsage]) -> None:
     if any(job["simulated"] for job in jobs):
         simulated = sum(job["simulated"] for job in jobs)
         say(f"Of {plural(simulated, 'job')} the GPUs are simulated: figures follow from progress and CPUs.")
+
+
+def sparkline(
+    points: Sequence[Sequence[float]], *, since: float, until: float, columns: int, highest: float
+) -> str:
+    """Draw means of points [Unix seconds, mean, ...] from zero to `highest`; blank where there are none."""
+    sums, counts = [0.0] * columns, [0] * columns
+    width = max(until - since, 1.0) / columns
+    for point in points:
+        column = min(max(int((point[0] - since) / width), 0), columns - 1)
+        sums[column] += point[1]
+        counts[column] += 1
+    return "".join(
+        _block(total / count, highest) if count else " " for total, count in zip(sums, counts, strict=True)
+    )
+
+
+def _block(value: float, highest: float) -> str:
+    place = int(value / highest * len(_BLOCKS)) if highest > 0 else 0
+    return _BLOCKS[min(place, len(_BLOCKS) - 1)]
 
 
 def register(app: typer.Typer) -> None:

@@ -17,7 +17,6 @@ import psutil
 from controlplane.embedded.spawn import Spawn
 from controlplane.up.console import Console, log_file
 from controlplane.up.errors import StartError
-from controlplane.up.lines import read_lines
 
 TAIL_LINES = 15
 ATTEMPTS_TO_START = 3
@@ -25,6 +24,8 @@ FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.25, 10.0
 # Alive for so long, a death is news and not one more of a series.
 STEADY_SECONDS = 30.0
 POLL_SECONDS = 0.02
+# A longer line is handed over in pieces.
+LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -196,3 +197,28 @@ def describe_status(status: int) -> str:
     if status < 0:
         return f"was ended by signal {signal.Signals(-status).name}"
     return f"ended with exit status {status}"
+
+
+async def read_lines(descriptor: int, on_line: Callable[[str], None]) -> None:
+    """Call `on_line` for each line until the last writer is gone; closes the descriptor."""
+    reader = asyncio.StreamReader(limit=LINE_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    try:
+        while True:
+            try:
+                line = await reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                if end.partial:
+                    on_line(_text(end.partial))
+                return
+            except asyncio.LimitOverrunError as overrun:
+                line = await reader.read(max(overrun.consumed, 1))
+            on_line(_text(line))
+    finally:
+        transport.close()
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip()

@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.building_blocks.entitlement import NOTHING, Claim, claim_of, entitled
+from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
 from scheduler.core.fairness.alone import Gang, speed_alone
-from scheduler.core.fairness.finish import rhos_of
 from scheduler.core.fairness.holders import Holders, Idle, TenantHoldings
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.model.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
+from scheduler.core.policies.themis.apps import (
+    App,
+    Contention,
+    apps_of,
+    elapsed_seconds,
+    even_rate,
+    rho,
+    rho_now,
+)
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.facts import Facts
 from scheduler.core.solvers.checking import ABSURD
@@ -271,3 +280,27 @@ def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
     for vc in snapshot.virtual_clusters:
         left.subtract(vc.guaranteed)
     return {model: float(max(0, gpus)) for model, gpus in left.items()}
+
+
+def rhos_of(view: View, run_options: RunOptions, memory: Memory) -> tuple[dict[str, list[float]], Memory]:
+    """Return the finish-time fairness of each tenant's apps, whatever the policy is, and what to remember of
+    who shared the virtual cluster."""
+    apps = apps_of(view, run_options)
+    contention = Contention(memory, view.now, {app.name: app.weight for app in apps})
+    found: dict[str, list[float]] = {}
+    for app in apps:
+        value = _rho(app, view, run_options, run_options.gpus, contention.of(app))
+        if value is not None:
+            found.setdefault(app.tenant, []).append(value)
+    return found, contention.remember()
+
+
+def _rho(
+    app: App, view: View, run_options: RunOptions, gpus: Mapping[str, int], contention: float
+) -> float | None:
+    """Return the rho it comes to with what it holds; one that waits, if it had its even part from now on."""
+    held = rho_now(app, view, run_options, contention)
+    even = even_rate(app, gpus, contention)
+    if held is not None or even <= 0:
+        return held
+    return rho(elapsed_seconds(app, view.now), app.left / even, app.work / even)
