@@ -6,7 +6,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import GpuId, Job, Node, NodeId, Running, Snapshot, Task, Tenant, Topology
+from scheduler.core.model.snapshot import (
+    ADAPTIVE,
+    FIXED_WORLD,
+    Goodput,
+    GpuId,
+    Job,
+    Node,
+    NodeId,
+    Running,
+    Snapshot,
+    Task,
+    Tenant,
+    Topology,
+)
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 MODELS = ("P100", "V100")
@@ -15,6 +28,15 @@ MODELS = ("P100", "V100")
 def task(replicas: int, gpus: int, cpus: float = 0.0, memory_bytes: int = 0) -> Task:
     return Task(replicas=replicas, gpus=gpus, cpus=cpus, memory_bytes=memory_bytes)
 
+
+SCALES = Goodput(
+    parameters={"V100": (0.05, 0.002, 0.1, 0.01, 0.02, 0.002, 1.5)},
+    noise=(0.1, 1.0),
+    initial_batch=64,
+    max_batch=2048,
+    max_local_batch=256,
+    most_replicas=2,
+)
 
 # Few draws make for fast examples: each entry is a combination worth having.
 GANGS: tuple[dict[str, Any], ...] = (
@@ -31,6 +53,9 @@ GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (task(2, 1, cpus=4.0, memory_bytes=2**33),)},
     {"tasks": (task(2, 1),), "elastic": (1, 4)},
     {"tasks": (task(2, 2),), "elastic": (2, 4)},
+    {"tasks": (task(2, 1),), "elastic": (1, 6)},
+    {"tasks": (task(4, 1),), "elastic": (1, 4), "elastic_mode": FIXED_WORLD},
+    {"tasks": (task(1, 1),), "elastic": (1, 8), "elastic_mode": ADAPTIVE, "goodput": SCALES},
     {"tasks": (task(1, 2),), "topology": Topology(level="switch", required=True)},
     {"tasks": (task(4, 1),), "topology": Topology(level="socket", required=True)},
     {"tasks": (task(4, 1),), "topology": Topology(level="node", required=True)},

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant, Locality
-from scheduler.core.model.snapshot import Candidates, Job, JobId, NodeId
+from scheduler.core.model.snapshot import FIXED_WORLD, Candidates, Job, JobId, NodeId
 
 
 class Need(NamedTuple):
@@ -46,7 +46,30 @@ def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
     An elastic gang has one task, of which it runs more or fewer replicas. Raises PolicyError for a size
     that the job cannot have.
     """
-    if gpus == job.gpus:
+    if gpus != job.gpus:
+        if job.elastic is None or len(job.tasks) != 1:
+            raise PolicyError(f"job {job.id} needs {job.gpus} GPUs and was granted {gpus}")
+        least, most = job.elastic
+        task = job.tasks[0]
+        if not least <= gpus <= most or gpus % task.gpus:
+            raise PolicyError(
+                f"job {job.id} can run on {least} to {most} GPUs in steps of {task.gpus}"
+                f" and was granted {gpus}"
+            )
+        if not divides_world(job, gpus):
+            raise PolicyError(
+                f"job {job.id} keeps its {task.replicas} replicas, which do not divide among {gpus} GPUs"
+            )
+    return needs_held(job, gpus)
+
+
+def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
+    """Return the same of what a gang has already, which may be a size that it could not be granted.
+
+    Of a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
+    CPUs that one of them asks for, and all have their memory.
+    """
+    if gpus == job.gpus or job.elastic is None:
         return tuple(
             [
                 need
@@ -54,15 +77,19 @@ def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
                 for need in (Need(task.gpus, task.cpus, task.memory_bytes),) * task.replicas
             ]
         )
-    if job.elastic is None or len(job.tasks) != 1:
-        raise PolicyError(f"job {job.id} needs {job.gpus} GPUs and was granted {gpus}")
-    least, most = job.elastic
     task = job.tasks[0]
-    if not least <= gpus <= most or gpus % task.gpus:
-        raise PolicyError(
-            f"job {job.id} can run on {least} to {most} GPUs in steps of {task.gpus} and was granted {gpus}"
-        )
-    return (Need(task.gpus, task.cpus, task.memory_bytes),) * (gpus // task.gpus)
+    memory, devices = task.memory_bytes, max(gpus // task.gpus, 1)
+    if job.elastic_mode == FIXED_WORLD:
+        memory *= -(-task.replicas // devices)
+    return (Need(task.gpus, task.cpus, memory),) * (gpus // task.gpus)
+
+
+def divides_world(job: Job, gpus: int) -> bool:
+    """Whether the replicas of a gang of fixed world divide among so many GPUs; those of others always do."""
+    task = job.tasks[0]
+    return job.elastic_mode != FIXED_WORLD or (
+        gpus <= job.gpus and task.replicas % max(gpus // task.gpus, 1) == 0
+    )
 
 
 def least_gpus(job: Job) -> int:
@@ -71,11 +98,25 @@ def least_gpus(job: Job) -> int:
 
 
 def sizes_of(job: Job) -> tuple[int, ...]:
-    """Return the sizes in GPUs to try, the job's own first and then smaller ones of an elastic gang."""
+    """Return the sizes in GPUs to try, the job's own first and then smaller ones of an elastic gang.
+
+    Sizes above its own are for policies that resize: `all_sizes_of`.
+    """
+    if job.elastic is None:
+        return (job.gpus,)
+    own = max(job.elastic[0], min(job.gpus, job.elastic[1]))
+    return tuple([gpus for gpus in reversed(all_sizes_of(job)) if gpus <= own])
+
+
+def all_sizes_of(job: Job) -> tuple[int, ...]:
+    """Return every size in GPUs that a gang can have, the smallest first."""
     if job.elastic is None:
         return (job.gpus,)
     least, most = job.elastic
-    return tuple(range(max(least, min(job.gpus, most)), least - 1, -job.tasks[0].gpus))
+    sizes = range(least, most + 1, job.tasks[0].gpus)
+    if job.elastic_mode != FIXED_WORLD:
+        return tuple(sizes)
+    return tuple([gpus for gpus in sizes if divides_world(job, gpus)])
 
 
 def shape_of(job: Job) -> Hashable:
@@ -84,7 +125,8 @@ def shape_of(job: Job) -> Hashable:
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
     nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
-    return tasks, job.gpu_models, near, job.elastic, job.avoid, job.outlasts, job.pinned_cell, nodes
+    elastic = job.elastic and (job.elastic, job.elastic_mode)
+    return tasks, job.gpu_models, near, elastic, job.avoid, job.outlasts, job.pinned_cell, nodes
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:

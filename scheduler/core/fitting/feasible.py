@@ -15,7 +15,15 @@ from scheduler.core.cells.world import World
 from scheduler.core.fitting.candidates import allowed_nodes, bindable_nodes, misfit_on_candidates
 from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, models_of, shape_of
+from scheduler.core.fitting.demand import (
+    Demand,
+    all_sizes_of,
+    demand_of,
+    divides_world,
+    least_gpus,
+    models_of,
+    shape_of,
+)
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
@@ -118,12 +126,28 @@ class Feasibility:
         least, most = job.elastic
         step = job.tasks[0].gpus
         if len(job.tasks) == 1 and 0 < least <= job.gpus <= most and least % step == most % step == 0:
-            return None
+            return self._divided(job)
         return Reason(
             code="elastic_range_wrong",
             tier=Tier.NEVER,
             message=f"A gang of {job.gpus} GPUs cannot be elastic from {least} to {most} GPUs.",
             hint=f"Use one task, and a range around its size in steps of {step} GPUs (one replica).",
+        )
+
+    @staticmethod
+    def _divided(job: Job) -> Reason | None:
+        """Whether a gang of fixed world divides among the fewest and the most GPUs of its range."""
+        assert job.elastic is not None
+        wrong = [gpus for gpus in job.elastic if not divides_world(job, gpus)]
+        if not wrong:
+            return None
+        fitting = [gpus for gpus in all_sizes_of(replace(job, elastic=(job.tasks[0].gpus, job.gpus)))]
+        return Reason(
+            code="elastic_range_wrong",
+            tier=Tier.NEVER,
+            message=f"A gang of fixed world with {job.tasks[0].replicas} replicas cannot run on"
+            f" {wording.gpus(wrong[0])}: its replicas do not divide among them.",
+            hint=f"Use a range between two of {wording.listed([str(gpus) for gpus in fitting])} GPUs.",
         )
 
     def _models(self, job: Job) -> Reason | None:

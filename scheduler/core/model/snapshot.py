@@ -174,6 +174,31 @@ class Training:
     regimes: tuple[Regime, ...]
 
 
+#: What an elastic job lets be done to it. RESIZABLE: it may be stopped and started with another number of
+#: replicas. ADAPTIVE: the same, and its batch and learning rate follow. FIXED_WORLD: all its replicas always
+#: run, and share devices where there are fewer: on a number of them that divides the replicas.
+RESIZABLE = "resizable"
+ADAPTIVE = "adaptive"
+FIXED_WORLD = "fixed_world"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """How an elastic job scales, as measured so far; `core.goodput` makes speedups of it."""
+
+    #: By GPU model: the seven parameters of the throughput, in the order of `goodput.throughput.Parameters`.
+    parameters: Mapping[str, tuple[float, float, float, float, float, float, float]]
+    #: Squared norm and variance of the gradient at the initial batch.
+    noise: tuple[float, float]
+    #: Samples of a whole batch, and of one gradient of one replica.
+    initial_batch: int
+    max_batch: int
+    min_local_batch: int = 1
+    max_local_batch: int
+    #: The most replicas that it was ever measured with.
+    most_replicas: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSpeeds:
     """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
@@ -218,8 +243,12 @@ class Job:
     #: The pinned cell of its virtual cluster in which it is to run, and nowhere else while it is guaranteed;
     #: empty: in any cells that are not pinned.
     pinned_cell: str = ""
-    #: (least, most) GPUs of an elastic gang; None when its size is fixed.
+    #: (least, most) GPUs of an elastic gang; None when its size is fixed. The most may be above its own size.
     elastic: tuple[int, int] | None = None
+    #: RESIZABLE, ADAPTIVE or FIXED_WORLD.
+    elastic_mode: str = RESIZABLE
+    #: None: nothing was measured yet.
+    goodput: Goodput | None = None
     #: Samples per second by GPU model, where known.
     throughput: Mapping[str, float] = field(default_factory=dict)
     #: The GPU models for which that is no more than an estimate.

@@ -241,6 +241,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
 
     jobs.sort(key=lambda job: (job.id not in facts.current, -job.priority, job.submitted_at, job.id))
+    elastic: list[JobId] = []
     for job in jobs:
         running = facts.current.get(job.id)
         if running is None:
@@ -257,15 +258,47 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
             narrows = quota.keys() != {ALL_MODELS}
         most = least
         if job.elastic is not None:
-            most = int(max(least, min(job.elastic[1], *map(room, models))))
+            most = int(max(least, min(job.gpus, job.elastic[1], *map(room, models))))
             most -= (most - least) % job.tasks[0].gpus  # Whole replicas only.
             job = replace(job, elastic=(min(job.elastic[0], least), most))
+            elastic.append(job.id)
         if narrows:
             job = replace(job, gpu_models=models)
         admission.admitted[job.id] = job
         for line in (*models, ALL_MODELS):
             if line in left:
                 left[line] -= most
+    _grow_within(
+        left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
+    )
+
+
+def _grow_within(
+    left: dict[str, float], elastic: list[JobId], facts: Facts, admission: Admission, *, is_crowded: bool
+) -> None:
+    """Let elastic gangs be larger than their own size as far as their tenant's quota is left.
+
+    Where some of its jobs are held back by it, what a gang has beyond its own size is for those: a policy
+    that resizes takes it back, and under any other it stays.
+    """
+    for name in elastic:
+        job, declared = admission.admitted[name], facts.jobs[name].elastic
+        assert job.elastic is not None
+        assert declared is not None
+        least, most = job.elastic
+        if is_crowded:
+            most = max(least, min(most, job.gpus))
+        else:
+            running = facts.current.get(name)
+            lines = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
+            lines = (*lines, ALL_MODELS)
+            extra = int(max(0, min(declared[1] - most, *[left.get(line, UNLIMITED) for line in lines])))
+            extra -= extra % job.tasks[0].gpus
+            most += extra
+            for line in lines:
+                if line in left:
+                    left[line] -= extra
+        admission.admitted[name] = replace(job, elastic=(least, most))
 
 
 def _over_quota(job: Job, gpus: int, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.demand import Need, demand_of, shared_needs
+from scheduler.core.fitting.demand import Need, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot, Tenant
 
@@ -187,7 +187,7 @@ class Facts:
         """Return what an allocation has of the nodes of a cluster that has its GPUs."""
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
         where = cluster.where
-        gangs = [demand_of(job, cluster, _granted(job, running)).needs for job in jobs]
+        gangs = [_needs(job, cluster, running) for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
         parts: dict[int, Part] = {}
         for need, replica in zip(needs, running.replicas, strict=False):
@@ -211,6 +211,9 @@ class Facts:
         )
 
 
-def _granted(job: Job, running: Running) -> int:
-    """Return the size at which the job was placed; of a stopping gang some nodes may have left already."""
-    return job.gpus if job.elastic is None else len(running.replicas) * job.tasks[0].gpus
+def _needs(job: Job, cluster: Cluster, running: Running) -> tuple[Need, ...]:
+    """Return what each replica of a job takes at the size at which it was placed."""
+    if job.elastic is None:
+        return demand_of(job, cluster, job.gpus).needs
+    # What it holds stays what it is though its range was changed, or some nodes have left already.
+    return needs_held(job, len(running.replicas) * job.tasks[0].gpus)

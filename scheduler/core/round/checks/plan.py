@@ -11,7 +11,17 @@ from dataclasses import replace
 from scheduler.core.fitting.demand import pinned_cell_of
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Action, ActionKind, Plan
-from scheduler.core.model.snapshot import AllocationId, Gpu, GpuId, Job, JobId, Node, Running, Snapshot
+from scheduler.core.model.snapshot import (
+    FIXED_WORLD,
+    AllocationId,
+    Gpu,
+    GpuId,
+    Job,
+    JobId,
+    Node,
+    Running,
+    Snapshot,
+)
 from scheduler.core.round.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.round.checks.market import check_market
 
@@ -114,6 +124,8 @@ def _check_gang(job: Job, action: Action) -> None:
         raise PlanError(f"job {job.id} needs replicas of {whole} GPUs and was given {sizes}")
     if job.elastic is not None and not job.elastic[0] <= sum(sizes) <= job.elastic[1]:
         raise PlanError(f"job {job.id} can run on {job.elastic} GPUs and was given {sum(sizes)}")
+    if job.elastic is not None and job.elastic_mode == FIXED_WORLD and len(whole) % len(sizes):
+        raise PlanError(f"job {job.id} keeps its {len(whole)} replicas and was given {len(sizes)} devices")
 
 
 def _check_nodes(job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
