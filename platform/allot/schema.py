@@ -266,16 +266,15 @@ class Dropped(TypedDict):
     position: NotRequired[int]
 
 
-class Elastic(TypedDict):
-    """A job that can run on fewer GPUs."""
-
-    min_gpus: NotRequired[int | None]
+ElasticMode: TypeAlias = Literal['resizable', 'adaptive', 'fixed_world']
 
 
 class ElasticRequest(TypedDict):
-    """A job that can run on fewer GPUs."""
+    """A job that can run on fewer GPUs, or on more."""
 
     min_gpus: NotRequired[int | None]
+    max_gpus: NotRequired[int | None]
+    mode: NotRequired[ElasticMode | None]
 
 
 EmailEnum: TypeAlias = Literal['start', 'end', 'failure', 'preemption']
@@ -1607,6 +1606,14 @@ class Delivery(TypedDict):
     reply: str
     seconds: float | None
     problem: str
+
+
+class Elastic(TypedDict):
+    """A job that can run on fewer GPUs, or on more."""
+
+    min_gpus: NotRequired[int | None]
+    max_gpus: NotRequired[int | None]
+    mode: NotRequired[ElasticMode]
 
 
 class Error(TypedDict):

@@ -188,6 +188,7 @@ SPECTACULAR_SETTINGS = {
         "JobNotices": "scheduler.notifications.models.JobNotices.choices",
         "SecretScope": "tenants.SECRET_SCOPES",
         "WatchedThen": "scheduler.jobspec.WATCHED_THEN",
+        "ElasticMode": "scheduler.jobspec.ELASTIC_MODES",
         "DeliveryState": "scheduler.notifications.models.DeliveryState.choices",
     },
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],

@@ -2,13 +2,14 @@
 
 from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.parsing import parse
-from scheduler.jobspec.parts import TOPOLOGY_LEVELS, WATCHED_THEN
+from scheduler.jobspec.parts import ELASTIC_MODES, TOPOLOGY_LEVELS, WATCHED_THEN
 from scheduler.jobspec.secrets import SecretUse
 from scheduler.jobspec.spec import NOTIFIED, JobSpec, in_order
 from scheduler.jobspec.tasks import ANY_MODEL, TaskSpec
 
 __all__ = [
     "ANY_MODEL",
+    "ELASTIC_MODES",
     "NOTIFIED",
     "TOPOLOGY_LEVELS",
     "WATCHED_THEN",

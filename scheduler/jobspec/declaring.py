@@ -30,6 +30,8 @@ class Group:
     help: str
     #: Null in the normal form while its first field says nothing.
     is_optional: bool = False
+    #: The normal form has only those of its fields that differ from their defaults, and null where none does.
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,12 @@ class Object(Kind):
             if group is None:
                 written[place] = members[0].kind.write(getattr(value, members[0].attribute))
                 continue
-            inner = {one.name: one.kind.write(getattr(value, one.attribute)) for one in members}
-            written[place] = None if group.is_optional and inner[members[0].name] is None else inner
+            stated = [
+                one for one in members if not group.is_sparse or getattr(value, one.attribute) != one.default
+            ]
+            inner = {one.name: one.kind.write(getattr(value, one.attribute)) for one in stated}
+            says_nothing = not inner if group.is_sparse else inner[members[0].name] is None
+            written[place] = None if group.is_optional and says_nothing else inner
         return written
 
     def in_order(self, value: Any) -> Any:

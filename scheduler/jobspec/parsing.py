@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from scheduler.jobspec.fields import Fields, described
+from scheduler.jobspec.parts import FIXED_WORLD
 from scheduler.jobspec.spec import JOB, JobSpec
+from scheduler.jobspec.tasks import MAX_REPLICAS
 from tenants.errors import FieldError, Invalid
 
 #: Most characters of all commands, variables and labels of a job: all else is small by itself.
@@ -54,18 +56,39 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_elastic(fields: Fields, spec: JobSpec) -> None:
-    if spec.min_gpus is None or not spec.tasks:
+    if spec.elastic is None or not spec.tasks:
         return
-    each = spec.tasks[0].gpus
-    if spec.min_gpus > spec.gpus:
-        problem = f"{spec.min_gpus} is more than {spec.gpus}"
-        fields.refuse("elastic.min_gpus", problem, f"a whole number from 1 to {spec.gpus}")
-    elif len(spec.tasks) > 1:
+    if len(spec.tasks) > 1:
         problem = f"the job has {len(spec.tasks)} tasks"
-        fields.refuse("elastic", problem, "one task, to run fewer replicas of")
-    elif spec.min_gpus % max(each, 1):
-        problem = f"{spec.min_gpus} are no whole replicas of {each}"
-        fields.refuse("elastic.min_gpus", problem, f"a multiple of {each}")
+        fields.refuse("elastic", problem, "one task, to run fewer or more replicas of")
+        return
+    each = max(spec.tasks[0].gpus, 1)
+    ranges = (("min_gpus", spec.min_gpus, 1, spec.gpus), ("max_gpus", spec.max_gpus, spec.gpus, None))
+    for name, gpus, least, most in ranges:
+        largest = most or MAX_REPLICAS * each
+        if gpus is None:
+            continue
+        if not least <= gpus <= largest:
+            than = f"less than {least}" if gpus < least else f"more than {largest}"
+            expected = f"a whole number from {least} to {largest}"
+            fields.refuse(f"elastic.{name}", f"{gpus} is {than}", expected)
+        elif gpus % each:
+            problem = f"{gpus} are no whole replicas of {each}"
+            fields.refuse(f"elastic.{name}", problem, f"a multiple of {each}")
+        elif spec.elastic_mode == FIXED_WORLD:
+            _check_fixed_world(fields, spec, name, gpus // each)
+
+
+def _check_fixed_world(fields: Fields, spec: JobSpec, name: str, replicas: int) -> None:
+    """Note GPUs among which the replicas of a job that always has all of them cannot be divided evenly."""
+    task = spec.tasks[0]
+    if replicas > task.replicas:
+        problem = f"a job in mode {FIXED_WORLD} has no more than its {task.replicas} replicas"
+        fields.refuse(f"elastic.{name}", problem, f"{spec.gpus}, or another mode")
+    elif task.replicas % replicas:
+        counts = [n * max(task.gpus, 1) for n in range(1, task.replicas + 1) if task.replicas % n == 0]
+        problem = f"the {task.replicas} replicas are not divided evenly among GPUs for {replicas}"
+        fields.refuse(f"elastic.{name}", problem, f"one of: {', '.join(map(str, counts))}")
 
 
 def _check_trial(fields: Fields, spec: JobSpec) -> None:

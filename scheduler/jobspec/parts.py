@@ -14,6 +14,8 @@ from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA
 
 #: What can be done about a job that is stuck.
 WATCHED_THEN = ("warn", "stop")
+#: What stays the same when an elastic job is given more GPUs or fewer (`JobSpec.elastic_mode`).
+ELASTIC_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD) = ("resizable", "adaptive", "fixed_world")
 TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
 #: A GPU that is less busy than this does nothing: what is left is the driver's own.
 IDLE_BELOW_PERCENT = 5.0
@@ -24,7 +26,13 @@ MIN_IDLE_SECONDS = 60
 MAX_NODES = 256
 _NODE = re.compile(r"\S{1,63}")
 
-ELASTIC = Group("elastic", "Elastic", "A job that can run on fewer GPUs.", is_optional=True)
+ELASTIC = Group(
+    "elastic",
+    "Elastic",
+    "A job that can run on fewer GPUs, or on more.",
+    is_optional=True,
+    is_sparse=True,
+)
 IDLE = Group(
     "idle_gpus", "IdleGpus", "Or when its GPUs did nothing; null: as is usual here.", is_optional=True
 )

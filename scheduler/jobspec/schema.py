@@ -44,6 +44,9 @@ class Definitions:
 
     def of_group(self, group: Group, members: list[Declared]) -> Schema:
         properties = {each.name: self.of_field(each) for each in members}
+        if self.normal and group.is_sparse:
+            for schema in properties.values():
+                schema.pop("default", None)
         required = [each.name for each in members if each.is_required]
         told = {"description": group.help}
         reference = told | self.define(group.title, self._object(group.help, properties, required))

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler.core.model import snapshot as core
+from scheduler.jobspec.parts import RESIZABLE
 
 
 class Shape(NamedTuple):
@@ -20,6 +21,8 @@ class Shape(NamedTuple):
     #: Size of the gang, and the least and most GPUs of an elastic one.
     gpus: int
     elastic: tuple[int, int] | None
+    #: What stays the same when it is resized.
+    elastic_mode: str
     throughput: Mapping[str, float]
     estimate_seconds: float | None
     application: str
@@ -50,8 +53,8 @@ class Shape(NamedTuple):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored; what only a trial has is left out."""
-        return {
+        """Return it as it is stored; what only a trial has is left out, and what few elastic jobs say."""
+        shape: dict[str, Any] = {
             "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
             "min_gpus": self.elastic[0] if self.elastic else None,
@@ -66,6 +69,11 @@ class Shape(NamedTuple):
             "on_reclaim": self.on_reclaim,
             "deadline_seconds": self.deadline_seconds,
         }
+        if self.elastic is not None and self.elastic[1] != self.gpus:
+            shape["max_gpus"] = self.elastic[1]
+        if self.elastic_mode != RESIZABLE:
+            shape["elastic_mode"] = self.elastic_mode
+        return shape
 
     def limited(self, seconds: float | None) -> float | None:
         """Return a time limit, or the trial's where that is shorter."""
@@ -92,7 +100,8 @@ def shape_of(text: str) -> Shape:
         ),
         topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
         gpus=gpus,
-        elastic=(shape["min_gpus"], gpus) if shape.get("min_gpus") else None,
+        elastic=(shape["min_gpus"], shape.get("max_gpus", gpus)) if shape.get("min_gpus") else None,
+        elastic_mode=shape.get("elastic_mode", RESIZABLE),
         throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
         estimate_seconds=_number(shape.get("estimate_seconds")),
         application=shape.get("application") or "",

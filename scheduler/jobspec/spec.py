@@ -37,8 +37,10 @@ from scheduler.jobspec.kinds import (
 from scheduler.jobspec.parts import (
     CHECKPOINT,
     ELASTIC,
+    ELASTIC_MODES,
     NODES,
     NOTIFY,
+    RESIZABLE,
     RETRY,
     TOPOLOGY,
     TRIAL,
@@ -118,6 +120,27 @@ class JobSpec:
         help="It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.",
         flag=Flag(("--min-gpus",)),
         label="Fewest GPUs",
+    )
+    #: The most GPUs on which it can run, with as many more replicas; None: its own.
+    max_gpus: int | None = stated(
+        Whole(1, MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
+        default=None,
+        group=ELASTIC,
+        help="It can run on so many, with more replicas of its only task; what is beyond its own number is"
+        " taken from idle GPUs. Left out: its own number.",
+        flag=Flag(("--max-gpus",)),
+        label="Most GPUs",
+    )
+    elastic_mode: str = stated(
+        Choice(ELASTIC_MODES),
+        name="mode",
+        default=RESIZABLE,
+        group=ELASTIC,
+        help="resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its"
+        " batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas,"
+        " which share GPUs where it has fewer.",
+        flag=Flag(("--elastic-mode",)),
+        label="When it is resized",
     )
     #: Empty: all commands run on the nodes themselves.
     image: str = stated(
@@ -273,6 +296,13 @@ class JobSpec:
         """Acceptable models, the preferred first; empty means any. One answer for all tasks."""
         return (self.tasks[0].gpu_models or ()) if self.tasks else ()
 
+    @property
+    def elastic(self) -> tuple[int, int] | None:
+        """The fewest and the most GPUs that it can run on; None when it has no choice."""
+        if self.min_gpus is None and self.max_gpus is None and self.elastic_mode == RESIZABLE:
+            return None
+        return self.min_gpus or self.gpus, self.max_gpus or self.gpus
+
     def to_dict(self) -> dict[str, Any]:
         """Return the normal form, JSON-ready."""
         return JOB.write(self) or {}
@@ -283,7 +313,8 @@ class JobSpec:
         if self.trial is None:
             return own
         first = self.tasks[0]
-        return own | {
+        of_the_gang = ("max_gpus", "elastic_mode")
+        return {name: value for name, value in own.items() if name not in of_the_gang} | {
             "tasks": [[1, self.trial.gpus, first.cpus, first.memory_bytes]],
             "topology": None,
             "min_gpus": None,
@@ -300,7 +331,8 @@ class JobSpec:
             ),
             topology=self.topology,
             gpus=self.gpus,
-            elastic=None if self.min_gpus is None else (self.min_gpus, self.gpus),
+            elastic=self.elastic,
+            elastic_mode=self.elastic_mode,
             throughput=self.throughput,
             estimate_seconds=self.estimate_seconds,
             application=self.application,

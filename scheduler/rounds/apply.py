@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain, repeat
 from typing import Any
 
 from django.db import connection
@@ -420,8 +421,9 @@ def _replicas_by_node(
 ) -> dict[int, list[dict[str, Any]]]:
     """Number the ranks by task, then replica, and sort them by the node they are on."""
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    # An elastic gang may have fewer replicas than its specification.
-    for rank, (task, gpus) in enumerate(zip(task_names, placement.replicas, strict=False)):
+    # An elastic gang, which has one task, may have fewer or more replicas than its specification.
+    names = chain(task_names, repeat(task_names[-1]))
+    for rank, (task, gpus) in enumerate(zip(names, placement.replicas, strict=False)):
         by_node[places[gpus[0]].node_id].append(
             {
                 "rank": rank,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.snapshot import Topology
 from scheduler.jobspec import in_order, parse
+from scheduler.jobspec.shape import shape_of
 from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid
 
@@ -459,3 +460,81 @@ def test_an_elastic_job_runs_fewer_replicas_of_its_only_task() -> None:
     assert set(problems(spec(tasks=[worker], elastic={"min_gpus": 3}))) == {"elastic.min_gpus"}
     assert set(problems(spec(tasks=[worker], elastic={"min_gpus": 9}))) == {"elastic.min_gpus"}
     assert set(problems(spec(tasks=[worker, task(name="ps")], elastic={"min_gpus": 2}))) == {"elastic"}
+
+
+@pytest.mark.parametrize(
+    ("elastic", "range_", "mode", "stored"),
+    [
+        ({"min_gpus": 4}, (4, 8), "resizable", {"min_gpus": 4}),
+        ({"max_gpus": 16}, (8, 16), "resizable", {"min_gpus": 8, "max_gpus": 16}),
+        (
+            {"min_gpus": 2, "max_gpus": 32, "mode": "adaptive"},
+            (2, 32),
+            "adaptive",
+            {"min_gpus": 2, "max_gpus": 32, "elastic_mode": "adaptive"},
+        ),
+        ({"mode": "adaptive"}, (8, 8), "adaptive", {"min_gpus": 8, "elastic_mode": "adaptive"}),
+        (
+            {"min_gpus": 2, "mode": "fixed_world"},
+            (2, 8),
+            "fixed_world",
+            {"min_gpus": 2, "elastic_mode": "fixed_world"},
+        ),
+        ({}, None, "resizable", {"min_gpus": None}),
+        ({"mode": "resizable", "max_gpus": None}, None, "resizable", {"min_gpus": None}),
+    ],
+)
+def test_what_an_elastic_job_says_is_kept_and_nothing_else(elastic, range_, mode, stored) -> None:
+    parsed = parse(spec(tasks=[task(replicas=4, resources={"gpu": 2})], elastic=elastic))
+    assert (parsed.core_job(tenant="vision").elastic, parsed.elastic_mode) == (range_, mode)
+    shape = parsed.shape()
+    assert {name: shape[name] for name in ("min_gpus", "max_gpus", "elastic_mode") if name in shape} == stored
+    read = shape_of(json.dumps(shape))
+    assert (read.elastic, read.elastic_mode) == (range_, mode)
+    told = {name: value for name, value in elastic.items() if value not in (None, "resizable")}
+    assert parsed.to_dict()["elastic"] == (told or None)
+    assert parse(parsed.to_dict()) == parsed
+
+
+@pytest.mark.parametrize(
+    ("elastic", "field", "problem", "expected"),
+    [
+        ({"min_gpus": 10}, "min_gpus", "10 is more than 8", "a whole number from 1 to 8"),
+        ({"max_gpus": 6}, "max_gpus", "6 is less than 8", "a whole number from 8 to 512"),
+        ({"max_gpus": 514}, "max_gpus", "514 is more than 512", "a whole number from 8 to 512"),
+        ({"max_gpus": 9}, "max_gpus", "9 are no whole replicas of 2", "a multiple of 2"),
+        (
+            {"mode": "adaptiv"},
+            "mode",
+            "'adaptiv' is not known (did you mean \"adaptive\"?)",
+            "one of: resizable, adaptive, fixed_world",
+        ),
+        (
+            {"max_gpus": 16, "mode": "fixed_world"},
+            "max_gpus",
+            "a job in mode fixed_world has no more than its 4 replicas",
+            "8, or another mode",
+        ),
+        (
+            {"min_gpus": 6, "mode": "fixed_world"},
+            "min_gpus",
+            "the 4 replicas are not divided evenly among GPUs for 3",
+            "one of: 2, 4, 8",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_elastic_job_is_told_with_what_would_be_right(
+    elastic, field, problem, expected
+) -> None:
+    told = problems(spec(tasks=[task(replicas=4, resources={"gpu": 2})], elastic=elastic))
+    assert set(told) == {f"elastic.{field}"}
+    assert (told[f"elastic.{field}"].problem, told[f"elastic.{field}"].expected) == (problem, expected)
+
+
+def test_a_trial_of_an_elastic_job_is_not_elastic() -> None:
+    elastic = {"min_gpus": 2, "max_gpus": 8, "mode": "adaptive"}
+    parsed = parse(spec(tasks=[task(replicas=4)], elastic=elastic, trial={"seconds": 60}))
+    trial = shape_of(json.dumps(parsed.shape()))
+    assert (trial.gpus, trial.elastic, trial.elastic_mode) == (1, None, "resizable")
+    gang = shape_of(trial.after_trial)
+    assert (gang.gpus, gang.elastic, gang.elastic_mode) == (4, (2, 8), "adaptive")

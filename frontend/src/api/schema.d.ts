@@ -2938,18 +2938,35 @@ export interface components {
             /** @description Of deeds in the market: which of the round's. */
             position?: number;
         };
-        /** @description A job that can run on fewer GPUs. */
+        /** @description A job that can run on fewer GPUs, or on more. */
         Elastic: {
             /** @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs. */
             min_gpus?: number | null;
+            /** @description It can run on so many, with more replicas of its only task; what is beyond its own number is taken from idle GPUs. Left out: its own number. */
+            max_gpus?: number | null;
+            /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
+            mode?: components["schemas"]["ElasticMode"];
         };
-        /** @description A job that can run on fewer GPUs. */
+        /** @enum {string} */
+        ElasticMode: "resizable" | "adaptive" | "fixed_world";
+        /** @description A job that can run on fewer GPUs, or on more. */
         ElasticRequest: {
             /**
              * Fewest GPUs
              * @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.
              */
             min_gpus?: number | null;
+            /**
+             * Most GPUs
+             * @description It can run on so many, with more replicas of its only task; what is beyond its own number is taken from idle GPUs. Left out: its own number.
+             */
+            max_gpus?: number | null;
+            /**
+             * When it is resized
+             * @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer.
+             * @default resizable
+             */
+            mode?: components["schemas"]["ElasticMode"] | null;
         };
         /** @enum {string} */
         EmailEnum: "start" | "end" | "failure" | "preemption";
@@ -6286,6 +6303,7 @@ export type DeliveryState = components['schemas']['DeliveryState'];
 export type DrainInputRequest = components['schemas']['DrainInputRequest'];
 export type Dropped = components['schemas']['Dropped'];
 export type Elastic = components['schemas']['Elastic'];
+export type ElasticMode = components['schemas']['ElasticMode'];
 export type ElasticRequest = components['schemas']['ElasticRequest'];
 export type EmailEnum = components['schemas']['EmailEnum'];
 export type Error = components['schemas']['Error'];

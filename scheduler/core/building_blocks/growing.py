@@ -1,4 +1,4 @@
-"""Elastic gangs that run on fewer GPUs than they ask for grow into what is idle, when nobody waits for it.
+"""Elastic gangs that run on fewer GPUs than they may have grow into what is idle, when nobody waits for it.
 
 As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken, and whoever
 comes later shrinks them again by the order of the policy. To grow is to be checkpointed and started anew, so
@@ -12,7 +12,7 @@ from dataclasses import replace
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of, sizes_of
+from scheduler.core.fitting.demand import demand_of, larger_sizes_of
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.snapshot import Job, Running
 
@@ -43,8 +43,9 @@ def with_growth(view: View, decision: Decision) -> Decision:
 
 
 def _is_small(job: Job, running: Running) -> bool:
-    alone = job.elastic is not None and running.jobs == (job.id,) and running.phase == "held"
-    return alone and len(running.gpus) < job.gpus
+    if job.elastic is None or running.jobs != (job.id,) or running.phase != "held":
+        return False
+    return len(running.gpus) < job.elastic[1]
 
 
 def _larger(job: Job, running: Running, capacity: Capacity) -> int | None:
@@ -52,9 +53,7 @@ def _larger(job: Job, running: Running, capacity: Capacity) -> int | None:
     holding = capacity.pending[running.jobs]
     left = capacity.fork()
     left.drop(holding)
-    for gpus in sizes_of(job):
-        if gpus <= len(running.gpus):
-            return None
+    for gpus in larger_sizes_of(job, len(running.gpus)):
         demand = demand_of(job, capacity.cluster, gpus, running.gpu_model)
         fit = left.find(demand)
         if fit is not None and not fit.victims:

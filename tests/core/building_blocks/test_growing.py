@@ -48,6 +48,16 @@ def test_it_grows_when_nobody_waits() -> None:
     assert sizes(decide(facts(make_job(2, 2, attempts=1)))) == [(ActionKind.RESIZE, 6)]
 
 
+def test_it_grows_beyond_its_own_number_as_far_as_it_can_use() -> None:
+    job = make_job(1, 2, replicas=2, elastic=(2, 6))
+    vc = make_virtual_cluster(guaranteed={"V100": 8})
+    own = make_running(job, [[100, 101], [102, 103]], since=NOW - SETTLED_SECONDS)
+    world = {"jobs": [job], "nodes": make_cluster(1), "virtual_clusters": [vc]}
+    assert sizes(decide(make_snapshot(running=[own], **world))) == [(ActionKind.RESIZE, 6)]
+    most = make_running(job, [[100, 101], [102, 103], [104, 105]], since=NOW - SETTLED_SECONDS)
+    assert sizes(decide(make_snapshot(running=[most], **world))) == []
+
+
 def test_nobody_gives_way_for_that() -> None:
     opportunistic = make_job(2, 2, guaranteed=False, attempts=1)
     assert sizes(decide(facts(opportunistic))) == [(ActionKind.RESIZE, 6)]

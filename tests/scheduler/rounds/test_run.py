@@ -90,6 +90,27 @@ def test_an_elastic_job_starts_with_as_many_replicas_as_there_is_room_for_and_gr
     assert larger.allocation.gpus.count() == 4
 
 
+def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_specification_names(research):
+    job = submit(research, replicas=2)
+    job.shape |= {"min_gpus": 1, "max_gpus": 4}
+    job.save()
+    run_round()
+    first, node = job.attempts.get(), Node.objects.get()
+    assert first.allocation.gpu_count == 2
+    part_running(first.parts.get(), at=timezone.now())
+    settled = timezone.now() - timedelta(seconds=SETTLED_SECONDS + 1)
+    Allocation.objects.filter(id=first.allocation_id).update(held_at=settled)
+    run_round()
+    first.refresh_from_db()
+    done = {"exit_code": 143, "category": "", "message": "", "actor": f"node {node.name}"}
+    part_exited(first.parts.get(), at=timezone.now(), **done)
+    (desired,) = [part for part in desired_parts(node) if part.attempt != first.id]
+    assert desired.world_size == 4
+    assert [(replica.rank, replica.task) for replica in desired.replicas] == [
+        (rank, "main") for rank in range(4)
+    ]
+
+
 def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room(research):
     first, second = submit(research, gpus=4), submit(research, gpus=2)
     run_round()
