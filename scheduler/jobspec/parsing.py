@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobspec.fields import Fields, described
-from scheduler.jobspec.parts import FIXED_WORLD
 from scheduler.jobspec.spec import JOB, JobSpec
 from scheduler.jobspec.tasks import MAX_REPLICAS
 from tenants.errors import FieldError, Invalid

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
-from scheduler.core.model.snapshot import Candidates, Topology
+from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, RESIZABLE, Candidates, Topology
 from scheduler.jobspec.declaring import Flag, Group, Object, stated
 from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kinds import Choice, Duration, Names, Number, Table, Truth, Whole
@@ -15,7 +15,7 @@ from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA
 #: What can be done about a job that is stuck.
 WATCHED_THEN = ("warn", "stop")
 #: What stays the same when an elastic job is given more GPUs or fewer (`JobSpec.elastic_mode`).
-ELASTIC_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD) = ("resizable", "adaptive", "fixed_world")
+ELASTIC_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 TOPOLOGY_LEVELS = ("rack", "node", "socket", "switch")
 #: A GPU that is less busy than this does nothing: what is left is the driver's own.
 IDLE_BELOW_PERCENT = 5.0

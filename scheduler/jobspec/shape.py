@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler.core.model import snapshot as core
-from scheduler.jobspec.parts import RESIZABLE
 
 
 class Shape(NamedTuple):
@@ -44,6 +43,7 @@ class Shape(NamedTuple):
             "tasks": self.tasks,
             "topology": self.topology,
             "elastic": self.elastic,
+            "elastic_mode": self.elastic_mode,
             "nodes": self.nodes,
             "pinned_cell": self.pinned_cell,
             "on_reclaim": self.on_reclaim,
@@ -71,7 +71,7 @@ class Shape(NamedTuple):
         }
         if self.elastic is not None and self.elastic[1] != self.gpus:
             shape["max_gpus"] = self.elastic[1]
-        if self.elastic_mode != RESIZABLE:
+        if self.elastic_mode != core.RESIZABLE:
             shape["elastic_mode"] = self.elastic_mode
         return shape
 
@@ -101,7 +101,7 @@ def shape_of(text: str) -> Shape:
         topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
         gpus=gpus,
         elastic=(shape["min_gpus"], shape.get("max_gpus", gpus)) if shape.get("min_gpus") else None,
-        elastic_mode=shape.get("elastic_mode", RESIZABLE),
+        elastic_mode=shape.get("elastic_mode", core.RESIZABLE),
         throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
         estimate_seconds=_number(shape.get("estimate_seconds")),
         application=shape.get("application") or "",

@@ -16,6 +16,7 @@ from scheduler.core.model.snapshot import (
     GUARANTEED,
     OPPORTUNISTIC,
     PREEMPT,
+    RESIZABLE,
     Candidates,
     Job,
     JobId,
@@ -40,7 +41,6 @@ from scheduler.jobspec.parts import (
     ELASTIC_MODES,
     NODES,
     NOTIFY,
-    RESIZABLE,
     RETRY,
     TOPOLOGY,
     TRIAL,
@@ -136,9 +136,9 @@ class JobSpec:
         name="mode",
         default=RESIZABLE,
         group=ELASTIC,
-        help="resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its"
-        " batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas,"
-        " which share GPUs where it has fewer.",
+        help="resizable: it is stopped, and started with another number of replicas. adaptive: so too, and"
+        " its batch size and learning rate follow (allot.training). fixed_world: it always has all its"
+        " replicas, which share GPUs where it has fewer.",
         flag=Flag(("--elastic-mode",)),
         label="When it is resized",
     )

@@ -225,6 +225,7 @@ def _after_trial(job: core.Job, gang: Shape, known: JobSpeeds, time_limit_second
         tasks=gang.tasks,
         topology=gang.topology,
         elastic=gang.elastic,
+        elastic_mode=gang.elastic_mode,
         time_limit_seconds=time_limit_seconds,
         throughput=known.throughput,
         estimated=known.estimated,

@@ -486,7 +486,8 @@ def test_an_elastic_job_runs_fewer_replicas_of_its_only_task() -> None:
 )
 def test_what_an_elastic_job_says_is_kept_and_nothing_else(elastic, range_, mode, stored) -> None:
     parsed = parse(spec(tasks=[task(replicas=4, resources={"gpu": 2})], elastic=elastic))
-    assert (parsed.core_job(tenant="vision").elastic, parsed.elastic_mode) == (range_, mode)
+    job = parsed.core_job(tenant="vision")
+    assert (job.elastic, job.elastic_mode) == (range_, mode)
     shape = parsed.shape()
     assert {name: shape[name] for name in ("min_gpus", "max_gpus", "elastic_mode") if name in shape} == stored
     read = shape_of(json.dumps(shape))

@@ -29,6 +29,7 @@ from scheduler.attempts.services.preemption_cost import settle_lost_work
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.attempts.services.training import training_note
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
+from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.metrics.services.storing import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
@@ -45,6 +46,8 @@ _REPORTS_PER_LEASE = 6
 _NEVER_STARTED = 143
 #: What the replica of a trial run finds in its environment; its value is 1.
 _TRIAL_VARIABLE = "ALLOT_TRIAL"
+#: What those of a job of fixed world do: how many ranks they play together, however few they are themselves.
+_LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
 #: More than this no job counts, and the database holds no more than 2^63.
 _STEPS_MOST = 2**53
 
@@ -282,6 +285,12 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
     attempt, job = part.attempt, part.attempt.job
     tasks = {task["name"]: task for task in job.spec["tasks"]}
     image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
+    variables: dict[str, str] = {_TRIAL_VARIABLE: "1"} if attempt.is_trial else {}
+    # Of an elastic job, as many as it was granted.
+    world_size, ranks = len(attempt.allocation.replicas), 1
+    if not attempt.is_trial and (job.spec.get("elastic") or {}).get("mode") == FIXED_WORLD:
+        replicas = sum(task["replicas"] for task in tasks.values())
+        variables[_LOGICAL_WORLD_SIZE], ranks = str(replicas), replicas // world_size
     return DesiredPart(
         attempt=attempt.id,
         job=job.id,
@@ -290,11 +299,10 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
         tenant=job.tenant.name,
         gpu_model=attempt.allocation.gpu_model,
         replicas=tuple(
-            _replica(replica, tasks[replica["task"]], image, is_trial=attempt.is_trial)
+            _replica(replica, tasks[replica["task"]], image, variables=variables, ranks=ranks)
             for replica in part.replicas
         ),
-        # Of an elastic job, as many as it was granted.
-        world_size=len(attempt.allocation.replicas),
+        world_size=world_size,
         go=attempt.go,
         stop=attempt.state == AttemptState.STOPPING,
         grace_seconds=float(job.spec["checkpoint"]["grace_seconds"]),
@@ -310,9 +318,9 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
     )
 
 
-def _replica(placed: dict, task: dict, image: str, *, is_trial: bool) -> Replica:
+def _replica(placed: dict, task: dict, image: str, *, variables: dict[str, str], ranks: int) -> Replica:
+    """Return a process; `ranks`: how many replicas of the task it plays in turn, with the memory of all."""
     resources = task["resources"]
-    variables = {_TRIAL_VARIABLE: "1"} if is_trial else {}
     return Replica(
         rank=placed["rank"],
         task=placed["task"],
@@ -320,7 +328,7 @@ def _replica(placed: dict, task: dict, image: str, *, is_trial: bool) -> Replica
         command=tuple(task["command"]),
         env={**(task.get("env") or {}), **variables},
         cpus=float(resources.get("cpu") or 0),
-        memory_bytes=int(resources.get("memory") or 0),
+        memory_bytes=int(resources.get("memory") or 0) * ranks,
         image=image,
     )
 

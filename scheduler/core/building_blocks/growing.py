@@ -12,7 +12,7 @@ from dataclasses import replace
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of, larger_sizes_of
+from scheduler.core.fitting.demand import all_sizes_of, demand_of
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.snapshot import Job, Running
 
@@ -53,7 +53,7 @@ def _larger(job: Job, running: Running, capacity: Capacity) -> int | None:
     holding = capacity.pending[running.jobs]
     left = capacity.fork()
     left.drop(holding)
-    for gpus in larger_sizes_of(job, len(running.gpus)):
+    for gpus in [size for size in reversed(all_sizes_of(job)) if size > len(running.gpus)]:
         demand = demand_of(job, capacity.cluster, gpus, running.gpu_model)
         fit = left.find(demand)
         if fit is not None and not fit.victims:

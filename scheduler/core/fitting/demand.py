@@ -119,13 +119,6 @@ def all_sizes_of(job: Job) -> tuple[int, ...]:
     return tuple([gpus for gpus in sizes if divides_world(job, gpus)])
 
 
-def larger_sizes_of(job: Job, gpus: int) -> tuple[int, ...]:
-    """Return the sizes beyond so many GPUs to which an elastic gang may grow, the largest first."""
-    if job.elastic is None:
-        return ()
-    return tuple(range(job.elastic[1], gpus, -job.tasks[0].gpus))
-
-
 def shape_of(job: Job) -> Hashable:
     """Return what decides whether a job fits somewhere: jobs of equal shape fit equally well."""
     # Spelled out in plain values, which Python hashes and compares several times faster than dataclasses.

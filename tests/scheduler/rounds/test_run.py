@@ -111,6 +111,25 @@ def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_speci
     ]
 
 
+def test_a_job_of_fixed_world_has_processes_that_share_its_ranks_and_have_the_memory_of_all(research):
+    submit(research, gpus=2)
+    job = submit(research, replicas=4, memory_bytes=2**20)
+    job.shape |= {"min_gpus": 1, "elastic_mode": "fixed_world"}
+    job.spec["elastic"] = {"min_gpus": 1, "mode": "fixed_world"}
+    job.save()
+    run_round()
+    attempt, node = job.attempts.get(), Node.objects.get()
+    (desired,) = [part for part in desired_parts(node) if part.attempt == attempt.id]
+    assert desired.world_size == 2
+    for replica in desired.replicas:
+        assert replica.env["ALLOT_LOGICAL_WORLD_SIZE"] == "4"
+        assert replica.memory_bytes == 2 * 2**20
+    attempt.is_trial = True
+    attempt.save()
+    (desired,) = [part for part in desired_parts(node) if part.attempt == attempt.id]
+    assert {tuple(replica.env) for replica in desired.replicas} == {("ALLOT_TRIAL",)}
+
+
 def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room(research):
     first, second = submit(research, gpus=4), submit(research, gpus=2)
     run_round()

@@ -94,6 +94,8 @@ def test_every_field_is_filled_from_rows():
         "skew": 0.25,
         "deadline_seconds": 90,
         "min_gpus": 2,
+        "max_gpus": 8,
+        "elastic_mode": "adaptive",
         "nodes": {"only": ["v100-a1"], "avoid": ["v100-a2"]},
         "pinned_cell": "corner",
         "on_reclaim": "downgrade",
@@ -147,9 +149,9 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # A job that waits for a trial run is another one: tests/scheduler/attempts/test_trials.py.
-    assert unset(read_job) == {"trial"}
+    assert unset(read_job) == {"trial", "goodput"}
     assert read_job.preemption_cost_seconds == 5.0
-    assert read_job.elastic == (2, 4)
+    assert (read_job.elastic, read_job.elastic_mode) == ((2, 8), "adaptive")
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
     assert read_job.estimated == ("K80",)
     # Half as fast there, and nothing was timed with the larger batch size.
