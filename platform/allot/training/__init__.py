@@ -11,7 +11,9 @@ It restores the newest whole checkpoint, tells the platform how far the training
 when told to stop, and lets no older attempt get in the way of a newer one. docs/training.md has the rest.
 """
 
+from allot.training.adaptive import AdaptiveBatch
 from allot.training.errors import FENCED_EXIT_CODE, Fenced, Stopped, StoreError, TrainingError
+from allot.training.noise import legw
 from allot.training.restoring import RestoredCheckpoint
 from allot.training.sampler import Sampler
 from allot.training.session import Session, session
@@ -21,6 +23,7 @@ Restored = RestoredCheckpoint
 
 __all__ = [
     "FENCED_EXIT_CODE",
+    "AdaptiveBatch",
     "Fenced",
     "Restored",
     "RestoredCheckpoint",
@@ -29,5 +32,6 @@ __all__ = [
     "Stopped",
     "StoreError",
     "TrainingError",
+    "legw",
     "session",
 ]

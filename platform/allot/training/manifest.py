@@ -12,6 +12,8 @@ from allot.training.errors import DamagedCheckpoint, TrainingError
 from allot.training.files import sha256_of
 
 FORMAT = 1
+#: What adaptive runs save, which an earlier version would go on from as from any other.
+ADAPTIVE_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +28,15 @@ class Manifest:
     samples: float | None
     #: Where the samplers are, by name.
     samplers: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Of an adaptive run: its progress, and what was measured.
+    adaptive: dict[str, Any] = field(default_factory=dict)
     #: Path within the part's files -> SHA-256 of the content.
     files: dict[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        content = {"format": FORMAT, **asdict(self)}
+        content = {"format": ADAPTIVE_FORMAT if self.adaptive else FORMAT, **asdict(self)}
+        if not self.adaptive:
+            del content["adaptive"]
         return json.dumps({**content, "sha256": _digest(content)}, indent=1).encode()
 
     @classmethod
@@ -41,7 +47,7 @@ class Manifest:
             digest = content.pop("sha256")
             if digest != _digest(content):
                 raise DamagedCheckpoint("the checksum of its manifest does not match")
-            if content.pop("format") != FORMAT:
+            if content.pop("format") not in (FORMAT, ADAPTIVE_FORMAT):
                 raise TrainingError("the checkpoint was made by a newer version of allot.training: use that")
             manifest = cls(**content)
             if not all(map(_is_inside, manifest.files)):

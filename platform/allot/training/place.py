@@ -28,6 +28,8 @@ class Place:
     #: How often the launcher (torchrun) has started the ranks anew within this attempt.
     restarts: int = 0
     folder: Path = Path(LOCAL_FOLDER)
+    #: What the platform calls the model of its GPUs.
+    gpu_model: str = ""
     #: Where progress lines go; None: beside the checkpoints.
     progress: Path | None = None
 
@@ -56,6 +58,7 @@ class Place:
             ),
             restarts=_number(environment, "TORCHELASTIC_RESTART_COUNT", 0, least=0, most=9999),
             folder=Path(os.path.abspath(given or folder or LOCAL_FOLDER)),
+            gpu_model=environment.get("ALLOT_GPU_MODEL", ""),
             progress=Path(progress) if progress else None,
         )
 

@@ -19,7 +19,7 @@ LINE_SECONDS = 0.1
 PENDING_MOST = 1000
 CLOSE_SECONDS = 5.0
 #: A line that differs from the next in one of these is kept; otherwise only the newest that waits is.
-KEPT_BY = ("restored_step", "batch_size", "epochs")
+KEPT_BY = ("restored_step", "batch_size", "epochs", "timed_iterations")
 
 
 class ProgressWriter:

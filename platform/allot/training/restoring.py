@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from allot.training.errors import Stopped, TrainingError, say
 from allot.training.fence import Fence, claim
@@ -39,6 +40,8 @@ class RestoredCheckpoint:
     #: What this rank needs when the number of ranks has not changed.
     folder: Path
     samplers: Mapping[str, Mapping[str, int]]
+    #: Of an adaptive run: its progress, and what was measured.
+    adaptive: Mapping[str, Any]
 
     def read_bytes(self) -> bytes:
         """Return what `save_bytes` returned, or `run.save(data)` was given."""
@@ -135,4 +138,5 @@ def _fetch(keeper: Keeper, checkpoint: Checkpoint, place: Place) -> RestoredChec
         folders=tuple(keeper.folder(checkpoint, rank) for rank in range(first.parts)),
         folder=keeper.folder(checkpoint, own),
         samplers=manifest.samplers,
+        adaptive=manifest.adaptive,
     )

@@ -12,9 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from allot.training.adaptive import AdaptiveBatch
+from allot.training.batch_choice import Limits
 from allot.training.errors import Stopped, TrainingError, say
 from allot.training.keeper import Keeper
 from allot.training.manifest import Manifest
+from allot.training.noise import Rule
 from allot.training.place import Place
 from allot.training.progress import ProgressWriter
 from allot.training.restoring import BYTES_FILE, Agree, RestoredCheckpoint, begin, open_store
@@ -112,6 +115,7 @@ class Session:
         self._stop = StopRequest()
         self._ending = ExitStack()
         self._samplers: dict[str, Sampler] = {}
+        self._adaptive: AdaptiveBatch | None = None
         self._samples: float | None = None
         self._total: int | None = None
         self._is_within_step = False
@@ -205,6 +209,35 @@ class Session:
         )
         return self._samplers[name]
 
+    def adaptive_batch(
+        self, *, initial: int, most: int, local: tuple[int, int], rule: str | Rule | None = None
+    ) -> AdaptiveBatch:
+        """Return the batch of this run, which follows its replicas and its gradients from now on.
+
+        initial  samples of a batch as the learning rate was chosen for it; `step` counts steps at this one
+        most     samples of the largest
+        local    samples of one gradient of one replica: the least and the most, by the GPU's memory
+        rule     for the learning rate: adascale (for SGD), adam, linear, square_root, or `legw(...)`
+
+        Raises TrainingError for limits that nothing fits, and where ranks cannot agree.
+        """
+        if self.world_size > 1 and self._agree is None:
+            raise TrainingError("all ranks have to choose the same batch: give session(agree=...)")
+        limits = Limits(
+            initial_batch=initial, max_batch=most, min_local_batch=local[0], max_local_batch=local[1]
+        )
+        self._adaptive = AdaptiveBatch(
+            limits,
+            replicas=self.world_size,
+            rule=rule,
+            gpu_model=self._place.gpu_model,
+            agree=self._agree,
+            is_first=self.rank == 0,
+            steps_before=self.step,
+            state=self.restored.adaptive if self.restored else None,
+        )
+        return self._adaptive
+
     def steps(self, total: int) -> Iterator[int]:
         """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to."""
         self._total = total
@@ -221,9 +254,15 @@ class Session:
         Raises Stopped after saving when any rank was told to stop before the last step.
         """
         self._is_within_step = False
-        self.step += 1
+        before = self.step
+        if self._adaptive is None:
+            self.step += 1
+        else:
+            self._adaptive.finish_iteration()
+            # A step in a larger batch is worth one or more.
+            self.step = max(int(self._adaptive.progress), before + 1)
         is_last = self._total is not None and self.step >= self._total
-        wish = STOP if self.should_stop else SAVE if self._is_due() else GO_ON
+        wish = STOP if self.should_stop else SAVE if self._is_due(before) else GO_ON
         agreed = self._agreed(wish)
         self._follow(SAVE if is_last else agreed, is_last=is_last)
 
@@ -233,6 +272,9 @@ class Session:
         `step` counts the steps done, that under way included; `samples` counts from the job's beginning, over
         all ranks. Returns at once; only rank 0's lines are told. Raises TypeError for what is no number.
         """
+        adaptive = self._adaptive
+        if samples is None and adaptive is not None:
+            samples = adaptive.samples + self._is_within_step * adaptive.batch_size
         if samples is not None:
             self._samples = float(samples)
         line: dict[str, object] = {"step": self.step + self._is_within_step if step is None else int(step)}
@@ -241,6 +283,8 @@ class Session:
         if self._total is not None:
             line["total_steps"] = self._total
         if self._progress is not None:
+            if adaptive is not None:
+                line |= adaptive.line()
             self._progress.tell({**line, "at": time.time(), **values})
 
     def save(self, data: bytes | None = None) -> None:
@@ -285,6 +329,7 @@ class Session:
                 world_size=self.world_size,
                 samples=self._samples,
                 samplers={name: sampler.state() for name, sampler in self._samplers.items()},
+                adaptive=self._adaptive.state() if self._adaptive else {},
             )
             self._opened.save(manifest, write)
 
@@ -308,8 +353,9 @@ class Session:
     def _agreed(self, wish: int) -> int:
         return wish if self._agree is None else self._agree(wish)
 
-    def _is_due(self) -> bool:
-        if self._every_steps is not None and self.step % self._every_steps == 0:
+    def _is_due(self, before: int) -> bool:
+        every = self._every_steps
+        if every is not None and self.step // every > before // every:
             return True
         waited = time.monotonic() - self._saved_at
         return self._every_seconds is not None and waited >= self._every_seconds
