@@ -163,6 +163,11 @@ class Capacity:
                 if count and nodes:
                     yield count, nodes.bit_count()
 
+    def undisturbed(self, model: str) -> int:
+        """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
+        or come free, as far as the view may use them."""
+        return max(0, min(self._layers[model][RELEASING].gpus, self.room(model)))
+
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, were they all to be had."""
         if self.limits is None:

@@ -21,6 +21,7 @@ from scheduler.core.placers.fgd import Fgd
 from scheduler.core.placers.random import Random
 from scheduler.core.placers.spread import Spread
 from scheduler.core.policies.allox.policy import AlloX
+from scheduler.core.policies.aryl import Aryl
 from scheduler.core.policies.drf import Drf
 from scheduler.core.policies.fair import Fair
 from scheduler.core.policies.fifo import Fifo
@@ -39,6 +40,7 @@ T = TypeVar("T")
 
 _POLICIES: Mapping[str, type[Policy]] = {
     "allox": AlloX,
+    "aryl": Aryl,
     "drf": Drf,
     "fair": Fair,
     "fifo": Fifo,

@@ -62,7 +62,10 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
         if overran:
             raise Overrun(overran)
         policy = make_policy(plugins.policy, plugins.policy_parameters)
-        decision = around_pinned(view, with_growth(view, allocate(view, policy, memory)))
+        decision = allocate(view, policy, memory)
+        if not getattr(policy, "resizes", False):
+            decision = with_growth(view, decision)
+        decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, make_placer(plugins.placer, plugins.placer_parameters))
     except Overrun as error:
         cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)

@@ -178,6 +178,14 @@ def demanding(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
     return asked
 
 
+def elastic(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
+    """Two jobs of three are elastic gangs, and nobody is preferred."""
+    if number % 3 == 0:
+        return {"priority": 0}
+    task = {"name": "main", "replicas": 4, "command": ["true"], "resources": {"gpu": 1, "gpu_model": "any"}}
+    return {"priority": 0, "tasks": [task], "elastic": {"min_gpus": number % 3}}
+
+
 def jobs(
     dice: random.Random, count: int, *, over_seconds: int, besides: Besides = lambda *job: {}
 ) -> Sequence[Event]:

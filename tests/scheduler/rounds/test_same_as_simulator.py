@@ -31,7 +31,7 @@ from tests.scheduler.builders import (
     make_vc,
 )
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
-from tests.scheduler.rounds.story import Besides, Event, demanding, seeded
+from tests.scheduler.rounds.story import Besides, Event, demanding, elastic, seeded
 from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +50,7 @@ PARAMETERS = {
     "shockwave": {"round_seconds": 40.0, "horizon_rounds": 4, "makespan_weight": 1.0},
     "gandiva_fair": {"quantum_seconds": 60.0},
     "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
+    "aryl": {"epoch_seconds": 60.0},
     "themis": {"lease_seconds": 60.0, "interval_seconds": 20.0},
 }
 
@@ -189,6 +190,17 @@ def test_both_do_what_jobs_demand(in_cells, settings):
     assert len(began) > 2
     for shape, node in began:
         assert Candidates(**shape["nodes"]).allow(node)
+
+
+@pytest.mark.parametrize(
+    ("north", "in_cells"), [("aryl", False), pytest.param("aryl", True, marks=pytest.mark.slow)]
+)
+def test_both_resize_alike(north, in_cells, settings):
+    """Elastic gangs under a policy that decides how large they are."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, (north, "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
+    assert ("resize", "") in played(clock, facts, 26, 15, elastic)
 
 
 @pytest.mark.parametrize("in_cells", [False, True])
