@@ -24,8 +24,6 @@ from scheduler.nodes.services import health as node_health
 from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
-from scheduler.simulation import sweep
-from scheduler.simulation.errors import InputError
 from scheduler.wakeups import request_round, round_begins
 
 log = logging.getLogger(__name__)
@@ -186,6 +184,10 @@ def _answered_or_given_up(
 @shared_task(time_limit=24 * 3_600)
 def simulate_case(case: str, target: str) -> None:
     """Run one case of a sweep and write its result to TARGET.json, or why it failed to TARGET.error."""
+    # The simulator of others' policies and its tables: few workers ever run a case.
+    from scheduler.simulation import sweep
+    from scheduler.simulation.errors import InputError
+
     try:
         done, content = f"{target}.json", sweep.result_to_json(sweep.run_case(sweep.case_from_json(case)))
     except (InputError, SchedulingError, OSError) as error:

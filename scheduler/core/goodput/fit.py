@@ -26,7 +26,6 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from scheduler.core.goodput.throughput import (
     FULL_OVERLAP,
@@ -94,6 +93,9 @@ def fit(measurements: Sequence[Measurement]) -> Parameters:
     The same measurements give the same parameters. It takes some hundredths of a second: many at once are for
     a process that can be ended (`building_blocks.computing`).
     """
+    # SciPy takes a third of a second to load, and most processes that know this never compute with it.
+    from scipy.optimize import minimize
+
     seen = _checked(measurements)
     units = np.array([seen.gradient.mean(), seen.gradient.mean() / seen.local_batch.mean()])
     point, free = _start(seen, units)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from scheduler.core.solvers.errors import Problem, SolverError
 from scheduler.core.solvers.instance import Floats, Instance
@@ -89,6 +88,9 @@ def _bound(price: Floats, steps: Floats, age: Floats, alone: Floats, height: flo
 
     def excess(rho: float) -> float:
         return float((price * steps / (rho * alone - age)).sum()) - height
+
+    # SciPy takes a third of a second to load, and most processes that know this never compute with it.
+    from scipy.optimize import brentq
 
     low = max(lower, float((age / alone).max())) * (1 + 1e-12)
     if excess(low) <= 0:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csc_array
 
 from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.instance import Floats
@@ -35,6 +33,10 @@ def maximise(reward: Floats, rows: Terms, upper: Floats, lower: Floats, large: i
     From `large` rows on the interior point method is tried first.
     Raises SolverError when there is none, by either method.
     """
+    # SciPy takes a third of a second to load, and most processes that know this never compute with it.
+    from scipy.optimize import linprog
+    from scipy.sparse import csc_array
+
     matrix = csc_array((rows.value, (rows.row, rows.column)), (rows.rows, len(reward)))
     methods = ["highs-ipm", "highs-ds"] if len(upper) >= large else ["highs-ds", "highs-ipm"]
     message = ""

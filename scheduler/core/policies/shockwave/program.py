@@ -18,8 +18,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
@@ -208,6 +206,10 @@ class _Rows:
 
         Where the time is too short to find any, it is one in which they need not be.
         """
+        # SciPy takes a third of a second to load, and most processes that know this never compute with it.
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
         row, column, factor = zip(*self._terms, strict=True)
         matrix = csr_array((factor, (row, column)), (len(self._bounds), len(self._costs)))
         least, most = zip(*self._bounds, strict=True)

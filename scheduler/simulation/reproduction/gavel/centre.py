@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from scheduler.core.solvers.errors import SolverError
 from scheduler.core.solvers.instance import Floats
@@ -67,6 +66,9 @@ def central_shares(polytope: Polytope, weight: Floats) -> Floats:
 
 def _rows(polytope: Polytope, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the matrix of all rows (GPUs, time, levels), their bounds, and how many rows each stands for."""
+    # SciPy takes a third of a second to load, and most runs do not need it.
+    from scipy.sparse import csr_array
+
     use, time, progress = (
         csr_array((terms.value, (terms.row, terms.column)), (terms.rows, polytope.columns)).toarray()
         for terms in (polytope.use, polytope.time, polytope.progress)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from scheduler.core.model.errors import PolicyError
 from scheduler.simulation.reproduction.gavel.jobs import Standing, Unit
@@ -50,6 +49,9 @@ class AlloX:
         return whole_shares({(number,): model for number, model in self._placed.items()}, cluster)
 
     def _match(self, waiting: Sequence[int], free: Sequence[int], standing: Standing) -> None:
+        # SciPy takes a third of a second to load, and most runs do not need it.
+        from scipy.optimize import linear_sum_assignment
+
         seconds = np.array(
             [
                 [

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array, vstack
 
 from scheduler.core.policies.themis.auction.table import Arrays, Floats, Good, Ints, Tables, arrays_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 #: From this many bidders on the interior point method is the faster one (measured with 200 to 20,000).
 LARGE = 5_000
@@ -35,6 +37,9 @@ class Relaxation:
 
 def relax(tables: Tables) -> Relaxation:
     """Return the optimum of the relaxation, in which prices are never below 0."""
+    # SciPy takes a third of a second to load, and most processes that know this never compute with it.
+    from scipy.optimize import linprog
+
     arrays = arrays_of(tables)
     nobody = ((0, 0.0),) * arrays.bidders
     if not len(arrays.gain):
@@ -70,6 +75,8 @@ def search_whole(tables: Tables) -> tuple[tuple[int | None, ...], float] | None:
 
     Branch and cut (HiGHS), with no more than `MOST_NODES` branches.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     arrays = arrays_of(tables)
     found = milp(
         -arrays.gain,
@@ -88,6 +95,8 @@ def search_whole(tables: Tables) -> tuple[tuple[int | None, ...], float] | None:
 
 def _matrix(arrays: Arrays) -> csr_array:
     """Return the rows of the program: one row of its table for each bidder, and the supply of each good."""
+    from scipy.sparse import csr_array, vstack
+
     entries = np.arange(len(arrays.gain))
     one_each = csr_array((np.ones(len(entries)), (arrays.bidder, entries)), (arrays.bidders, len(entries)))
     return vstack([one_each, csr_array(arrays.takes.T)])
