@@ -1,50 +1,10 @@
-"""The Celery app and the whole beat schedule, readable at a glance.
-
-Celery ticks and carries short, repeatable work. Nothing is wrong if a tick comes twice, late or not
-at all: the round number in the database is the fence (DESIGN section 5).
-"""
+"""The Celery app of whoever runs tasks or asks for them; that of beat is `controlplane.beat`."""
 
 import os
 
-from celery import Celery
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-from controlplane import server_urls
-from controlplane.config import config
+from controlplane.celery_settings import celery_app
 
-CONFIG = config()
-
-app = Celery("allotment", broker=CONFIG.redis_url.partition("?")[0])
-app.conf.update(
-    # Of a rediss:// address without options Celery would make a plain connection.
-    broker_use_ssl=server_urls.redis_tls(CONFIG.redis_url) or False,
-    task_serializer="json",
-    accept_content=["json"],
-    task_ignore_result=True,
-    # A tick that waited longer than the next tick is worth nothing.
-    task_default_expires=60,
-    worker_prefetch_multiplier=1,
-    worker_max_tasks_per_child=5_000,
-    broker_connection_retry_on_startup=True,
-    broker_transport_options={"visibility_timeout": 600},
-    task_routes={"scheduler.tasks.run_round": {"queue": "rounds"}},
-    task_default_queue="default",
-    beat_schedule={
-        "round": {"task": "scheduler.tasks.run_round", "schedule": CONFIG.round_seconds},
-        "expire-leases": {"task": "scheduler.tasks.expire_leases", "schedule": 2.0},
-        "watch-nodes": {"task": "scheduler.tasks.watch_nodes", "schedule": 2.0},
-        "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
-        "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
-        "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},
-        "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
-        "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
-        "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},
-        "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
-        "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},
-        "roll-up-metrics": {"task": "scheduler.tasks.roll_up_metrics", "schedule": 60.0},
-        "prune": {"task": "scheduler.tasks.prune", "schedule": 300.0},
-        "prune-answers": {"task": "controlplane.tasks.prune", "schedule": 600.0},
-    },
-)
+app = celery_app()
 app.autodiscover_tasks(["scheduler", "controlplane"])

@@ -30,7 +30,7 @@ FINAL = {"succeeded", "failed", "cancelled"}
 CHILDREN = {
     "web": "uvicorn",
     "worker": "celery -A controlplane.celery worker|celeryd",
-    "beat": "celery -A controlplane.celery beat",
+    "beat": "celery -A controlplane.(beat|celery) beat",
     "redis": "redis-server",
     "postgres": "bin/postgres",
 }

@@ -75,7 +75,7 @@ def beat(environment: dict[str, str]) -> ChildSpec:
     options = ["--scheduler", "celery.beat:Scheduler", "--pidfile", "", "--loglevel", "INFO"]
     return ChildSpec(
         "beat",
-        _server_process(environment, "celery", "-A", "controlplane.celery", "beat", *options),
+        _server_process(environment, "celery", "-A", "controlplane.beat", "beat", *options),
         ready_line=re.compile("beat: Starting"),
         routine=re.compile("Sending due task"),
         layer=SERVER,

@@ -1,0 +1,50 @@
+"""What all processes of Celery share, and the whole beat schedule, readable at a glance.
+
+Celery ticks and carries short, repeatable work. Nothing is wrong if a tick comes twice, late or not
+at all: the round number in the database is the fence (DESIGN section 5).
+"""
+
+from typing import Any
+
+from celery import Celery
+
+from controlplane import server_urls
+from controlplane.config import config
+
+
+def celery_app(**options: Any) -> Celery:
+    """Make the app of a process; `options` are those of Celery's class."""
+    redis_url, round_seconds = config().redis_url, config().round_seconds
+    app = Celery("allotment", broker=redis_url.partition("?")[0], **options)
+    app.conf.update(
+        # Of a rediss:// address without options Celery would make a plain connection.
+        broker_use_ssl=server_urls.redis_tls(redis_url) or False,
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        # A tick that waited longer than the next tick is worth nothing.
+        task_default_expires=60,
+        worker_prefetch_multiplier=1,
+        worker_max_tasks_per_child=5_000,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"visibility_timeout": 600},
+        task_routes={"scheduler.tasks.run_round": {"queue": "rounds"}},
+        task_default_queue="default",
+        beat_schedule={
+            "round": {"task": "scheduler.tasks.run_round", "schedule": round_seconds},
+            "expire-leases": {"task": "scheduler.tasks.expire_leases", "schedule": 2.0},
+            "watch-nodes": {"task": "scheduler.tasks.watch_nodes", "schedule": 2.0},
+            "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
+            "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
+            "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},
+            "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
+            "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
+            "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},
+            "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
+            "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},
+            "roll-up-metrics": {"task": "scheduler.tasks.roll_up_metrics", "schedule": 60.0},
+            "prune": {"task": "scheduler.tasks.prune", "schedule": 300.0},
+            "prune-answers": {"task": "controlplane.tasks.prune", "schedule": 600.0},
+        },
+    )
+    return app
