@@ -11,7 +11,11 @@ PYTEST := $(VENV)/python -m pytest
 # A process more than processors, for some tests wait: for leases to end, for jobs to stop.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 # Tests of whole platforms: two halves beside each other, for both wait a lot. What compares times is slow, so alone.
+# By their folders (ALONE in tests/conftest.py): collecting all the others takes longer than some of these tests.
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)"
+# Some environments forbid Python to keep what it compiled. Then each of the hundreds of processes that tests start
+# would compile the project anew, and each that collects tests every test.
+test test-slow test-gpu chaos: export PYTHONDONTWRITEBYTECODE =
 # What pytest returns when no test matched.
 NO_TESTS := 5
 # The server, and what nodes and users install by itself.
@@ -35,7 +39,7 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 	@scripts/bubblewrap
 	@scripts/slurm
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
-	scripts/beside '$(WHOLE) tests/browser tests/up $(ARGS)' '$(WHOLE) tests --ignore tests/browser --ignore tests/up $(ARGS)'
+	scripts/beside '$(WHOLE) tests/browser tests/up $(ARGS)' '$(WHOLE) tests/e2e tests/slurm $(ARGS)'
 	$(NPM) test
 
 test-slow: ## Run the exhaustive tests
