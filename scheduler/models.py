@@ -28,7 +28,7 @@ from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeCheck
 from scheduler.notifications.models import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.rounds.models import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.sessions.models import PortPass, Session
-from scheduler.speeds.models import SpeedCorrection, SpeedMeasurement
+from scheduler.throughputs.models import SpeedCorrection, SpeedMeasurement
 from scheduler.virtual_clusters.models import Restraint
 
 __all__ = [

@@ -17,7 +17,7 @@ from scheduler.notifications.services.dispatch import prune_deliveries
 from scheduler.rounds.models import Round
 from scheduler.sessions.services.opening import prune_sessions
 from scheduler.sessions.services.port_passes import prune_passes
-from scheduler.speeds.services.measuring import prune_measurements
+from scheduler.throughputs.services.measuring import prune_measurements
 from tenants.audit.retention import prune_audit_log
 
 _USAGE_KEPT = timedelta(days=7)

@@ -20,7 +20,7 @@ from scheduler.nodes import api as node_api
 from scheduler.notifications.api import invitations, preferences, webhooks
 from scheduler.rounds import api as round_api
 from scheduler.sessions import api as session_api
-from scheduler.speeds import api as speed_api
+from scheduler.throughputs import api as throughput_api
 from scheduler.virtual_clusters import api as virtual_cluster_api
 
 urlpatterns = [
@@ -47,11 +47,15 @@ urlpatterns = [
     path("jobs/<int:job_id>/why", forecast_api.JobWhy.as_view(), name="job-why"),
     path("jobs/<int:job_id>/sessions", session_api.JobSessions.as_view(), name="job-sessions"),
     path("jobs/<int:job_id>/ports/<str:port>/open", session_api.JobPortOpen.as_view(), name="job-port-open"),
-    path("jobs/<int:job_id>/speeds", speed_api.JobSpeeds.as_view(), name="job-speeds"),
-    path("speeds", speed_api.SpeedList.as_view(), name="speeds"),
-    path("speeds/correction", speed_api.SpeedCorrectionView.as_view(), name="speed-correction"),
-    path("speeds/export", speed_api.SpeedExport.as_view(), name="speed-export"),
-    path("speeds/import", speed_api.SpeedImportView.as_view(), name="speed-import"),
+    path("jobs/<int:job_id>/throughputs", throughput_api.JobThroughputs.as_view(), name="job-throughputs"),
+    path("throughputs", throughput_api.ThroughputList.as_view(), name="throughputs"),
+    path(
+        "throughputs/correction",
+        throughput_api.ThroughputCorrectionView.as_view(),
+        name="throughput-correction",
+    ),
+    path("throughputs/export", throughput_api.ThroughputExport.as_view(), name="throughput-export"),
+    path("throughputs/import", throughput_api.ThroughputImportView.as_view(), name="throughput-import"),
     path("failure-rules", failure_api.FailureRules.as_view(), name="failure-rules"),
     path("failure-rules/test", failure_api.FailureRulesTest.as_view(), name="failure-rules-test"),
     path("what-if", forecast_api.WhatIfs.as_view(), name="what-ifs"),
@@ -121,7 +125,7 @@ urlpatterns = [
     path("market/transfers/export", market_api.CreditTransferExport.as_view(), name="credit-transfer-export"),
     path("policies", virtual_cluster_api.Policies.as_view(), name="policies"),
     path("gpu-models", node_api.GpuModels.as_view(), name="gpu-models"),
-    path("gpu-models/<str:name>", speed_api.GpuModelDetail.as_view(), name="gpu-model"),
+    path("gpu-models/<str:name>", throughput_api.GpuModelDetail.as_view(), name="gpu-model"),
     path("cluster", cluster_api.ClusterSummary.as_view(), name="cluster"),
     path("cluster/settings", cluster_api.ClusterSettings.as_view(), name="cluster-settings"),
     path("cluster/usage", cluster_api.ClusterUsage.as_view(), name="cluster-usage"),
@@ -170,4 +174,10 @@ urlpatterns = [
     path("invitations/accept", invitations.InvitationAccept.as_view(), name="invitation-accept"),
     path("invitations/join", invitations.InvitationJoin.as_view(), name="invitation-join"),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
+    # Deprecated: throughputs by their earlier name.
+    path("jobs/<int:job_id>/speeds", throughput_api.JobSpeeds.as_view(), name="job-speeds"),
+    path("speeds", throughput_api.SpeedList.as_view(), name="speeds"),
+    path("speeds/correction", throughput_api.SpeedCorrectionView.as_view(), name="speed-correction"),
+    path("speeds/export", throughput_api.SpeedExport.as_view(), name="speed-export"),
+    path("speeds/import", throughput_api.SpeedImportView.as_view(), name="speed-import"),
 ]

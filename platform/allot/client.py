@@ -20,6 +20,7 @@ from allot.credentials import find_account
 from allot.log_client import Logs
 from allot.market_client import Market
 from allot.notice_client import Notices
+from allot.throughput_client import Throughputs
 from allot.token_client import Tokens
 from allot.transport import Transport
 
@@ -344,37 +345,37 @@ class Client:
         """Put advised cells in force; Refused when the cells have changed since."""
         return cast("schema.Cells", self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
 
-    # How fast jobs are
+    # How fast jobs are, by the earlier name: deprecated, see `throughputs`
 
     def speeds(
         self, *, limit: int | None = None, **filters: str | int | bool | None
     ) -> Iterator[schema.SpeedRow]:
-        """What is known of speeds. Filters are those of GET /speeds."""
+        """See `throughputs.list`."""
         return cast("Iterator[schema.SpeedRow]", self._pages("/speeds", filters, limit))
 
     def job_speeds(self, job_id: int) -> schema.JobSpeeds:
-        """How fast a job is on each GPU model, what its policy aims at, and what it received."""
+        """See `throughputs.of_job`."""
         return cast("schema.JobSpeeds", self._read(f"/jobs/{job_id}/speeds"))
 
     def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> schema.SpeedRow:
-        """Say what a speed is. `setting`: tenant, application, gpu_model, gpus, and spread and partner."""
+        """See `throughputs.correct`."""
         body = {**setting, "value": value, "reason": reason}
         return cast("schema.SpeedRow", self._transport.request("PUT", "/speeds/correction", body=body))
 
     def uncorrect_speed(self, setting: Mapping[str, Any]) -> None:
-        """Take a correction back."""
+        """See `throughputs.remove_correction`."""
         self._transport.request("DELETE", "/speeds/correction", parameters=setting)
 
     def export_speeds(self, tenant: str, layout: str = "csv") -> Any:
-        """What is known of a tenant's kinds: the text of a CSV file, or Gavel's JSON."""
+        """See `throughputs.export_table`."""
         return self._read("/speeds/export", {"tenant": tenant, "layout": layout})
 
     def import_speeds(
         self, tenant: str, content: str, *, dry_run: bool = False, reason: str = ""
-    ) -> schema.SpeedImport:
-        """Take the text of a file over, whole or not at all; Refused names every wrong line."""
+    ) -> schema.ThroughputImport:
+        """See `throughputs.import_table`."""
         body = {"tenant": tenant, "content": content, "dry_run": dry_run, "reason": reason}
-        return cast("schema.SpeedImport", self._write("/speeds/import", body))
+        return cast("schema.ThroughputImport", self._write("/speeds/import", body))
 
     def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
         """Say what a GPU of a model costs for an hour."""
@@ -424,6 +425,12 @@ class Client:
     @property
     def notices(self) -> Notices:
         return Notices(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
+
+    @property
+    def throughputs(self) -> Throughputs:
+        return Throughputs(
+            read=self._read, write=self._write, pages=self._pages, send=self._transport.request
+        )
 
     @property
     def tokens(self) -> Tokens:

@@ -29,8 +29,8 @@ from allot.commands import (
     restraint,
     secrets,
     sessions,
-    speeds,
     submit,
+    throughputs,
     tokens,
     vc,
     what_if,
@@ -125,7 +125,7 @@ vc.register(app)
 advice.register(app)
 policies.register(app)
 restraint.register(app)
-speeds.register(app)
+throughputs.register(app)
 market.register(app)
 ledger.register(app)
 fairness.register(app)

@@ -1053,39 +1053,6 @@ class SignInRequest(TypedDict):
 SourceEnum: TypeAlias = Literal['corrected', 'measured', 'declared', 'estimated', 'assumed']
 
 
-class SpeedChange(TypedDict):
-    application: str
-    gpu_model: str
-    gpus: int
-    spread: bool
-    partner: str
-    before: float | None
-    after: float
-
-
-class SpeedCorrected(TypedDict):
-    value: float
-    reason: str
-    by: str
-    at: str
-
-
-class SpeedMeasured(TypedDict):
-    average: float
-    deviation: float
-    samples: int
-    updated_at: str
-
-
-SpeedRenamed = TypedDict(
-    'SpeedRenamed',
-    {
-        'from': str,
-        'to': str,
-    },
-)
-
-
 class TakeInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1159,6 +1126,39 @@ class TenantTargets(TypedDict):
     tenant: str
     jobs: int
     gpus: dict[str, float]
+
+
+class ThroughputChange(TypedDict):
+    application: str
+    gpu_model: str
+    gpus: int
+    spread: bool
+    partner: str
+    before: float | None
+    after: float
+
+
+class ThroughputCorrection(TypedDict):
+    value: float
+    reason: str
+    by: str
+    at: str
+
+
+class ThroughputMeasurement(TypedDict):
+    average: float
+    deviation: float
+    samples: int
+    updated_at: str
+
+
+ThroughputRename = TypedDict(
+    'ThroughputRename',
+    {
+        'from': str,
+        'to': str,
+    },
+)
 
 
 TierEnum: TypeAlias = Literal['never', 'held', 'quota', 'guarantee', 'capacity', 'topology', 'order', 'preparing']
@@ -1714,7 +1714,24 @@ class JobModelSpeed(TypedDict):
     gpu_model: str
     price_per_hour: float
     accepted: bool
+    relative: float | None
+    source: SourceEnum | NullEnum | None
+    samples: int
+    confidence: float
+    target_share: float | None
+    received_seconds: float | None
+    received_share: float | None
+    attained_gpu_seconds: float
+    attained_share: float | None
+    runs_now: bool
     speed: float | None
+
+
+class JobModelThroughput(TypedDict):
+    gpu_model: str
+    price_per_hour: float
+    accepted: bool
+    throughput: float | None
     relative: float | None
     source: SourceEnum | NullEnum | None
     samples: int
@@ -1738,6 +1755,19 @@ class JobSpeeds(TypedDict):
     objective: str | None
     decided_at: str | None
     models: list[JobModelSpeed]
+
+
+class JobThroughputs(TypedDict):
+    job: int
+    tenant: str
+    application: str
+    gpus: int
+    view: str
+    policy_plugin: ChosenPlugin
+    policy: str
+    objective: str | None
+    decided_at: str | None
+    models: list[JobModelThroughput]
 
 
 class Lent(TypedDict):
@@ -2143,43 +2173,55 @@ class SpecificationBodyRequest(TypedDict):
     specification: CellDocumentRequest
 
 
-class SpeedCell(TypedDict):
-    gpu_model: str
-    value: float | None
-    source: SourceEnum | NullEnum | None
-    samples: int
-    confidence: float
-    relative: float | None
-    measured: SpeedMeasured | None
-    declared: float | None
-    correction: SpeedCorrected | None
+SpeedChange: TypeAlias = ThroughputChange
 
 
-class SpeedImport(TypedDict):
-    dry_run: bool
-    layout: LayoutEnum
-    added: int
-    changed: int
-    unchanged: int
-    unknown_models: list[str]
-    renamed: list[SpeedRenamed]
-    changes: list[SpeedChange]
+SpeedCorrected: TypeAlias = ThroughputCorrection
 
 
-class SpeedRow(TypedDict):
-    tenant: str
-    application: str
-    gpus: int
-    spread: bool
-    partner: str
-    may_correct: bool
-    speeds: list[SpeedCell]
+SpeedMeasured: TypeAlias = ThroughputMeasurement
+
+
+SpeedRenamed: TypeAlias = ThroughputRename
 
 
 class Targets(TypedDict):
     objective: str | None
     decided_at: str | None
     tenants: list[TenantTargets]
+
+
+class ThroughputCell(TypedDict):
+    gpu_model: str
+    value: float | None
+    source: SourceEnum | NullEnum | None
+    samples: int
+    confidence: float
+    relative: float | None
+    measured: ThroughputMeasurement | None
+    declared: float | None
+    correction: ThroughputCorrection | None
+
+
+class ThroughputImport(TypedDict):
+    dry_run: bool
+    layout: LayoutEnum
+    added: int
+    changed: int
+    unchanged: int
+    unknown_models: list[str]
+    renamed: list[ThroughputRename]
+    changes: list[ThroughputChange]
+
+
+class ThroughputRow(TypedDict):
+    tenant: str
+    application: str
+    gpus: int
+    spread: bool
+    partner: str
+    may_correct: bool
+    throughputs: list[ThroughputCell]
 
 
 class Usage(TypedDict):
@@ -2572,8 +2614,8 @@ class PaginatedSecretList(TypedDict):
     previous: str | None
 
 
-class PaginatedSpeedRowList(TypedDict):
-    results: list[SpeedRow]
+class PaginatedThroughputRowList(TypedDict):
+    results: list[ThroughputRow]
     next: str | None
     previous: str | None
 
@@ -2582,6 +2624,22 @@ class PaginatedVirtualClusterList(TypedDict):
     results: list[VirtualCluster]
     next: str | None
     previous: str | None
+
+
+SpeedCell: TypeAlias = ThroughputCell
+
+
+SpeedImport: TypeAlias = ThroughputImport
+
+
+class SpeedRow(TypedDict):
+    tenant: str
+    application: str
+    gpus: int
+    spread: bool
+    partner: str
+    may_correct: bool
+    speeds: list[ThroughputCell]
 
 
 class WhatIfQuestionRequest(TypedDict):
@@ -2642,5 +2700,11 @@ class Job(TypedDict):
 
 class PaginatedJobList(TypedDict):
     results: list[Job]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedSpeedRowList(TypedDict):
+    results: list[SpeedRow]
     next: str | None
     previous: str | None

@@ -55,7 +55,7 @@ class Attempt(models.Model):
     step = models.BigIntegerField(null=True)
     total_steps = models.BigIntegerField(null=True)
     throughput = models.FloatField(null=True)
-    #: Time stamp of the progress line at which the last measured window ended (`speeds.services.measuring`).
+    #: When the last measured window ended, by its progress line (`throughputs.services.measuring`).
     measured_at = models.DateTimeField(null=True)
 
     class Meta:

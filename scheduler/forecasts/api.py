@@ -51,7 +51,8 @@ class JobRunTime(serializers.Serializer):
         " Rounds reckon with it instead of the estimate.",
     )
     gpu_model = serializers.CharField(
-        allow_blank=True, help_text="The model on which that holds; empty: any, as its speeds are not known."
+        allow_blank=True,
+        help_text="The model on which that holds; empty: any, as no throughput is known.",
     )
     differs = serializers.BooleanField(
         help_text="Declared and measured are apart by more than a fifth of what is measured."

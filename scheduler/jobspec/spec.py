@@ -53,9 +53,9 @@ from scheduler.jobspec.secrets import Secrets, SecretUse
 from scheduler.jobspec.shape import Shape
 from scheduler.jobspec.tables import (
     MAX_LABELS,
-    comparable_speeds,
+    comparable_throughputs,
     label,
-    speed,
+    model_throughput,
 )
 from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA, MAX_MODELS, MAX_REPLICAS, MAX_TASKS, TASKS, TaskSpec
 
@@ -187,7 +187,7 @@ class JobSpec:
     application: str = stated(
         Word(),
         default="",
-        help="Kind of training job, such as resnet50; those of one kind are taken to run alike.",
+        help="What the job trains, such as resnet50; jobs of one application are taken to run alike.",
         example="resnet50",
         flag=Flag(("--application",)),
         label="Application",
@@ -268,14 +268,14 @@ class JobSpec:
     )
     throughput: Mapping[str, float] = stated(
         Table(
-            speed,
+            model_throughput,
             MAX_MODELS,
             {"type": "number", "minimum": 0, "maximum": HIGHEST},
-            together=comparable_speeds,
+            together=comparable_throughputs,
         ),
         default={},
         unit="samples per second",
-        help="Its speed by GPU model, where that is known; 0: it does not run there.",
+        help="Its throughput by GPU model, where that is known; 0: it does not run there.",
         example={"V100": 120, "K80": 25},
     )
     labels: Mapping[str, str] = stated(

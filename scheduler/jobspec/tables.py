@@ -56,7 +56,7 @@ def _attempts(fields: Fields, where: str, count: object) -> int:
     return 1
 
 
-def speed(fields: Fields, where: str, model: object, value: object) -> float:
+def model_throughput(fields: Fields, where: str, model: object, value: object) -> float:
     """Return samples per second on a GPU model; 0: it does not run there."""
     if not isinstance(model, str) or not NAME.fullmatch(model):
         fields.refuse(where, "is not a model's name", 'a GPU model such as "V100"')
@@ -64,16 +64,16 @@ def speed(fields: Fields, where: str, model: object, value: object) -> float:
     return fields.checked_number(where, value, least=0, most=HIGHEST, unit=" samples per second")
 
 
-def comparable_speeds(fields: Fields, name: str, speeds: Mapping[str, Any]) -> None:
-    """Note speeds that can not all be true."""
-    if not too_far_apart(list(speeds.values())):
+def comparable_throughputs(fields: Fields, name: str, throughputs: Mapping[str, Any]) -> None:
+    """Note throughputs that can not all be true."""
+    if not too_far_apart(list(throughputs.values())):
         return
     slowest, fastest = (
-        best(filter(speeds.get, speeds), key=lambda model: speeds[model]) for best in (min, max)
+        best(filter(throughputs.get, throughputs), key=throughputs.__getitem__) for best in (min, max)
     )
     fields.refuse(
         f"{name}.{slowest}",
-        f"{speeds[slowest]:g} is beyond belief beside {speeds[fastest]:g} on {fastest}",
+        f"{throughputs[slowest]:g} is beyond belief beside {throughputs[fastest]:g} on {fastest}",
         f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run",
     )
 

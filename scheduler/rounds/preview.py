@@ -23,7 +23,7 @@ from scheduler.market.selectors import market_now
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.rounds.speeds import submitted_now
+from scheduler.rounds.throughputs import submitted_now
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
 

@@ -21,7 +21,7 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
-from scheduler.rounds.speeds import JobSpeeds, KnownSpeeds, known_speeds
+from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
 from scheduler.rounds.training import read_trainings
 
 _NODES = """
@@ -95,8 +95,8 @@ def read_snapshot(round_number: int) -> core.Snapshot:
     with _one_instant() as cursor:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
-        speeds = known_speeds(cursor)
-        jobs, job_classes = _jobs(cursor, speeds)
+        throughputs = known_throughputs(cursor)
+        jobs, job_classes = _jobs(cursor, throughputs)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
@@ -105,10 +105,10 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             tenants=_tenants(cursor),
             virtual_clusters=_virtual_clusters(cursor),
             jobs=jobs,
-            running=_running(cursor, speeds, job_classes),
+            running=_running(cursor, throughputs, job_classes),
             memory=_memory(cursor),
-            prices=speeds.prices,
-            pair_speeds=speeds.pairs(job_classes.values()),
+            prices=throughputs.prices,
+            pair_speeds=throughputs.pairs(job_classes.values()),
             cells=_cells(cursor),
             **_settings(cursor),
         )
@@ -158,7 +158,9 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
     )
 
 
-def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
+def _jobs(
+    cursor: Any, throughputs: KnownThroughputs
+) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
     """Return the jobs, and the job class of each."""
     cursor.execute(_WITHOUT_CONTAINERS)
     without_containers = [node for (node,) in cursor.fetchall()]
@@ -176,7 +178,7 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
         told = shape_of(shape)
         # A plain tuple, equal to a JobClass and made in a third of the time.
         job_class = job_classes[job_id] = tenant, told.application or f"name:{name}"
-        known = speeds.of(job_class, told.gpus, told.throughput, shape)
+        known = throughputs.of(job_class, told.gpus, told.throughput, shape)
         measured = pace and measured_seconds(_pace_of(pace), told.gpus, known.throughput)
         jobs.append(
             core.Job(
@@ -212,13 +214,15 @@ def _jobs(cursor: Any, speeds: KnownSpeeds) -> tuple[tuple[core.Job, ...], dict[
         )
         if told.after_trial:
             gang = shape_of(told.after_trial)
-            known = speeds.of(job_class, gang.gpus, gang.throughput, told.after_trial)
+            known = throughputs.of(job_class, gang.gpus, gang.throughput, told.after_trial)
             itself = _after_trial(jobs[-1], gang, known, time_limit_seconds)
             jobs[-1] = replace(jobs[-1], trial=core.Trial(seconds=told.estimate_seconds or 0.0, gang=itself))
     return tuple(jobs), job_classes
 
 
-def _after_trial(job: core.Job, gang: Shape, known: JobSpeeds, time_limit_seconds: float | None) -> core.Job:
+def _after_trial(
+    job: core.Job, gang: Shape, known: JobThroughputs, time_limit_seconds: float | None
+) -> core.Job:
     """Return what a job will be that is on trial, or is to be."""
     return replace(
         job,
@@ -246,7 +250,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _running(
-    cursor: Any, speeds: KnownSpeeds, job_classes: Mapping[int, tuple[str, str]]
+    cursor: Any, throughputs: KnownThroughputs, job_classes: Mapping[int, tuple[str, str]]
 ) -> tuple[core.Running, ...]:
     cursor.execute(_RUNNING)
     running = []
@@ -273,7 +277,7 @@ def _running(
                 since=since,
                 guaranteed=guaranteed,
                 stopping=stopping,
-                speeds=_beside(jobs, model, replicas, speeds, job_classes)
+                speeds=_beside(jobs, model, replicas, throughputs, job_classes)
                 if len(jobs) == 2 and slice_seconds is None
                 else {},
                 slice_seconds=slice_seconds,
@@ -286,14 +290,15 @@ def _beside(
     jobs: list[int],
     gpu_model: str,
     replicas: Any,
-    speeds: KnownSpeeds,
+    throughputs: KnownThroughputs,
     job_classes: Mapping[int, tuple[str, str]],
 ) -> dict[core.JobId, float]:
     """Return how fast two jobs are that share GPUs, where that was measured of both."""
     if not all(job in job_classes for job in jobs):
         return {}
     gpus = sum(map(len, _json(replicas)))
-    found = speeds.beside(JobClass(*job_classes[jobs[0]]), JobClass(*job_classes[jobs[1]]), gpu_model, gpus)
+    first, second = (JobClass(*job_classes[job]) for job in jobs)
+    found = throughputs.beside(first, second, gpu_model, gpus)
     return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
 

@@ -9,15 +9,15 @@ from django.db import connection
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput, job_class_of
-from scheduler.speeds.services.on_record import read_estimator
+from scheduler.throughputs.services.on_record import read_estimator
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
 #: Answers kept; jobs that state no application and are all named differently are as many job classes.
 _MOST_KEPT = 50_000
 
 
-class JobSpeeds(NamedTuple):
-    """What is known of a job's speeds, as its facts state it."""
+class JobThroughputs(NamedTuple):
+    """What is known of a job's throughputs, as its facts state it."""
 
     throughput: Mapping[str, float] = {}
     #: The models for which that is an estimate.
@@ -30,28 +30,31 @@ class JobSpeeds(NamedTuple):
     def accepted(self, gpu_models: tuple[str, ...]) -> tuple[str, ...]:
         """Return the models that a job accepts (none: any) and runs on; as they were, where it runs on none.
 
-        So that no policy, whether it looks at speeds or not, puts a job where it does not run.
+        So that no policy, whether it looks at them or not, puts a job where it does not run.
         """
         if not self.not_on:
             return gpu_models
-        by_speed = sorted(self.throughput, key=lambda model: (-self.throughput[model], model))
-        left = tuple(model for model in gpu_models or by_speed if model not in self.not_on)
+        fastest_first = sorted(self.throughput, key=lambda model: (-self.throughput[model], model))
+        left = tuple(model for model in gpu_models or fastest_first if model not in self.not_on)
         return left or gpu_models
 
 
-_NOTHING = JobSpeeds()
+_NOTHING = JobThroughputs()
 
 
-class KnownSpeeds:
+class KnownThroughputs:
     """Answers for many jobs of few job classes: each job class and shape is thought about once, and again
     when something else is known of it. `before`: who answered so far."""
 
     def __init__(
-        self, estimator: ThroughputEstimator, prices: Mapping[str, float], before: "KnownSpeeds | None" = None
+        self,
+        estimator: ThroughputEstimator,
+        prices: Mapping[str, float],
+        before: "KnownThroughputs | None" = None,
     ) -> None:
         self.estimator, self.prices = estimator, prices
         self._entries: Mapping[JobClass, object] = estimator.entries
-        self._found: dict[tuple[tuple[str, str] | None, object], JobSpeeds] = {}
+        self._found: dict[tuple[tuple[str, str] | None, object], JobThroughputs] = {}
         if (
             before is not None
             and before.prices == prices
@@ -65,8 +68,8 @@ class KnownSpeeds:
 
     def of(
         self, job_class: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object
-    ) -> JobSpeeds:
-        """Return the speeds of a job: `shape` stands for what it declares and its size."""
+    ) -> JobThroughputs:
+        """Return the throughputs of a job: `shape` stands for what it declares and its size."""
         known = job_class in self._entries
         if not known and not declared:
             return _NOTHING
@@ -79,25 +82,30 @@ class KnownSpeeds:
             found = self._found[key] = self._think(JobClass(*job_class), gpus, declared)
         return found
 
-    def _think(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> JobSpeeds:
+    def _think(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> JobThroughputs:
         models = sorted({*self.prices, *declared})
-        speeds = self.estimator.throughputs(job_class, gpus, models, declared)
+        throughputs = self.estimator.throughputs(job_class, gpus, models, declared)
         # What is only assumed is left out: whoever reckons with it assumes the same (`core.run_time`).
-        told = {model: speeds[model] for model in models if model in speeds}
-        told = {model: speed for model, speed in told.items() if speed.source is not Source.ASSUMED}
-        return JobSpeeds(
-            throughput={model: speed.value for model, speed in told.items()},
-            estimated=tuple(model for model, speed in told.items() if speed.source is Source.ESTIMATED),
-            spread=self._spread(job_class, gpus, told),
-            not_on=frozenset(model for model, speed in told.items() if speed.value == 0),
+        known = {
+            model: throughputs[model]
+            for model in models
+            if model in throughputs and throughputs[model].source is not Source.ASSUMED
+        }
+        return JobThroughputs(
+            throughput={model: each.value for model, each in known.items()},
+            estimated=tuple(
+                model for model, throughput in known.items() if throughput.source is Source.ESTIMATED
+            ),
+            spread=self._spread(job_class, gpus, known),
+            not_on=frozenset(model for model, each in known.items() if each.value == 0),
         )
 
     def _spread(self, job_class: JobClass, gpus: int, near: Mapping[str, Throughput]) -> dict[str, float]:
         spread = {model: self.estimator.at(job_class, Setting(model, gpus, True, "")) for model in near}
         return {
-            model: min(1.0, speed.value / near[model].value)
-            for model, speed in spread.items()
-            if speed is not None and near[model].value > 0
+            model: min(1.0, throughput.value / near[model].value)
+            for model, throughput in spread.items()
+            if throughput is not None and near[model].value > 0
         }
 
     def beside(
@@ -125,15 +133,15 @@ class KnownSpeeds:
         )
 
 
-_newest = KnownSpeeds(ThroughputEstimator({}), {})
+_newest = KnownThroughputs(ThroughputEstimator({}), {})
 
 
 def submitted_now(job: core.Job, name: str, now: float) -> core.Job:
     """Return a job that was not submitted yet as a snapshot would state it if it were submitted now."""
     with connection.cursor() as cursor:
-        speeds = known_speeds(cursor)
+        throughputs = known_throughputs(cursor)
     job_class = job_class_of(job.tenant, job.application, name)
-    known = speeds.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
+    known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
     deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + now
     return replace(
         job,
@@ -145,7 +153,7 @@ def submitted_now(job: core.Job, name: str, now: float) -> core.Job:
     )
 
 
-def known_speeds(cursor: Any) -> KnownSpeeds:
+def known_throughputs(cursor: Any) -> KnownThroughputs:
     """Return what is known in the state that the cursor's transaction sees."""
     global _newest
     estimator = read_estimator(cursor)
@@ -153,5 +161,5 @@ def known_speeds(cursor: Any) -> KnownSpeeds:
     prices = dict(cursor.fetchall())
     newest = _newest
     if newest.estimator is not estimator or newest.prices != prices:
-        newest = _newest = KnownSpeeds(estimator, prices, newest)
+        newest = _newest = KnownThroughputs(estimator, prices, newest)
     return newest

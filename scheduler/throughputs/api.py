@@ -1,6 +1,6 @@
-"""Speeds of job classes: members see those of their tenants, admins correct them, operators all."""
+"""Throughputs of job classes: members see those of their tenants, admins correct them, operators all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.http import HttpResponse
@@ -21,18 +21,18 @@ from scheduler.nodes.models import GPU_MODEL_NAME
 from scheduler.nodes.selectors import gpu_models
 from scheduler.representation import iso
 from scheduler.rest.queries import checked
-from scheduler.speeds import schemas
-from scheduler.speeds.models import SpeedCorrection
-from scheduler.speeds.services.files import Change, speeds_export, speeds_import
-from scheduler.speeds.services.of_jobs import job_speeds
-from scheduler.speeds.services.rows import (
-    KIND_NAME,
+from scheduler.throughputs import schemas
+from scheduler.throughputs.models import SpeedCorrection
+from scheduler.throughputs.services.files import Change, throughputs_export, throughputs_import
+from scheduler.throughputs.services.of_jobs import job_throughputs
+from scheduler.throughputs.services.rows import (
+    JOB_CLASS_NAME,
     Cell,
     Row,
-    Speeds,
+    Throughputs,
     price_set,
-    speed_correct,
-    speed_correction_remove,
+    throughput_correct,
+    throughput_correction_remove,
 )
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
@@ -44,25 +44,23 @@ CONTENT_MOST = 4_000_000
 PRICE_MOST = 1e9
 
 
-class SpeedQuery(serializers.Serializer):
+class ThroughputQuery(serializers.Serializer):
     tenant = serializers.CharField(required=False, max_length=63)
     application = serializers.CharField(required=False, max_length=68, help_text="A part of it.")
     gpu_model = serializers.CharField(
         required=False, max_length=63, help_text="Only rows that know it, and only its cell."
     )
     gpus = serializers.IntegerField(required=False, min_value=1, max_value=MOST_GPUS)
-    partners = serializers.BooleanField(
-        default=False, help_text="Only speeds beside partners, or only others."
-    )
+    partners = serializers.BooleanField(default=False, help_text="Only rows beside partners, or only others.")
 
 
 class SettingInput(StrictSerializer):
     tenant = serializers.CharField(max_length=63)
-    application = serializers.CharField(max_length=68, validators=[KIND_NAME])
+    application = serializers.CharField(max_length=68, validators=[JOB_CLASS_NAME])
     gpu_model = serializers.CharField(max_length=63, validators=[GPU_MODEL_NAME])
     gpus = serializers.IntegerField(min_value=1, max_value=MOST_GPUS)
     spread = serializers.BooleanField(default=False)
-    partner = serializers.CharField(default="", max_length=68, allow_blank=True, validators=[KIND_NAME])
+    partner = serializers.CharField(default="", max_length=68, allow_blank=True, validators=[JOB_CLASS_NAME])
 
 
 class CorrectionInput(SettingInput):
@@ -103,62 +101,62 @@ class PriceInput(StrictSerializer):
     price_per_hour = serializers.FloatField(min_value=0, max_value=PRICE_MOST)
 
 
-class SpeedList(GenericAPIView):
-    """What is known of speeds, by job class."""
+class ThroughputList(GenericAPIView):
+    """What is known of throughputs, by job class."""
 
     queryset = SpeedCorrection.objects.none()
     pagination_class = ByPosition
-    serializer_class = schemas.SpeedRow
+    serializer_class = schemas.ThroughputRow
 
-    @extend_schema(parameters=[SpeedQuery], responses=schemas.SpeedRow(many=True))
+    @extend_schema(parameters=[ThroughputQuery], responses=schemas.ThroughputRow(many=True))
     def get(self, request: Request) -> Response:
-        query = checked(SpeedQuery, request)
+        query = checked(ThroughputQuery, request)
         by = viewer(request)
         if "tenant" in query:
             tenant_get(by, query["tenant"])
-        speeds = Speeds.seen_by(by, query.get("tenant"))
-        rows = [row for row in speeds.rows() if _is_asked_for(row, query, speeds)]
+        throughputs = Throughputs.seen_by(by, query.get("tenant"))
+        rows = [row for row in throughputs.rows() if _matches(row, query, throughputs)]
         pages = ByPosition()
         page = [rows[position] for position in pages.page_of(len(rows), request)]
-        return pages.get_paginated_response(_rows(speeds, page, query.get("gpu_model")))
+        return pages.get_paginated_response(_rows(throughputs, page, query.get("gpu_model")))
 
 
-class SpeedCorrectionView(APIView):
+class ThroughputCorrectionView(APIView):
     scope = Scope.MANAGE
 
-    @extend_schema(request=CorrectionInput, responses=schemas.SpeedRow)
+    @extend_schema(request=CorrectionInput, responses=schemas.ThroughputRow)
     def put(self, request: Request) -> Response:
-        """Say what a speed is, whatever was measured. For admins of the tenant, and operators."""
+        """Say what a throughput is, whatever was measured. For admins of the tenant, and operators."""
         by = viewer(request)
         given = CorrectionInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        tenant = tenant_get(by, wanted.pop("tenant"))
-        value, reason = wanted.pop("value"), wanted.pop("reason")
-        application = wanted.pop("application")
-        speed_correct(
+        fields = dict(given.validated_data)
+        tenant = tenant_get(by, fields.pop("tenant"))
+        value, reason = fields.pop("value"), fields.pop("reason")
+        application = fields.pop("application")
+        throughput_correct(
             by=by,
             tenant=tenant,
             application=application,
-            setting=Setting(**wanted),
+            setting=Setting(**fields),
             value=value,
             reason=reason,
         )
-        row = Row(tenant.name, application, wanted["gpus"], wanted["spread"], wanted["partner"])
-        return Response(_rows(Speeds.seen_by(by, tenant.name), [row], None)[0])
+        row = Row(tenant.name, application, fields["gpus"], fields["spread"], fields["partner"])
+        return Response(_rows(Throughputs.seen_by(by, tenant.name), [row], None)[0])
 
     @extend_schema(parameters=[SettingQuery], responses={204: None})
     def delete(self, request: Request) -> Response:
         """Take a correction back. For admins of the tenant, and operators."""
         by = viewer(request)
-        wanted = dict(checked(SettingQuery, request))
-        tenant = tenant_get(by, wanted.pop("tenant"))
-        application = wanted.pop("application")
-        speed_correction_remove(by=by, tenant=tenant, application=application, setting=Setting(**wanted))
+        fields = dict(checked(SettingQuery, request))
+        tenant = tenant_get(by, fields.pop("tenant"))
+        application = fields.pop("application")
+        throughput_correction_remove(by=by, tenant=tenant, application=application, setting=Setting(**fields))
         return Response(status=204)
 
 
-class SpeedExport(APIView):
+class ThroughputExport(APIView):
     is_heavy = True
 
     @extend_schema(
@@ -173,30 +171,32 @@ class SpeedExport(APIView):
         by = viewer(request)
         query = checked(ExportQuery, request)
         tenant = tenant_get(by, query["tenant"])
-        ending, kind = {"csv": ("csv", "text/csv"), "gavel": ("json", "application/json")}[query["layout"]]
-        text = speeds_export(viewer=by, tenant=tenant, layout=query["layout"])
-        name = f'attachment; filename="speeds-{tenant.name}.{ending}"'
-        return HttpResponse(text, content_type=kind, headers={"Content-Disposition": name})
+        ending, content_type = {"csv": ("csv", "text/csv"), "gavel": ("json", "application/json")}[
+            query["layout"]
+        ]
+        text = throughputs_export(viewer=by, tenant=tenant, layout=query["layout"])
+        name = f'attachment; filename="throughputs-{tenant.name}.{ending}"'
+        return HttpResponse(text, content_type=content_type, headers={"Content-Disposition": name})
 
 
-class SpeedImportView(APIView):
+class ThroughputImportView(APIView):
     scope = Scope.MANAGE
     is_heavy = True
 
-    @extend_schema(request=ImportInput, responses={200: schemas.SpeedImport})
+    @extend_schema(request=ImportInput, responses={200: schemas.ThroughputImport})
     def post(self, request: Request) -> Response:
-        """Take a file of speeds over as corrections, as a whole or not at all. For admins of the tenant, and
+        """Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
         operators."""
         by = viewer(request)
         given = ImportInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        done = speeds_import(by=by, tenant=tenant_get(by, wanted.pop("tenant")), **wanted)
+        fields = dict(given.validated_data)
+        done = throughputs_import(by=by, tenant=tenant_get(by, fields.pop("tenant")), **fields)
         added = sum(change.before is None for change in done.changes)
         renamed = [{"from": was, "to": now} for was, now in sorted(done.renamed.items())]
         return Response(
             {
-                "dry_run": wanted["dry_run"],
+                "dry_run": fields["dry_run"],
                 "layout": done.layout,
                 "added": added,
                 "changed": len(done.changes) - added,
@@ -208,11 +208,11 @@ class SpeedImportView(APIView):
         )
 
 
-class JobSpeeds(APIView):
-    @extend_schema(responses=schemas.JobSpeeds)
+class JobThroughputs(APIView):
+    @extend_schema(responses=schemas.JobThroughputs)
     def get(self, request: Request, job_id: int) -> Response:
         """Say how fast the job is on each GPU model, what its policy aims at, and what it received there."""
-        return Response(job_speeds(job_get(viewer(request), job_id)))
+        return Response(job_throughputs(job_get(viewer(request), job_id)))
 
 
 class GpuModelDetail(APIView):
@@ -229,36 +229,36 @@ class GpuModelDetail(APIView):
         return Response(next(model for model in gpu_models() if model["name"] == name))
 
 
-def _is_asked_for(row: Row, query: dict[str, Any], speeds: Speeds) -> bool:
+def _matches(row: Row, query: dict[str, Any], throughputs: Throughputs) -> bool:
     return (
         bool(row.partner) == query["partners"]
         and query.get("application", "").lower() in row.application.lower()
         and query.get("gpus") in (None, row.gpus)
-        and ("gpu_model" not in query or query["gpu_model"] in speeds.models_known(row))
+        and ("gpu_model" not in query or query["gpu_model"] in throughputs.models_known(row))
     )
 
 
-def _rows(speeds: Speeds, rows: Iterable[Row], only: str | None) -> list[dict[str, Any]]:
+def _rows(throughputs: Throughputs, rows: Iterable[Row], only: str | None) -> list[dict[str, Any]]:
     return [
-        {**row._asdict(), "may_correct": speeds.may_correct(row), "speeds": _cells(cells, only)}
-        for row, cells in speeds.cells(rows).items()
+        {**row._asdict(), "may_correct": throughputs.may_correct(row), "throughputs": _cells(cells, only)}
+        for row, cells in throughputs.cells(rows).items()
     ]
 
 
 def _cells(cells: list[Cell], only: str | None) -> list[dict[str, Any]]:
-    fastest = max((cell.speed.value for cell in cells if cell.speed), default=0.0)
+    fastest = max((cell.throughput.value for cell in cells if cell.throughput), default=0.0)
     return [_cell(cell, fastest) for cell in cells if only in (None, cell.gpu_model)]
 
 
 def _cell(cell: Cell, fastest: float) -> dict[str, Any]:
-    speed, measured, corrected = cell.speed, cell.measurement, cell.correction
+    throughput, measured, corrected = cell.throughput, cell.measurement, cell.correction
     return {
         "gpu_model": cell.gpu_model,
-        "value": speed.value if speed else None,
-        "source": speed.source.value if speed else None,
-        "samples": speed.samples if speed else 0,
-        "confidence": round(speed.confidence, 3) if speed else 0.0,
-        "relative": speed.value / fastest if speed and fastest else None,
+        "value": throughput.value if throughput else None,
+        "source": throughput.source.value if throughput else None,
+        "samples": throughput.samples if throughput else 0,
+        "confidence": round(throughput.confidence, 3) if throughput else 0.0,
+        "relative": throughput.value / fastest if throughput and fastest else None,
         "measured": measured
         and {
             "average": measured.average,
@@ -284,3 +284,54 @@ def _change(change: Change) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
     }
+
+
+# -- deprecated: throughputs by their earlier name, speeds -------------------------------------------
+
+
+class SpeedList(ThroughputList):
+    """See `/throughputs`."""
+
+    @extend_schema(parameters=[ThroughputQuery], responses=schemas.SpeedRow(many=True), deprecated=True)
+    def get(self, request: Request) -> Response:
+        answer = super().get(request)
+        answer.data["results"] = [_as_speeds(row) for row in answer.data["results"]]
+        return answer
+
+
+class SpeedCorrectionView(ThroughputCorrectionView):
+    @extend_schema(request=CorrectionInput, responses=schemas.SpeedRow, deprecated=True)
+    def put(self, request: Request) -> Response:
+        """See `/throughputs/correction`."""
+        answer = super().put(request)
+        answer.data = _as_speeds(answer.data)
+        return answer
+
+    @extend_schema(parameters=[SettingQuery], responses={204: None}, deprecated=True)
+    def delete(self, request: Request) -> Response:
+        """See `/throughputs/correction`."""
+        return super().delete(request)
+
+
+@extend_schema(deprecated=True)
+class SpeedExport(ThroughputExport):
+    pass
+
+
+@extend_schema(deprecated=True)
+class SpeedImportView(ThroughputImportView):
+    pass
+
+
+class JobSpeeds(JobThroughputs):
+    @extend_schema(responses=schemas.JobSpeeds, deprecated=True)
+    def get(self, request: Request, job_id: int) -> Response:
+        """See `/jobs/{job_id}/throughputs`."""
+        answer = super().get(request, job_id)
+        for model in answer.data["models"]:
+            model["speed"] = model.pop("throughput")
+        return answer
+
+
+def _as_speeds(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {("speeds" if field == "throughputs" else field): value for field, value in row.items()}

@@ -1,4 +1,4 @@
-"""What the API says of speeds, for its schema."""
+"""What the API says of throughputs, for its schema."""
 
 from drf_spectacular.utils import extend_schema_serializer, inline_serializer
 from rest_framework import serializers
@@ -10,21 +10,21 @@ SOURCES = [(source.value, source.value) for source in Source]
 LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]
 
 
-class SpeedMeasured(serializers.Serializer):
+class ThroughputMeasurement(serializers.Serializer):
     average = serializers.FloatField()
     deviation = serializers.FloatField()
     samples = serializers.IntegerField(help_text="Windows of about a minute.")
     updated_at = serializers.DateTimeField()
 
 
-class SpeedCorrected(serializers.Serializer):
+class ThroughputCorrection(serializers.Serializer):
     value = serializers.FloatField()
     reason = serializers.CharField(allow_blank=True)
     by = serializers.CharField()
     at = serializers.DateTimeField()
 
 
-class SpeedCell(serializers.Serializer):
+class ThroughputCell(serializers.Serializer):
     gpu_model = serializers.CharField()
     value = serializers.FloatField(
         allow_null=True,
@@ -35,12 +35,12 @@ class SpeedCell(serializers.Serializer):
     samples = serializers.IntegerField()
     confidence = serializers.FloatField(help_text="0 to 1.")
     relative = serializers.FloatField(allow_null=True, help_text="To the fastest of the row.")
-    measured = SpeedMeasured(allow_null=True)
-    declared = serializers.FloatField(allow_null=True, help_text="By the newest unfinished job of the kind.")
-    correction = SpeedCorrected(allow_null=True)
+    measured = ThroughputMeasurement(allow_null=True)
+    declared = serializers.FloatField(allow_null=True, help_text="By the newest unfinished job of the class.")
+    correction = ThroughputCorrection(allow_null=True)
 
 
-class SpeedRow(serializers.Serializer):
+class ThroughputRow(serializers.Serializer):
     tenant = serializers.CharField()
     application = serializers.CharField(help_text="Of jobs that state none: `name:` and the job's name.")
     gpus = serializers.IntegerField(help_text="Size of the gang.")
@@ -49,10 +49,10 @@ class SpeedRow(serializers.Serializer):
         allow_blank=True, help_text="The application that shares all its GPUs; empty: none."
     )
     may_correct = serializers.BooleanField()
-    speeds = SpeedCell(many=True)
+    throughputs = ThroughputCell(many=True)
 
 
-class SpeedChange(serializers.Serializer):
+class ThroughputChange(serializers.Serializer):
     application = serializers.CharField()
     gpu_model = serializers.CharField()
     gpus = serializers.IntegerField()
@@ -62,7 +62,7 @@ class SpeedChange(serializers.Serializer):
     after = serializers.FloatField()
 
 
-class SpeedImport(serializers.Serializer):
+class ThroughputImport(serializers.Serializer):
     dry_run = serializers.BooleanField()
     layout = serializers.ChoiceField(choices=LAYOUTS)
     added = serializers.IntegerField()
@@ -72,20 +72,20 @@ class SpeedImport(serializers.Serializer):
         child=serializers.CharField(), help_text="Of the file, which no node ever reported."
     )
     renamed = inline_serializer(
-        "SpeedRenamed",
+        "ThroughputRename",
         # `from` can not be the name of an attribute.
         {"from": serializers.CharField(), "to": serializers.CharField()},
         many=True,
         help_text="Names that no application can have; the first 100.",
     )
-    changes = SpeedChange(many=True, help_text="Added and changed; the first 200.")
+    changes = ThroughputChange(many=True, help_text="Added and changed; the first 200.")
 
 
-class JobModelSpeed(serializers.Serializer):
+class JobModelThroughput(serializers.Serializer):
     gpu_model = serializers.CharField()
     price_per_hour = serializers.FloatField()
     accepted = serializers.BooleanField()
-    speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
+    throughput = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
     relative = serializers.FloatField(allow_null=True, help_text="To the fastest model.")
     source = serializers.ChoiceField(choices=SOURCES, allow_null=True)  # type: ignore[assignment]  # taken off the class by the framework
     samples = serializers.IntegerField()
@@ -101,7 +101,7 @@ class JobModelSpeed(serializers.Serializer):
 
 
 @extend_schema_serializer(deprecate_fields=["policy"])
-class JobSpeeds(serializers.Serializer):
+class JobThroughputs(serializers.Serializer):
     job = serializers.IntegerField()
     tenant = serializers.CharField()
     application = serializers.CharField()
@@ -111,4 +111,21 @@ class JobSpeeds(serializers.Serializer):
     policy = serializers.CharField(help_text="See `policy_plugin`: `name:parameter=value,...`.")
     objective = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
+    models = JobModelThroughput(many=True)
+
+
+# -- deprecated: what the routes of the earlier name answer ------------------------------------------
+
+
+class SpeedRow(ThroughputRow):
+    throughputs = None  # type: ignore[assignment]  # how the framework leaves an inherited field out
+    speeds = ThroughputCell(many=True)
+
+
+class JobModelSpeed(JobModelThroughput):
+    throughput = None  # type: ignore[assignment]  # see above
+    speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
+
+
+class JobSpeeds(JobThroughputs):
     models = JobModelSpeed(many=True)

@@ -1,4 +1,4 @@
-"""`allot speeds` against the real REST API."""
+"""`allot throughputs` against the real REST API."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ def allot(live_server: Any, redis_url: str, tmp_path: Path, monkeypatch: pytest.
     return signed_in(monkeypatch, str(live_server.url), make_token(make_member(tenant, "ada", role="admin")))
 
 
-def test_speeds_are_listed_and_corrected(allot: Allot) -> None:
-    lines = allot("speeds", "list").stdout.splitlines()
+def test_throughputs_are_listed_and_corrected(allot: Allot) -> None:
+    lines = allot("throughputs", "list").stdout.splitlines()
     assert lines[0].split() == ["APPLICATION", "TENANT", "GPUS", "NODES", "K80", "V100"]
     assert lines[1].split() == ["bert", "vision", "4", "near", "100", "812.5"]
-    assert "0.5" in allot("speeds", "list", "--partners").stdout
-    assert len(allot("speeds", "list", "nothing").stdout.splitlines()) == 1
-    done = allot("speeds", "correct", "bert", "V100", "900", "-g", "4", "--reason", "a better run")
+    assert allot("speeds", "list").stdout.splitlines() == lines, "its earlier name"
+    assert "0.5" in allot("throughputs", "list", "--partners").stdout
+    assert len(allot("throughputs", "list", "nothing").stdout.splitlines()) == 1
+    done = allot("throughputs", "correct", "bert", "V100", "900", "-g", "4", "--reason", "a better run")
     assert done.stdout == "bert with 4 GPUs on V100: 900, from the next round on.\n"
-    assert allot("speeds", "list").stdout.splitlines()[1].split()[-1] == "900*"
+    assert allot("throughputs", "list").stdout.splitlines()[1].split()[-1] == "900*"
     assert SpeedCorrection.objects.get().reason == "a better run"
-    allot("speeds", "correct", "bert", "V100", "-g", "4", "--remove")
-    assert allot("speeds", "list").stdout.splitlines()[1].split()[-1] == "812.5"
-    assert allot("speeds", "correct", "bert", "V100", "-g", "4", "--remove").exit_code == 3
-    assert allot("speeds", "correct", "bert", "V100").exit_code == 2
-    refused = allot("speeds", "correct", "bert", "V100", "1e-9", "-g", "4")
+    allot("throughputs", "correct", "bert", "V100", "-g", "4", "--remove")
+    assert allot("throughputs", "list").stdout.splitlines()[1].split()[-1] == "812.5"
+    assert allot("throughputs", "correct", "bert", "V100", "-g", "4", "--remove").exit_code == 3
+    assert allot("throughputs", "correct", "bert", "V100").exit_code == 2
+    refused = allot("throughputs", "correct", "bert", "V100", "1e-9", "-g", "4")
     assert refused.exit_code == 1
     assert "value: 1e-09 is beyond belief beside 100 on K80" in refused.stderr
 
@@ -64,25 +65,25 @@ def test_speeds_are_listed_and_corrected(allot: Allot) -> None:
 def test_a_file_is_imported_and_exported(allot: Allot, tmp_path: Path) -> None:
     table = {"v100": {"('LM (batch size 5)', 1)": {"null": 10.0}}, "t4": {"('A3C', 1)": {"null": 2.0}}}
     (tmp_path / "gavel.json").write_text(json.dumps(table, indent=4))
-    tried = allot("speeds", "import", "gavel.json", "--dry-run")
+    tried = allot("throughputs", "import", "gavel.json", "--dry-run")
     assert tried.stdout.splitlines()[:2] == [
-        "2 speeds would be added, 0 would be changed, 0 unchanged.",
+        "2 throughputs would be added, 0 would be changed, 0 unchanged.",
         "  LM (batch size 5) is called LM-batch-size-5.",
     ]
     assert "the cluster has no GPUs of t4" in tried.stderr
     assert not SpeedCorrection.objects.exists()
-    assert allot("speeds", "import", "gavel.json").stdout.startswith("2 speeds added, 0 changed")
-    exported = allot("speeds", "export").stdout
+    assert allot("throughputs", "import", "gavel.json").stdout.startswith("2 throughputs added, 0 changed")
+    exported = allot("throughputs", "export").stdout
     assert "LM-batch-size-5,1,V100,10,,,corrected,0" in exported.splitlines()
-    again = allot("speeds", "import", "-", "-o", "json", stdin=exported)
+    again = allot("throughputs", "import", "-", "-o", "json", stdin=exported)
     assert json.loads(again.stdout)["unchanged"] == 2
-    allot("speeds", "export", "--layout", "gavel", "-f", "out.json")
+    allot("throughputs", "export", "--layout", "gavel", "-f", "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["t4"] == {"('A3C', 1)": {"null": 2.0}}
-    wrong = allot("speeds", "import", "-", stdin="application,gpus,gpu_model,rate\nbert,0,V100,1\n")
+    wrong = allot("throughputs", "import", "-", stdin="application,gpus,gpu_model,rate\nbert,0,V100,1\n")
     assert wrong.exit_code == 1
     assert "line 2: gpus: 0 is no size of a gang" in wrong.stderr
-    assert allot("speeds", "import", "absent.csv").exit_code == 2
-    assert allot("speeds", "import", "-", stdin="{ no json").exit_code == 1
+    assert allot("throughputs", "import", "absent.csv").exit_code == 2
+    assert allot("throughputs", "import", "-", stdin="{ no json").exit_code == 1
 
 
 def test_why_a_job_is_on_its_model(allot: Allot) -> None:
@@ -94,24 +95,26 @@ def test_why_a_job_is_on_its_model(allot: Allot) -> None:
     make_attempt(job, gpus_of(node))
     memory = {"targets": {str(job.id): {"V100": 0.45}}, "reset_at": 0.0, "at": 10.0, "received": {}}
     PolicyMemory.objects.create(view="shared", memory={**memory, "objective": "max_min"})
-    lines = allot("speeds", "show", str(job.id)).stdout.splitlines()
+    lines = allot("throughputs", "show", str(job.id)).stdout.splitlines()
     assert lines[0] == f"Job {job.id}: bert, 4 GPUs"
     assert lines[2] == "It runs on V100, 8.1x as fast as on K80; its target is 45% of its time on V100."
     assert lines[5].split()[:7] == ["K80", "100", "12%", "measured", "(3)", "0%", "0%"]
     assert lines[6].split()[-1] == "runs"
-    assert allot("speeds", "show", "999999").exit_code == 3
+    assert allot("throughputs", "show", "999999").exit_code == 3
 
 
 def test_operators_price_models_and_say_for_whom(allot: Allot, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert allot("speeds", "price", "V100", "2.5").exit_code == 3
+    assert allot("throughputs", "price", "V100", "2.5").exit_code == 3
     monkeypatch.setenv("ALLOT_TOKEN", make_token(make_user("olga", operator=True)))
-    assert allot("speeds", "price", "V100", "2.5").stdout == "V100: 2.5 an hour, from the next round on.\n"
+    assert (
+        allot("throughputs", "price", "V100", "2.5").stdout == "V100: 2.5 an hour, from the next round on.\n"
+    )
     assert GpuModel.objects.get(name="V100").price_per_hour == 2.5
     make_tenant("speech")
-    asked = allot("speeds", "export")
+    asked = allot("throughputs", "export")
     assert asked.exit_code == 2
     assert "--tenant" in asked.stderr
-    assert "bert" in allot("speeds", "export", "--tenant", "vision").stdout
+    assert "bert" in allot("throughputs", "export", "--tenant", "vision").stdout
 
 
 def test_answers_are_what_their_types_promise(allot: Allot) -> None:
@@ -120,6 +123,13 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     setting = {"tenant": "vision", "application": "bert", "gpu_model": "V100", "gpus": 4}
     with Client.from_environment() as client:
         answers = [
+            (client.throughputs.correct(setting, 5.0), schema.ThroughputRow),
+            (list(client.throughputs.list()), list[schema.ThroughputRow]),
+            (client.throughputs.import_table("vision", text), schema.ThroughputImport),
+            (client.throughputs.of_job(job.id), schema.JobThroughputs),
+        ]
+        # By the earlier name.
+        answers += [
             (client.correct_speed(setting, 5.0), schema.SpeedRow),
             (list(client.speeds()), list[schema.SpeedRow]),
             (client.import_speeds("vision", text), schema.SpeedImport),

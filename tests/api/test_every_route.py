@@ -327,6 +327,9 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
     [
         "/api/v1/jobs",
         "/api/v1/events",
+        "/api/v1/throughputs",
+        "/api/v1/throughputs/export",
+        "/api/v1/jobs/<int:job_id>/throughputs",
         "/api/v1/speeds",
         "/api/v1/speeds/export",
         "/api/v1/jobs/<int:job_id>/speeds",

@@ -1,4 +1,4 @@
-"""Speeds on the page: corrected, imported and exported; why a job is on its GPU model; a policy's targets."""
+"""Throughputs on the page: corrected, imported, exported; why a job is on its GPU model; targets."""
 
 import re
 
@@ -15,20 +15,20 @@ HEADER = "application,gpus,gpu_model,rate\n"
 @pytest.fixture
 def declared(garden):
     """A running job that says how fast it is."""
-    speeds = {"V100": 320, "K80": 80}
+    throughputs = {"V100": 320, "K80": 80}
     job = garden.submit(
         "sleep 600",
         name="declared",
         application="translate",
-        throughput=speeds,
+        throughput=throughputs,
         labels={"emulated-speed": "transformer"},
     )
     garden.platform.wait_for(job, "running")
     return job
 
 
-def test_an_admin_corrects_a_speed_and_takes_the_correction_back(declared, open_page):
-    page = open_page("vera", "/speeds")
+def test_an_admin_corrects_a_throughput_and_takes_the_correction_back(declared, open_page):
+    page = open_page("vera", "/throughputs")
     cell = page.get_by_role("button", name=re.compile("^translate of vision on 1 V100"))
     expect(cell).to_have_accessible_name("translate of vision on 1 V100: 320, declared")
     cell.click()
@@ -50,8 +50,9 @@ def test_an_admin_corrects_a_speed_and_takes_the_correction_back(declared, open_
     expect(cell).to_have_accessible_name("translate of vision on 1 V100: 320, declared")
 
 
-def test_who_is_no_admin_sees_speeds_and_changes_none(declared, open_page):
-    page = open_page("victor", "/speeds")
+def test_who_is_no_admin_sees_throughputs_and_changes_none(declared, open_page):
+    page = open_page("victor", "/speeds?application=translate")
+    expect(page).to_have_url(re.compile(r"/throughputs\?application=translate$"))
     page.get_by_role("button", name=re.compile("^translate of vision on 1 V100")).click()
     expect(page.get_by_text("Admins of vision and operators can correct it.")).to_be_visible()
     expect(page.get_by_role("dialog").get_by_role("textbox")).to_have_count(0)
@@ -61,14 +62,14 @@ def test_who_is_no_admin_sees_speeds_and_changes_none(declared, open_page):
 
 
 def test_a_file_is_tried_before_it_is_taken_and_every_wrong_line_is_named(garden, open_page):
-    page = open_page("vera", "/speeds")
+    page = open_page("vera", "/throughputs")
     page.get_by_role("button", name="Import").click()
     dialog = page.get_by_role("dialog")
 
     def choose(*lines):
         content = (HEADER + "".join(f"{line}\n" for line in lines)).encode()
         dialog.get_by_label("File").set_input_files(
-            files=[{"name": "speeds.csv", "mimeType": "text/csv", "buffer": content}]
+            files=[{"name": "throughputs.csv", "mimeType": "text/csv", "buffer": content}]
         )
 
     choose("summarise,1,V100,fast", "summarise,1,K80,20")
@@ -78,9 +79,9 @@ def test_a_file_is_tried_before_it_is_taken_and_every_wrong_line_is_named(garden
     expect(dialog.get_by_role("button", name="Import", exact=True)).to_be_disabled()
 
     choose("summarise,1,V100,100", "summarise,1,K80,20")
-    expect(dialog.get_by_role("status")).to_have_text("2 speeds would be added.")
+    expect(dialog.get_by_role("status")).to_have_text("2 throughputs would be added.")
     expect(dialog.get_by_text(re.compile("^No node of this cluster has K80"))).to_be_visible()
-    assert garden.platform.call("GET", "speeds?application=summarise")["results"] == []
+    assert garden.platform.call("GET", "throughputs?application=summarise")["results"] == []
     dialog.get_by_role("button", name="Import", exact=True).click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("button", name="summarise of vision on 1 K80: 20, corrected")).to_be_visible()
@@ -91,7 +92,7 @@ def test_a_file_is_tried_before_it_is_taken_and_every_wrong_line_is_named(garden
     assert "summarise,1,K80,20" in download.value.path().read_text()
     for model in ("V100", "K80"):
         query = f"tenant=vision&application=summarise&gpu_model={model}&gpus=1"
-        garden.platform.call("DELETE", f"speeds/correction?{query}")
+        garden.platform.call("DELETE", f"throughputs/correction?{query}")
 
 
 def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, declared, open_page):
@@ -117,7 +118,7 @@ def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, 
         seen = open_page("vera", f"/jobs/{declared}")
         why = seen.locator("section").filter(has_text="Why this GPU model")
         expect(why).to_contain_text("Its target is 100 % of the time on V100.")
-        expect(why).to_contain_text("Emulated speed")
+        expect(why).to_contain_text("Emulated throughput")
         row = why.get_by_role("row", name=re.compile("^V100"))
         expect(row).to_contain_text("runs now")
         expect(row).to_contain_text("320 samples/s")

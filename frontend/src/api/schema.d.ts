@@ -685,8 +685,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there. */
+        /**
+         * @deprecated
+         * @description See `/jobs/{job_id}/throughputs`.
+         */
         get: operations["jobs_speeds_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/throughputs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there. */
+        get: operations["jobs_throughputs_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1403,7 +1423,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is known of speeds, by job class. */
+        /**
+         * @deprecated
+         * @description See `/throughputs`.
+         */
         get: operations["speeds_list"];
         put?: never;
         post?: never;
@@ -1421,10 +1444,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Say what a speed is, whatever was measured. For admins of the tenant, and operators. */
+        /**
+         * @deprecated
+         * @description See `/throughputs/correction`.
+         */
         put: operations["speeds_correction_set"];
         post?: never;
-        /** @description Take a correction back. For admins of the tenant, and operators. */
+        /**
+         * @deprecated
+         * @description See `/throughputs/correction`.
+         */
         delete: operations["speeds_correction_delete"];
         options?: never;
         head?: never;
@@ -1438,7 +1467,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is corrected, measured or declared of a tenant's job classes, as a file. */
+        /**
+         * @deprecated
+         * @description What is corrected, measured or declared of a tenant's job classes, as a file.
+         */
         get: operations["speeds_export_get"];
         put?: never;
         post?: never;
@@ -1458,7 +1490,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * @description Take a file of speeds over as corrections, as a whole or not at all. For admins of the tenant, and
+         * @deprecated
+         * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
          *     operators.
          */
         post: operations["speeds_import"];
@@ -1645,6 +1678,78 @@ export interface paths {
         post?: never;
         /** @description Delete a secret of a tenant. Jobs that name it and have not started will fail. For its admins. */
         delete: operations["tenants_secrets_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughputs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What is known of throughputs, by job class. */
+        get: operations["throughputs_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughputs/correction": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Say what a throughput is, whatever was measured. For admins of the tenant, and operators. */
+        put: operations["throughputs_correction_set"];
+        post?: never;
+        /** @description Take a correction back. For admins of the tenant, and operators. */
+        delete: operations["throughputs_correction_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughputs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What is corrected, measured or declared of a tenant's job classes, as a file. */
+        get: operations["throughputs_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughputs/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
+         *     operators.
+         */
+        post: operations["throughputs_import"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3355,9 +3460,52 @@ export interface components {
             accepted: boolean;
             /**
              * Format: double
+             * @description To the fastest model.
+             */
+            relative: number | null;
+            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
+            samples: number;
+            /** Format: double */
+            confidence: number;
+            /**
+             * Format: double
+             * @description Of its time, as its policy aims at; null: the policy has no targets.
+             */
+            target_share: number | null;
+            /**
+             * Format: double
+             * @description Since decided_at.
+             */
+            received_seconds: number | null;
+            /**
+             * Format: double
+             * @description Of the time since decided_at.
+             */
+            received_share: number | null;
+            /**
+             * Format: double
+             * @description In all, what runs now included.
+             */
+            attained_gpu_seconds: number;
+            /** Format: double */
+            attained_share: number | null;
+            runs_now: boolean;
+            /**
+             * Format: double
              * @description Samples a second of the gang.
              */
             speed: number | null;
+        };
+        JobModelThroughput: {
+            gpu_model: string;
+            /** Format: double */
+            price_per_hour: number;
+            accepted: boolean;
+            /**
+             * Format: double
+             * @description Samples a second of the gang.
+             */
+            throughput: number | null;
             /**
              * Format: double
              * @description To the fastest model.
@@ -3435,7 +3583,7 @@ export interface components {
              * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds reckon with it instead of the estimate.
              */
             measured_seconds: number | null;
-            /** @description The model on which that holds; empty: any, as its speeds are not known. */
+            /** @description The model on which that holds; empty: any, as no throughput is known. */
             gpu_model: string;
             /** @description Declared and measured are apart by more than a fifth of what is measured. */
             differs: boolean;
@@ -3473,7 +3621,7 @@ export interface components {
             estimate?: number | null;
             /** @description Within what time of its submission it should have ended. */
             deadline?: number | null;
-            /** @description Kind of training job, such as resnet50; those of one kind are taken to run alike. */
+            /** @description What the job trains, such as resnet50; jobs of one application are taken to run alike. */
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
@@ -3498,7 +3646,7 @@ export interface components {
             secrets?: components["schemas"]["SecretUse"][];
             /** @description What a job may do before it is stopped. */
             checkpoint?: components["schemas"]["Checkpoint"];
-            /** @description Its speed by GPU model, where that is known; 0: it does not run there. */
+            /** @description Its throughput by GPU model, where that is known; 0: it does not run there. */
             throughput?: {
                 [key: string]: number;
             };
@@ -3564,7 +3712,7 @@ export interface components {
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description Kind of training job, such as resnet50; those of one kind are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -3619,7 +3767,7 @@ export interface components {
             secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
-             * @description Its speed by GPU model, where that is known; 0: it does not run there.
+             * @description Its throughput by GPU model, where that is known; 0: it does not run there.
              * @default {}
              * @example {
              *       "V100": 120,
@@ -3761,7 +3909,7 @@ export interface components {
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description Kind of training job, such as resnet50; those of one kind are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -3816,7 +3964,7 @@ export interface components {
             secrets?: (string | components["schemas"]["SecretUseRequest"])[] | null;
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
-             * @description Its speed by GPU model, where that is known; 0: it does not run there.
+             * @description Its throughput by GPU model, where that is known; 0: it does not run there.
              * @default {}
              * @example {
              *       "V100": 120,
@@ -3885,6 +4033,27 @@ export interface components {
             received: {
                 [key: string]: number;
             };
+        };
+        JobThroughputs: {
+            job: number;
+            tenant: string;
+            application: string;
+            gpus: number;
+            /** @description Whose policy considers the job. */
+            view: string;
+            policy_plugin: components["schemas"]["ChosenPlugin"];
+            /**
+             * @deprecated
+             * @description See `policy_plugin`: `name:parameter=value,...`.
+             */
+            policy: string;
+            objective: string | null;
+            /**
+             * Format: date-time
+             * @description When targets were decided last.
+             */
+            decided_at: string | null;
+            models: components["schemas"]["JobModelThroughput"][];
         };
         /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */
         JobUsage: {
@@ -4732,6 +4901,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedThroughputRowList: {
+            results: components["schemas"]["ThroughputRow"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedTokenList: {
             results: components["schemas"]["Token"][];
             /** @description Path of that page; null when none. */
@@ -5395,79 +5571,12 @@ export interface components {
         SpecificationBodyRequest: {
             specification: components["schemas"]["CellDocumentRequest"];
         };
-        SpeedCell: {
-            gpu_model: string;
-            /**
-             * Format: double
-             * @description Samples a second of the gang, relative to being alone beside a partner; 0: it does not run there; null: unknown.
-             */
-            value: number | null;
-            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
-            samples: number;
-            /**
-             * Format: double
-             * @description 0 to 1.
-             */
-            confidence: number;
-            /**
-             * Format: double
-             * @description To the fastest of the row.
-             */
-            relative: number | null;
-            measured: components["schemas"]["SpeedMeasured"] | null;
-            /**
-             * Format: double
-             * @description By the newest unfinished job of the kind.
-             */
-            declared: number | null;
-            correction: components["schemas"]["SpeedCorrected"] | null;
-        };
-        SpeedChange: {
-            application: string;
-            gpu_model: string;
-            gpus: number;
-            spread: boolean;
-            partner: string;
-            /** Format: double */
-            before: number | null;
-            /** Format: double */
-            after: number;
-        };
-        SpeedCorrected: {
-            /** Format: double */
-            value: number;
-            reason: string;
-            by: string;
-            /** Format: date-time */
-            at: string;
-        };
-        SpeedImport: {
-            dry_run: boolean;
-            layout: components["schemas"]["LayoutEnum"];
-            added: number;
-            changed: number;
-            unchanged: number;
-            /** @description Of the file, which no node ever reported. */
-            unknown_models: string[];
-            /** @description Names that no application can have; the first 100. */
-            renamed: components["schemas"]["SpeedRenamed"][];
-            /** @description Added and changed; the first 200. */
-            changes: components["schemas"]["SpeedChange"][];
-        };
-        SpeedMeasured: {
-            /** Format: double */
-            average: number;
-            /** Format: double */
-            deviation: number;
-            /** @description Windows of about a minute. */
-            samples: number;
-            /** Format: date-time */
-            updated_at: string;
-        };
-        SpeedRenamed: {
-            from: string;
-            to: string;
-        };
+        SpeedCell: components["schemas"]["ThroughputCell"];
+        SpeedChange: components["schemas"]["ThroughputChange"];
+        SpeedCorrected: components["schemas"]["ThroughputCorrection"];
+        SpeedImport: components["schemas"]["ThroughputImport"];
+        SpeedMeasured: components["schemas"]["ThroughputMeasurement"];
+        SpeedRenamed: components["schemas"]["ThroughputRename"];
         SpeedRow: {
             tenant: string;
             /** @description Of jobs that state none: `name:` and the job's name. */
@@ -5479,7 +5588,7 @@ export interface components {
             /** @description The application that shares all its GPUs; empty: none. */
             partner: string;
             may_correct: boolean;
-            speeds: components["schemas"]["SpeedCell"][];
+            speeds: components["schemas"]["ThroughputCell"][];
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         TakeInputRequest: {
@@ -5643,6 +5752,92 @@ export interface components {
             gpus: {
                 [key: string]: number;
             };
+        };
+        ThroughputCell: {
+            gpu_model: string;
+            /**
+             * Format: double
+             * @description Samples a second of the gang, relative to being alone beside a partner; 0: it does not run there; null: unknown.
+             */
+            value: number | null;
+            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
+            samples: number;
+            /**
+             * Format: double
+             * @description 0 to 1.
+             */
+            confidence: number;
+            /**
+             * Format: double
+             * @description To the fastest of the row.
+             */
+            relative: number | null;
+            measured: components["schemas"]["ThroughputMeasurement"] | null;
+            /**
+             * Format: double
+             * @description By the newest unfinished job of the class.
+             */
+            declared: number | null;
+            correction: components["schemas"]["ThroughputCorrection"] | null;
+        };
+        ThroughputChange: {
+            application: string;
+            gpu_model: string;
+            gpus: number;
+            spread: boolean;
+            partner: string;
+            /** Format: double */
+            before: number | null;
+            /** Format: double */
+            after: number;
+        };
+        ThroughputCorrection: {
+            /** Format: double */
+            value: number;
+            reason: string;
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
+        ThroughputImport: {
+            dry_run: boolean;
+            layout: components["schemas"]["LayoutEnum"];
+            added: number;
+            changed: number;
+            unchanged: number;
+            /** @description Of the file, which no node ever reported. */
+            unknown_models: string[];
+            /** @description Names that no application can have; the first 100. */
+            renamed: components["schemas"]["ThroughputRename"][];
+            /** @description Added and changed; the first 200. */
+            changes: components["schemas"]["ThroughputChange"][];
+        };
+        ThroughputMeasurement: {
+            /** Format: double */
+            average: number;
+            /** Format: double */
+            deviation: number;
+            /** @description Windows of about a minute. */
+            samples: number;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        ThroughputRename: {
+            from: string;
+            to: string;
+        };
+        ThroughputRow: {
+            tenant: string;
+            /** @description Of jobs that state none: `name:` and the job's name. */
+            application: string;
+            /** @description Size of the gang. */
+            gpus: number;
+            /** @description On more nodes than needed. */
+            spread: boolean;
+            /** @description The application that shares all its GPUs; empty: none. */
+            partner: string;
+            may_correct: boolean;
+            throughputs: components["schemas"]["ThroughputCell"][];
         };
         /**
          * @description * `never` - never
@@ -6339,6 +6534,7 @@ export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelSpeed = components['schemas']['JobModelSpeed'];
+export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
 export type JobRunTime = components['schemas']['JobRunTime'];
@@ -6348,6 +6544,7 @@ export type JobSpeeds = components['schemas']['JobSpeeds'];
 export type JobState = components['schemas']['JobState'];
 export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
 export type JobTargets = components['schemas']['JobTargets'];
+export type JobThroughputs = components['schemas']['JobThroughputs'];
 export type JobUsage = components['schemas']['JobUsage'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
 export type LayerEnum = components['schemas']['LayerEnum'];
@@ -6424,6 +6621,7 @@ export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
 export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
+export type PaginatedThroughputRowList = components['schemas']['PaginatedThroughputRowList'];
 export type PaginatedTokenList = components['schemas']['PaginatedTokenList'];
 export type PaginatedUserList = components['schemas']['PaginatedUserList'];
 export type PaginatedViolationList = components['schemas']['PaginatedViolationList'];
@@ -6501,6 +6699,13 @@ export type Tenant = components['schemas']['Tenant'];
 export type TenantFairness = components['schemas']['TenantFairness'];
 export type TenantInputRequest = components['schemas']['TenantInputRequest'];
 export type TenantTargets = components['schemas']['TenantTargets'];
+export type ThroughputCell = components['schemas']['ThroughputCell'];
+export type ThroughputChange = components['schemas']['ThroughputChange'];
+export type ThroughputCorrection = components['schemas']['ThroughputCorrection'];
+export type ThroughputImport = components['schemas']['ThroughputImport'];
+export type ThroughputMeasurement = components['schemas']['ThroughputMeasurement'];
+export type ThroughputRename = components['schemas']['ThroughputRename'];
+export type ThroughputRow = components['schemas']['ThroughputRow'];
 export type TierEnum = components['schemas']['TierEnum'];
 export type Token = components['schemas']['Token'];
 export type TokenInputRequest = components['schemas']['TokenInputRequest'];
@@ -10672,6 +10877,81 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobSpeeds"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_throughputs_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobThroughputs"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -15350,7 +15630,7 @@ export interface operations {
                 gpus?: number;
                 /** @description Results in one page. */
                 page_size?: number;
-                /** @description Only speeds beside partners, or only others. */
+                /** @description Only rows beside partners, or only others. */
                 partners?: boolean;
                 tenant?: string;
             };
@@ -15726,7 +16006,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SpeedImport"];
+                    "application/json": components["schemas"]["ThroughputImport"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -17479,6 +17759,495 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_list: {
+        parameters: {
+            query?: {
+                /** @description A part of it. */
+                application?: string;
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Only rows that know it, and only its cell. */
+                gpu_model?: string;
+                gpus?: number;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Only rows beside partners, or only others. */
+                partners?: boolean;
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedThroughputRowList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_correction_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CorrectionInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ThroughputRow"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_correction_delete: {
+        parameters: {
+            query: {
+                application: string;
+                gpu_model: string;
+                gpus: number;
+                partner?: string;
+                spread?: boolean;
+                tenant: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_export_get: {
+        parameters: {
+            query: {
+                /**
+                 * @description * `csv` - csv
+                 *     * `gavel` - gavel
+                 */
+                layout?: "csv" | "gavel";
+                tenant: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_import: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ThroughputImport"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {

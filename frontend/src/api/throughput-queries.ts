@@ -1,4 +1,4 @@
-/** What the pages about speeds and targets read and change. Everything starts with "speeds". */
+/** What the pages about throughputs and targets read and change. Everything starts with "throughputs". */
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
@@ -6,7 +6,7 @@ import { answerOf, api, once, queryString } from "@/api/client";
 import { cursorOf } from "@/api/pages";
 import type { CorrectionInputRequest, ImportInputRequest } from "@/api/schema";
 
-export interface SpeedFilters {
+export interface ThroughputFilters {
   tenant?: string | undefined;
   application?: string | undefined;
   gpu_model?: string | undefined;
@@ -14,12 +14,12 @@ export interface SpeedFilters {
   partners?: "true" | undefined;
 }
 
-export const speedsQuery = (filters: SpeedFilters) =>
+export const throughputsQuery = (filters: ThroughputFilters) =>
   infiniteQueryOptions({
-    queryKey: ["speeds", "list", filters],
+    queryKey: ["throughputs", "list", filters],
     queryFn: ({ signal, pageParam }) =>
       answerOf(
-        api.GET("/speeds", {
+        api.GET("/throughputs", {
           params: {
             query: { ...filters, partners: filters.partners && true, cursor: pageParam, page_size: 50 },
           },
@@ -31,29 +31,31 @@ export const speedsQuery = (filters: SpeedFilters) =>
     placeholderData: keepPreviousData,
   });
 
-export const jobSpeedsQuery = (id: number) =>
+export const jobThroughputsQuery = (id: number) =>
   queryOptions({
-    queryKey: ["speeds", "job", id],
-    queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/speeds", { params: { path: { job_id: id } }, signal })),
+    queryKey: ["throughputs", "job", id],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/throughputs", { params: { path: { job_id: id } }, signal })),
   });
 
-export const correctSpeed = (body: CorrectionInputRequest) => answerOf(api.PUT("/speeds/correction", { body }));
+export const correctThroughput = (body: CorrectionInputRequest) =>
+  answerOf(api.PUT("/throughputs/correction", { body }));
 
 type Corrected = Omit<CorrectionInputRequest, "value" | "reason">;
 
 export const removeCorrection = ({ tenant, application, gpus, spread, partner, gpu_model }: Corrected) =>
   answerOf(
-    api.DELETE("/speeds/correction", {
+    api.DELETE("/throughputs/correction", {
       params: { query: { tenant, application, gpu_model, gpus, spread, partner } },
     }),
   );
 
-export const importSpeeds = (body: ImportInputRequest) =>
-  answerOf(api.POST("/speeds/import", { params: { header: once() }, body }));
+export const importThroughputs = (body: ImportInputRequest) =>
+  answerOf(api.POST("/throughputs/import", { params: { header: once() }, body }));
 
 /** Where the browser finds the file. */
 export function exportAddress(tenant: string, layout: "csv" | "gavel"): string {
-  return `/api/v1/speeds/export${queryString({ tenant, layout })}`;
+  return `/api/v1/throughputs/export${queryString({ tenant, layout })}`;
 }
 
 /** Shares change with every lease, without a version of their own. */
@@ -61,7 +63,7 @@ const LOOK_AGAIN_MS = 10_000;
 
 export const targetsQuery = (virtualCluster: string) =>
   queryOptions({
-    queryKey: ["speeds", "targets", virtualCluster],
+    queryKey: ["throughputs", "targets", virtualCluster],
     queryFn: ({ signal }) =>
       answerOf(api.GET("/virtual-clusters/{name}/targets", { params: { path: { name: virtualCluster } }, signal })),
     refetchInterval: LOOK_AGAIN_MS,
@@ -69,7 +71,7 @@ export const targetsQuery = (virtualCluster: string) =>
 
 export const jobTargetsQuery = (virtualCluster: string) =>
   infiniteQueryOptions({
-    queryKey: ["speeds", "targets", virtualCluster, "jobs"],
+    queryKey: ["throughputs", "targets", virtualCluster, "jobs"],
     queryFn: ({ signal, pageParam }) =>
       answerOf(
         api.GET("/virtual-clusters/{name}/targets/jobs", {

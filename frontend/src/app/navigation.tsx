@@ -32,7 +32,7 @@ const PLACES = [
   { to: "/cells", label: "Cells", icon: Boxes },
   { to: "/market", label: "Market", icon: Handshake },
   { to: "/ledger", label: "Ledger", icon: BookOpen },
-  { to: "/speeds", label: "Speeds", icon: Gauge },
+  { to: "/throughputs", label: "Throughputs", icon: Gauge },
   { to: "/failures", label: "Failures", icon: ShieldAlert },
   { to: "/tenants", label: "Tenants", icon: Users },
   { to: "/rounds", label: "Rounds", icon: Timer },

@@ -1,8 +1,8 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 
 import type { AuditFilters } from "@/api/audit-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
-import type { SpeedFilters } from "@/api/speed-queries";
+import type { ThroughputFilters } from "@/api/throughput-queries";
 import { NotFound, PageError } from "@/app/fallbacks";
 import { Shell } from "@/app/shell";
 import { OverviewPage } from "@/features/overview/overview-page";
@@ -147,16 +147,26 @@ const round = createRoute({
   component: lazyRouteComponent(() => import("@/features/rounds/round-page"), "RoundPage"),
 });
 
+const throughputFilters = (search: Record<string, unknown>): ThroughputFilters => ({
+  tenant: text(search.tenant),
+  application: text(search.application),
+  gpu_model: text(search.gpu_model),
+  partners: search.partners === true || search.partners === "true" ? "true" : undefined,
+});
+
+const throughputs = createRoute({
+  getParentRoute: () => root,
+  path: "/throughputs",
+  validateSearch: throughputFilters,
+  component: lazyRouteComponent(() => import("@/features/throughputs/throughputs-page"), "ThroughputsPage"),
+});
+
+/** Where the page was before; links to it are kept. */
 const speeds = createRoute({
   getParentRoute: () => root,
   path: "/speeds",
-  validateSearch: (search: Record<string, unknown>): SpeedFilters => ({
-    tenant: text(search.tenant),
-    application: text(search.application),
-    gpu_model: text(search.gpu_model),
-    partners: search.partners === true || search.partners === "true" ? "true" : undefined,
-  }),
-  component: lazyRouteComponent(() => import("@/features/speeds/speeds-page"), "SpeedsPage"),
+  validateSearch: throughputFilters,
+  beforeLoad: ({ search }) => redirect({ to: "/throughputs", search, replace: true, throw: true }),
 });
 
 const events = createRoute({
@@ -231,6 +241,7 @@ export const router = createRouter({
     tenant,
     rounds,
     round,
+    throughputs,
     speeds,
     events,
     audit,

@@ -1,4 +1,4 @@
-"""speeds: how fast kinds of jobs are on each GPU model: list, show, correct, import, export, price."""
+"""throughputs: how fast job classes are on each GPU model: list, show, correct, import, export, price."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from allot.specfiles import read_text
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import JobModelSpeed, JobSpeeds, SpeedCell, SpeedImport, SpeedRow
+    from allot.schema import (
+        JobModelThroughput,
+        JobThroughputs,
+        ThroughputCell,
+        ThroughputImport,
+        ThroughputRow,
+    )
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,7 +30,7 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 LARGEST_FILE_BYTES = 4_000_000
 #: Changes that `import` prints; `-o json` has more.
 CHANGES_SHOWN = 20
-#: After a speed that nobody measured or stated.
+#: After a throughput that nobody measured or stated.
 MARKS = {"estimated": "~", "assumed": "?"}
 
 TenantOption = Annotated[str | None, typer.Option(help="Needed by members of several tenants.")]
@@ -39,7 +45,8 @@ def list_all(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
     gpu_model: ModelOption = None,
     partners: Annotated[
-        bool, typer.Option("--partners", help="Speeds beside others on the same GPUs, relative to alone.")
+        bool,
+        typer.Option("--partners", help="Beside others on the same GPUs, relative to alone."),
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Rows at most.", min=1)] = 200,
     output: OutputOption = Format.table,
@@ -51,7 +58,7 @@ def list_all(
     """
     with connect() as client:
         rows = list(
-            client.speeds(
+            client.throughputs.list(
                 limit=limit,
                 application=application,
                 tenant=tenant,
@@ -62,13 +69,13 @@ def list_all(
     if output is not Format.table:
         print_objects(rows, output)
         return
-    models = sorted({cell["gpu_model"] for row in rows for cell in row["speeds"]})
+    models = sorted({cell["gpu_model"] for row in rows for cell in row["throughputs"]})
     headings = ["APPLICATION", "TENANT", "GPUS", *(["BESIDE"] if partners else []), "NODES", *models]
     print_table(headings, [_row(row, models, partners) for row in rows], right=["GPUS", *models])
 
 
-def _row(row: SpeedRow, models: list[str], partners: bool) -> list[object]:
-    cells = {cell["gpu_model"]: _value(cell) for cell in row["speeds"]}
+def _row(row: ThroughputRow, models: list[str], partners: bool) -> list[object]:
+    cells = {cell["gpu_model"]: _value(cell) for cell in row["throughputs"]}
     beside = [row["partner"]] if partners else []
     nodes = "spread" if row["spread"] else "near"
     return [
@@ -81,7 +88,7 @@ def _row(row: SpeedRow, models: list[str], partners: bool) -> list[object]:
     ]
 
 
-def _value(cell: SpeedCell) -> str:
+def _value(cell: ThroughputCell) -> str:
     if cell["value"] is None:
         return "-"
     mark = "*" if cell["source"] == "corrected" else MARKS.get(cell["source"] or "", "")
@@ -90,9 +97,9 @@ def _value(cell: SpeedCell) -> str:
 
 @group.command()
 def show(job_id: JobId, output: OutputOption = Format.table) -> None:
-    """Show why a job is on the GPU model it is on: its speeds, its target, what it received."""
+    """Show why a job is on the GPU model it is on: its throughputs, its target, what it received."""
     with connect() as client:
-        found = client.job_speeds(job_id)
+        found = client.throughputs.of_job(job_id)
     if output is not Format.table:
         print_objects(found, output)
         return
@@ -101,26 +108,26 @@ def show(job_id: JobId, output: OutputOption = Format.table) -> None:
     if said := reason_of(found):
         print_line(said)
     print_line("")
-    headings = ["GPU MODEL", "SPEED", "RELATIVE", "SOURCE", "TARGET", "RECEIVED", "IN ALL", "PRICE/H", "NOW"]
-    print_table(headings, [_model(model) for model in found["models"]], right=headings[1:3] + headings[4:8])
+    headings = ["GPU MODEL", "THROUGHPUT", "RELATIVE", "SOURCE", "TARGET", "RECEIVED", "IN ALL", "PRICE/H"]
+    rows = [_model(model) for model in found["models"]]
+    print_table([*headings, "NOW"], rows, right=headings[1:3] + headings[4:])
 
 
-def reason_of(found: JobSpeeds) -> str:
+def reason_of(found: JobThroughputs) -> str:
     """Say in a sentence where the job runs and how that compares; empty while it runs nowhere."""
     here = next((model for model in found["models"] if model["runs_now"]), None)
     if here is None:
         return ""
     said = f"It runs on {here['gpu_model']}"
-    slower = [
-        model
+    own = here["throughput"] or 0.0
+    slower = {
+        model["throughput"]: model["gpu_model"]
         for model in found["models"]
-        if model["accepted"] and model["speed"] and here["speed"] and model["speed"] < here["speed"]
-    ]
+        if model["accepted"] and model["throughput"] and model["throughput"] < own
+    }
     if slower:
-        other = min(slower, key=lambda model: model["speed"] or 0.0)
-        said += (
-            f", {(here['speed'] or 0.0) / (other['speed'] or 1.0):.1f}x as fast as on {other['gpu_model']}"
-        )
+        slowest = min(slower)
+        said += f", {own / slowest:.1f}x as fast as on {slower[slowest]}"
     aims = [
         f"{model['target_share']:.0%} of its time on {model['gpu_model']}"
         for model in found["models"]
@@ -129,14 +136,14 @@ def reason_of(found: JobSpeeds) -> str:
     return f"{said}; its target is {' and '.join(aims)}." if aims else f"{said}."
 
 
-def _model(model: JobModelSpeed) -> list[str]:
-    speed = "-" if model["speed"] is None else f"{model['speed']:.4g}"
+def _model(model: JobModelThroughput) -> list[str]:
+    throughput = "-" if model["throughput"] is None else f"{model['throughput']:.4g}"
     source: str = model["source"] or "-"
     if model["source"] == "measured":
         source = f"measured ({model['samples']})"
     return [
         model["gpu_model"] if model["accepted"] else f"{model['gpu_model']} (not accepted)",
-        speed,
+        throughput,
         _percent(model["relative"]),
         source,
         _percent(model["target_share"]),
@@ -169,10 +176,10 @@ def correct(
 ) -> None:
     """Say how fast an application is, whatever was measured. For admins of the tenant, and operators.
 
-    `allot speeds correct bert V100 812.5 -g 4`, `allot speeds correct bert V100 -g 4 --remove`.
+    `allot throughputs correct bert V100 812.5 -g 4`, `allot throughputs correct bert V100 -g 4 --remove`.
     """
     if (value is None) != remove:
-        raise WrongUse("Give a speed, or --remove to take the correction back.")
+        raise WrongUse("Give a throughput, or --remove to take the correction back.")
     where = f"{application} with {plural(gpus, 'GPU')} on {gpu_model}"
     with connect() as client:
         setting: dict[str, Any] = {
@@ -184,11 +191,11 @@ def correct(
             "partner": beside,
         }
         if value is None:
-            client.uncorrect_speed(setting)
+            client.throughputs.remove_correction(setting)
             print_line(f"{where}: what was measured, declared or estimated counts again.")
             return
-        row = client.correct_speed(setting, value, reason=reason)
-    now = next(cell for cell in row["speeds"] if cell["gpu_model"] == gpu_model)
+        row = client.throughputs.correct(setting, value, reason=reason)
+    now = next(cell for cell in row["throughputs"] if cell["gpu_model"] == gpu_model)
     print_line(f"{where}: {now['value']:g}, from the next round on.")
 
 
@@ -200,10 +207,12 @@ def import_file(
     reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
     output: OutputOption = Format.table,
 ) -> None:
-    """Take a file of speeds over, whole or not at all. For admins of the tenant, and operators."""
+    """Take a file of throughputs over, whole or not at all. For admins of the tenant, and operators."""
     content = _compact(read_text(file, most_bytes=LARGEST_FILE_BYTES))
     with connect() as client:
-        done = client.import_speeds(_tenant(client, tenant), content, dry_run=dry_run, reason=reason)
+        done = client.throughputs.import_table(
+            _tenant(client, tenant), content, dry_run=dry_run, reason=reason
+        )
     if output is not Format.table:
         print_objects(done, output)
     else:
@@ -220,9 +229,12 @@ def _compact(text: str) -> str:
         return text  # The server says what is wrong with it.
 
 
-def _print_import(done: SpeedImport) -> None:
+def _print_import(done: ThroughputImport) -> None:
     would = "would be " if done["dry_run"] else ""
-    added, changed = f"{plural(done['added'], 'speed')} {would}added", f"{done['changed']} {would}changed"
+    added, changed = (
+        f"{plural(done['added'], 'throughput')} {would}added",
+        f"{done['changed']} {would}changed",
+    )
     print_line(f"{added}, {changed}, {done['unchanged']} unchanged.")
     if done["unknown_models"]:
         say(f"allot: the cluster has no GPUs of {', '.join(done['unknown_models'])}.")
@@ -258,7 +270,7 @@ def export(
 ) -> None:
     """Print what is corrected, measured or declared as a file that `import` and `simulate` read."""
     with connect() as client:
-        found = client.export_speeds(_tenant(client, tenant), layout)
+        found = client.throughputs.export_table(_tenant(client, tenant), layout)
     text = found if isinstance(found, str) else json.dumps(found, indent=1) + "\n"
     if file is None:
         print_line(text.rstrip("\n"))
@@ -291,4 +303,6 @@ def _tenant(client: Client, name: str | None) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="speeds", help="How fast applications are on each GPU model.")
+    app.add_typer(group, name="throughputs", help="How fast applications are on each GPU model.")
+    # Its earlier name, for scripts.
+    app.add_typer(group, name="speeds", hidden=True)

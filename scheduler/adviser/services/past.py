@@ -13,7 +13,7 @@ from scheduler.core.sim.anomalies import JobWait
 from scheduler.core.sim.run_times import Assumption, RunTimes
 from scheduler.core.sim.workload import Truth
 from scheduler.jobspec.shape import shape_of
-from scheduler.rounds.speeds import KnownSpeeds, known_speeds
+from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 
 #: Those that were there at some time from one instant on until another, the newest first.
 _JOBS = """
@@ -139,20 +139,20 @@ def read_past(*, since: float, until: float, most: int, virtual_cluster: str = "
     """
     parameters: dict[str, Any] = {"vc": virtual_cluster, "since": since, "until": until, "most": most}
     with connection.cursor() as cursor:
-        speeds = known_speeds(cursor)
+        throughputs = known_throughputs(cursor)
         cursor.execute(_JOBS, parameters)
         rows = cursor.fetchall()
-    return [_past_job(row, speeds) for row in reversed(rows)]
+    return [_past_job(row, throughputs) for row in reversed(rows)]
 
 
-def _past_job(row: Sequence, speeds: KnownSpeeds) -> PastJob:
-    """Return a job of the past; what is known of speeds today is taken to have been known then."""
+def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
+    """Return a job of the past; what is known of throughputs today is taken to have been known then."""
     (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, time_limit_seconds,
         ended_at, limit_seconds, was_held, stays,
     ) = row  # fmt: skip
     told = shape_of(shape)
-    known = speeds.of(job_class_of(tenant, told.application, name), told.gpus, told.throughput, shape)
+    known = throughputs.of(job_class_of(tenant, told.application, name), told.gpus, told.throughput, shape)
     job = Job(
         id=JobId(job_id),
         tenant=tenant,

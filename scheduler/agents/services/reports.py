@@ -36,8 +36,8 @@ from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event
 from scheduler.nodes.services.health import findings_apply
 from scheduler.nodes.services.isolation import refuse_unisolated
-from scheduler.speeds.services.measuring import measure
 from scheduler.stream import EVERYONE, log_group, on_commit, send
+from scheduler.throughputs.services.measuring import measure
 from scheduler.wakeups import request_round_on_commit
 
 #: So that several reports may be lost before the lease is.

@@ -12,7 +12,7 @@ from scheduler.attempts.models import Attempt, ProgressPoint
 from scheduler.clock import database_now
 from scheduler.core.building_blocks.pace import EVERY_SECONDS, Line, Pace
 from scheduler.jobs.models import Job
-from scheduler.speeds.services.measuring import partners
+from scheduler.throughputs.services.measuring import partners
 from scheduler.wakeups import request_round_on_commit
 
 

@@ -28,7 +28,7 @@ from scheduler.forecasts.services.questions import expires_at, is_given_up
 from scheduler.jobs.models import Job
 from scheduler.jobspec import parse
 from scheduler.rounds.models import Leadership
-from scheduler.rounds.speeds import submitted_now
+from scheduler.rounds.throughputs import submitted_now
 from tenants.selectors import Viewer
 
 #: Jobs of one tenant that are named in each list; all are counted.

@@ -8,7 +8,7 @@ from scheduler.attempts.services.pacing import pace_of
 from scheduler.core.building_blocks.pace import measured_seconds
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobs.models import Job
-from scheduler.rounds.speeds import known_speeds
+from scheduler.rounds.throughputs import known_throughputs
 
 #: Who is further off than this part of what is measured is told so.
 TOLERATED = 0.2
@@ -16,7 +16,7 @@ TOLERATED = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """Seconds of the job's own gang, alone on `gpu_model`; empty: its speed is known on none."""
+    """Seconds of the job's own gang, alone on `gpu_model`; empty: its throughput is known on none."""
 
     declared_seconds: float | None
     measured_seconds: float | None
@@ -31,10 +31,10 @@ def run_time_of(job: Job) -> RunTime:
     """Return what is known of the job's run time now."""
     declared, pace = job.spec.get("estimate"), pace_of(job)
     with connection.cursor() as cursor:
-        speeds = known_speeds(cursor)
+        throughputs = known_throughputs(cursor)
     stated = job.shape.get("throughput") or {}
     job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
-    throughput = speeds.of(job_class, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
+    throughput = throughputs.of(job_class, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
     measured = None if pace is None else measured_seconds(pace, job.gpus, throughput)
     return RunTime(
         declared_seconds=declared,

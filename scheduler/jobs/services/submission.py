@@ -195,7 +195,7 @@ class Submission:
             return
         field = _join(where, "throughput")
         problem = f"is 0 on {wording.either(accepted)}, so that the job runs on no GPU model that it accepts"
-        expected = f"a speed above 0 for one of: {', '.join(accepted)}; or another gpu_model"
+        expected = f"a throughput above 0 for one of: {', '.join(accepted)}; or another gpu_model"
         raise Invalid(f"{field} {problem}.", [FieldError(field, problem, expected)])
 
 

@@ -1,4 +1,4 @@
-"""Speeds as a file: taken over as a whole or not at all, and handed out as they are known."""
+"""Throughputs as a file: taken over as a whole or not at all, and handed out as they are known."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,9 +10,14 @@ from scheduler.clock import database_now
 from scheduler.core.perf.tables import Key, Table, TableEntry, read_table, write_csv, write_gavel
 from scheduler.core.perf.throughput import JobClass, Setting
 from scheduler.nodes.models import GpuModel
-from scheduler.speeds.models import SpeedCorrection
-from scheduler.speeds.services.on_record import read_estimator
-from scheduler.speeds.services.rows import MOST_CORRECTIONS_PER_TENANT, Speeds, check_value, too_many
+from scheduler.throughputs.models import SpeedCorrection
+from scheduler.throughputs.services.on_record import read_estimator
+from scheduler.throughputs.services.rows import (
+    MOST_CORRECTIONS_PER_TENANT,
+    Throughputs,
+    check_value,
+    too_many,
+)
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import ApplicationError, FieldError, Invalid
 from tenants.models import Role, Tenant
@@ -45,7 +50,9 @@ class Import:
 
 
 @transaction.atomic
-def speeds_import(*, by: Viewer, tenant: Tenant, content: str, dry_run: bool, reason: str = "") -> Import:
+def throughputs_import(
+    *, by: Viewer, tenant: Tenant, content: str, dry_run: bool, reason: str = ""
+) -> Import:
     """Take a table over as corrections; raise Invalid naming every wrong line, and then change nothing."""
     by.require(tenant, Role.ADMIN)
     table = _with_known_models(read_table(content), tenant)
@@ -151,17 +158,22 @@ def _write(by: Viewer, tenant: Tenant, done: Import, reason: str) -> None:
     request_round_on_commit()
 
 
-def speeds_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
+def throughputs_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
     """Return what is on record or declared of a tenant's job classes, as a file; estimates are left out."""
     write = {"csv": write_csv, "gavel": write_gavel}[layout]
-    return write(dict(_written(Speeds.seen_by(viewer, tenant.name))))
+    return write(dict(_written(Throughputs.seen_by(viewer, tenant.name))))
 
 
-def _written(speeds: Speeds) -> Iterator[tuple[Key, TableEntry]]:
-    for row in speeds.rows():
-        declared = {} if row.spread or row.partner else speeds.declared.get((row.job_class, row.gpus), {})
-        for model in speeds.models_known(row):
+def _written(throughputs: Throughputs) -> Iterator[tuple[Key, TableEntry]]:
+    for row in throughputs.rows():
+        declared = (
+            {} if row.spread or row.partner else throughputs.declared.get((row.job_class, row.gpus), {})
+        )
+        for model in throughputs.models_known(row):
             setting = row.setting(model)
-            speed = speeds.estimator.at(row.job_class, setting, declared.get(model))
-            if speed is not None:
-                yield (row.application, setting), TableEntry(speed.value, speed.source.value, speed.samples)
+            throughput = throughputs.estimator.at(row.job_class, setting, declared.get(model))
+            if throughput is not None:
+                yield (
+                    (row.application, setting),
+                    TableEntry(throughput.value, throughput.source.value, throughput.samples),
+                )

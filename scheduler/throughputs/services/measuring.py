@@ -4,7 +4,7 @@
 - A window lasts `WINDOW_SECONDS` or a little longer, so that an attempt causes at most one write a minute; at
   its end the rest counts if it is at least `LEAST_SECONDS`.
 - A window that was shared with one other job throughout is recorded beside that partner, relative to the
-  speed alone, which must be known. One that was shared in part, or with several, says nothing.
+  throughput alone, which must be known. One that was shared in part, or with several, says nothing.
 - A rate that is 0, negative, not finite, absurd, or a million times off what is on record says nothing.
 """
 
@@ -25,8 +25,8 @@ from scheduler.core.perf.throughput import (
 )
 from scheduler.jobs.models import Job
 from scheduler.nodes.models import Gpu
-from scheduler.speeds.models import SpeedMeasurement
-from scheduler.speeds.services.on_record import read_estimator
+from scheduler.throughputs.models import SpeedMeasurement
+from scheduler.throughputs.services.on_record import read_estimator
 
 WARM_UP_SECONDS = 10.0
 WINDOW_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""Why a job is on the GPU model it is on: its speeds, what its policy aims at, and what it received."""
+"""Why a job is on the GPU model it is on: its throughputs, what its policy aims at, and what it received."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,19 @@ from scheduler.jobs.selectors import view_of
 from scheduler.nodes.models import GpuModel
 from scheduler.plugins import ChosenPlugin
 from scheduler.representation import iso
-from scheduler.speeds.services.on_record import read_estimator
+from scheduler.throughputs.services.on_record import read_estimator
 from scheduler.virtual_clusters.selectors import view_targets
 
 
-def job_speeds(job: Job) -> dict[str, Any]:
+def job_throughputs(job: Job) -> dict[str, Any]:
     """Return the answer of the API, JSON-ready: one entry for each GPU model of the cluster."""
     job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
     prices = dict(GpuModel.objects.order_by("name").values_list("name", "price_per_hour"))
     view = view_of(job)
     known = view_targets(view)
-    speeds = _speeds(job, job_class, prices)
+    throughputs = _throughputs(job, job_class, prices)
     attained, here = _attained(job)
-    fastest = max((speed.value for speed in speeds.values()), default=0.0)
+    fastest = max((throughput.value for throughput in throughputs.values()), default=0.0)
     has_targets, counted = known.decided_at is not None, known.counted_seconds
     targets, received = known.shares.get(job.id, {}), known.received_seconds.get(job.id, {})
     in_all = sum(attained.values())
@@ -45,7 +45,7 @@ def job_speeds(job: Job) -> dict[str, Any]:
                 "gpu_model": model,
                 "price_per_hour": price,
                 "accepted": not job.gpu_models or model in job.gpu_models,
-                **_told(speeds.get(model), fastest),
+                **_facts_of(throughputs.get(model), fastest),
                 "target_share": targets.get(model, 0.0) if has_targets else None,
                 "received_seconds": received.get(model, 0.0) if has_targets else None,
                 "received_share": min(1.0, received.get(model, 0.0) / counted) if counted else None,
@@ -58,20 +58,20 @@ def job_speeds(job: Job) -> dict[str, Any]:
     }
 
 
-def _speeds(job: Job, job_class: JobClass, prices: Mapping[str, float]) -> dict[str, Throughput]:
+def _throughputs(job: Job, job_class: JobClass, prices: Mapping[str, float]) -> dict[str, Throughput]:
     declared = job.shape.get("throughput") or {}
     return read_estimator().throughputs(job_class, job.gpus, sorted({*prices, *declared}), declared)
 
 
-def _told(speed: Throughput | None, fastest: float) -> dict[str, Any]:
-    if speed is None:
-        return {"speed": None, "relative": None, "source": None, "samples": 0, "confidence": 0.0}
+def _facts_of(throughput: Throughput | None, fastest: float) -> dict[str, Any]:
+    if throughput is None:
+        return {"throughput": None, "relative": None, "source": None, "samples": 0, "confidence": 0.0}
     return {
-        "speed": speed.value,
-        "relative": speed.value / fastest if fastest else None,
-        "source": speed.source.value,
-        "samples": speed.samples,
-        "confidence": round(speed.confidence, 3),
+        "throughput": throughput.value,
+        "relative": throughput.value / fastest if fastest else None,
+        "source": throughput.source.value,
+        "samples": throughput.samples,
+        "confidence": round(throughput.confidence, 3),
     }
 
 

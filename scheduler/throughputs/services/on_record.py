@@ -1,4 +1,4 @@
-"""What is on record of speeds, as `core.perf` wants it. What has not changed is not read again.
+"""What is on record of throughputs, as `core.perf` wants it. What has not changed is not read again.
 
 A round asks for it every few seconds, and with many jobs running the figures change every few seconds. So
 this is plain SQL, and what is read at once is bounded: the settings measured last, and the newest

@@ -1,5 +1,5 @@
-"""What is known of speeds, row by row, and what people correct. A row is a job class, a gang size, near or
-spread, alone or beside a partner; it has one speed for each GPU model."""
+"""What is known of throughputs, row by row, and what people correct. A row is a job class, a gang size, near
+or spread, alone or beside a partner; it has one throughput for each GPU model."""
 
 import json
 from collections.abc import Container, Iterable, Mapping
@@ -20,15 +20,15 @@ from scheduler.core.perf.throughput import (
     too_far_apart,
 )
 from scheduler.nodes.models import GpuModel
-from scheduler.speeds.models import SpeedCorrection, SpeedMeasurement
-from scheduler.speeds.services.on_record import read_estimator
+from scheduler.throughputs.models import SpeedCorrection, SpeedMeasurement
+from scheduler.throughputs.services.on_record import read_estimator
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid, NotFound, QuotaExceeded
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer
 
 MOST_CORRECTIONS_PER_TENANT = 20_000
-KIND_NAME = RegexValidator(
+JOB_CLASS_NAME = RegexValidator(
     r"^(name:)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z",
     "An application, or name: and a job's name; letters, digits, '.', '_' and '-'.",
 )
@@ -66,15 +66,15 @@ class Cell:
 
     gpu_model: str
     #: None: nothing at all.
-    speed: Throughput | None
+    throughput: Throughput | None
     declared: float | None
     measurement: SpeedMeasurement | None
     correction: SpeedCorrection | None
 
 
 @dataclass(frozen=True, slots=True)
-class Speeds:
-    """Everything that a viewer may see of speeds."""
+class Throughputs:
+    """Everything that a viewer may see of throughputs."""
 
     viewer: Viewer
     tenants: Mapping[str, Tenant]
@@ -83,7 +83,7 @@ class Speeds:
     gpu_models: tuple[str, ...]
 
     @classmethod
-    def seen_by(cls, viewer: Viewer, tenant: str | None = None) -> "Speeds":
+    def seen_by(cls, viewer: Viewer, tenant: str | None = None) -> "Throughputs":
         """Read what the viewer may see, of one tenant or of all."""
         visible = viewer.tenants() if tenant is None else viewer.tenants().filter(name=tenant)
         tenants = {each.name: each for each in visible}
@@ -121,13 +121,13 @@ class Speeds:
         more = [model for model in self.models_known(row) if model not in self.gpu_models]
         models, declared = (*self.gpu_models, *more), self._declared_for(row)
         if row.spread or row.partner:
-            speeds = {model: self.estimator.at(row.job_class, row.setting(model)) for model in models}
+            throughputs = {model: self.estimator.at(row.job_class, row.setting(model)) for model in models}
         else:
-            speeds = {**self.estimator.throughputs(row.job_class, row.gpus, models, declared)}
+            throughputs = {**self.estimator.throughputs(row.job_class, row.gpus, models, declared)}
         return [
             Cell(
                 gpu_model=model,
-                speed=speeds.get(model),
+                throughput=throughputs.get(model),
                 declared=declared.get(model),
                 measurement=measured.get((row, model)),
                 correction=corrected.get((row, model)),
@@ -148,7 +148,7 @@ def _declared(tenants: Iterable[Tenant]) -> dict[tuple[JobClass, int], Mapping[s
 
 def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dict[tuple[Row, str], Any]:
     """Return the table's rows for these rows, by row and model."""
-    wanted, names = set(rows), {tenant.id: name for name, tenant in tenants.items()}
+    rows_seen, names = set(rows), {tenant.id: name for name, tenant in tenants.items()}
     found = table.objects.filter(
         tenant_id__in={tenants[row.tenant].id for row in rows},
         application__in={row.application for row in rows},
@@ -158,7 +158,7 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
     by_place = {}
     for each in found:
         row = Row(names[each.tenant_id], each.application, each.gpus, each.spread, each.partner)
-        if row in wanted:
+        if row in rows_seen:
             by_place[row, each.gpu_model] = each
     return by_place
 
@@ -167,32 +167,32 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
 
 
 @transaction.atomic
-def speed_correct(
+def throughput_correct(
     *, by: Viewer, tenant: Tenant, application: str, setting: Setting, value: float, reason: str = ""
 ) -> None:
-    """Say what a speed is; raise Invalid where it can not be that."""
+    """Say what a throughput is; raise Invalid where it can not be that."""
     by.require(tenant, Role.ADMIN)
     check_value(read_estimator(), JobClass(tenant.name, application), setting, value)
-    wanted = {"application": application, **setting._asdict()}
+    place = {"application": application, **setting._asdict()}
     # One at a time in a tenant, so that its limit holds.
     Tenant.objects.select_for_update().get(id=tenant.id)
-    before = SpeedCorrection.objects.filter(tenant=tenant, **wanted).values_list("value", flat=True).first()
+    before = SpeedCorrection.objects.filter(tenant=tenant, **place).values_list("value", flat=True).first()
     if before is None and _corrections_of(tenant) >= MOST_CORRECTIONS_PER_TENANT:
         raise too_many(tenant)
     SpeedCorrection.objects.update_or_create(
         tenant=tenant,
-        **wanted,
+        **place,
         defaults={"value": value, "reason": reason, "by": by.user, "at": database_now()},
     )
     request_round_on_commit()
 
 
 @transaction.atomic
-def speed_correction_remove(*, by: Viewer, tenant: Tenant, application: str, setting: Setting) -> None:
+def throughput_correction_remove(*, by: Viewer, tenant: Tenant, application: str, setting: Setting) -> None:
     """Take a correction back, so that what was measured, declared or estimated stands again."""
     by.require(tenant, Role.ADMIN)
-    wanted = {"application": application, **setting._asdict()}
-    row = SpeedCorrection.objects.select_for_update().filter(tenant=tenant, **wanted).first()
+    place = {"application": application, **setting._asdict()}
+    row = SpeedCorrection.objects.select_for_update().filter(tenant=tenant, **place).first()
     if row is None:
         raise NotFound(f"There is no correction of {application} on {setting.gpu_model} in this setting.")
     row.delete()
@@ -208,13 +208,13 @@ def check_value(
     field: str = "value",
     but: Container[Setting] = (),
 ) -> None:
-    """Raise Invalid unless a speed can be that, beside what is on record on other models; `but` these."""
+    """Raise Invalid unless a throughput can be that, beside those on record on other models; `but` these."""
     problem, expected = problem_with(value, beside_partner=bool(setting.partner)), "0 (does not run) or more"
     others = {
-        other.gpu_model: speed.value
+        other.gpu_model: throughput.value
         for other in estimator.entries.get(job_class, {})
         if other == setting._replace(gpu_model=other.gpu_model) and other != setting and other not in but
-        if (speed := estimator.at(job_class, other)) is not None and speed.value > 0
+        if (throughput := estimator.at(job_class, other)) is not None and throughput.value > 0
     }
     if problem is None and value > 0:
         apart = [model for model, known in others.items() if too_far_apart([value, known])]
@@ -231,8 +231,8 @@ def _corrections_of(tenant: Tenant) -> int:
 
 def too_many(tenant: Tenant) -> QuotaExceeded:
     return QuotaExceeded(
-        f"Tenant {tenant.name} would have more than {MOST_CORRECTIONS_PER_TENANT:,} corrected speeds; take"
-        " some back first."
+        f"Tenant {tenant.name} would have more than {MOST_CORRECTIONS_PER_TENANT:,} corrected throughputs;"
+        " take some back first."
     )
 
 

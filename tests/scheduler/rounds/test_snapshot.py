@@ -12,7 +12,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.round.decide import decide
 from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.speeds.services import on_record as known_speeds
+from scheduler.throughputs.services import on_record
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -339,7 +339,7 @@ def test_estimates_follow_what_is_measured_at_once_and_the_references_within_a_m
     assert on_k80() == 40.0
     measured(reference, 25.0)
     assert on_k80() == 40.0
-    monkeypatch.setattr(known_speeds, "REFERENCES_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(on_record, "REFERENCES_KEPT_SECONDS", 0.0)
     measured(mine, 100.0)
     assert on_k80() == 50.0
     # Of a correction nobody has to wait for the effect.

@@ -1,4 +1,4 @@
-"""Speeds by API: who sees which, corrections, files, and why a job is on its GPU model."""
+"""Throughputs by API: who sees which, corrections, files, and why a job is on its GPU model."""
 
 import json
 from datetime import timedelta
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.speeds.services import rows as speeds
+from scheduler.throughputs.services import rows as throughputs
 from tenants.models import AuditEntry, Tenant
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import (
@@ -36,17 +36,17 @@ def admin(world: World) -> Caller:
 
 
 def rows(who: Caller, **query: object) -> list[dict]:
-    answer = who.get(f"/speeds?{urlencode(query)}")
+    answer = who.get(f"/throughputs?{urlencode(query)}")
     assert answer.status_code == 200, answer.content
     return answer.json()["results"]
 
 
 def put(who: Caller, **fields: object):
-    return who.put("/speeds/correction", {**BERT, "value": 100.0, **fields})
+    return who.put("/throughputs/correction", {**BERT, "value": 100.0, **fields})
 
 
 def send(who: Caller, content: str, **fields: object):
-    return who.post("/speeds/import", {"tenant": "vision", "content": content, **fields})
+    return who.post("/throughputs/import", {"tenant": "vision", "content": content, **fields})
 
 
 # -- the list ----------------------------------------------------------------------------------------
@@ -56,11 +56,11 @@ def test_a_row_tells_of_every_model_what_is_known_and_who_says_so(world: World, 
     make_gpu_model("K80")
     make_measurement(world.tenant, "bert", 800.0, gpus=4, samples=4, variance=400.0)
     make_correction(world.tenant, "bert", 810.0, gpus=4, reason="a better run")
-    for model, speed in (("V100", 10.0), ("K80", 2.0)):
+    for model, throughput in (("V100", 10.0), ("K80", 2.0)):
         make_measurement(
             make_tenant("elsewhere") if model == "V100" else Tenant.objects.get(name="elsewhere"),
             "secret",
-            speed,
+            throughput,
             gpu_model=model,
             gpus=4,
         )
@@ -73,7 +73,7 @@ def test_a_row_tells_of_every_model_what_is_known_and_who_says_so(world: World, 
         "partner": "",
     }
     assert row["may_correct"] is False
-    k80, v100 = row["speeds"]
+    k80, v100 = row["throughputs"]
     assert (k80["gpu_model"], k80["value"], k80["source"], k80["relative"]) == (
         "K80",
         162.0,
@@ -96,10 +96,10 @@ def test_a_row_tells_of_every_model_what_is_known_and_who_says_so(world: World, 
 
 
 def test_what_unfinished_jobs_declare_is_listed(world: World) -> None:
-    for speed in (100.0, 120.0):
-        world.member.post("/jobs", spec(application="gpt", throughput={"V100": speed}, tenant="vision"))
+    for throughput in (100.0, 120.0):
+        world.member.post("/jobs", spec(application="gpt", throughput={"V100": throughput}, tenant="vision"))
     (row,) = rows(world.member)
-    (cell,) = row["speeds"]
+    (cell,) = row["throughputs"]
     assert (cell["declared"], cell["value"], cell["source"], cell["confidence"]) == (
         120.0,
         120.0,
@@ -129,13 +129,13 @@ def test_rows_are_filtered_and_paged(world: World) -> None:
     assert names(partners="true") == [("gpt", 1)]
     assert names(tenant="vision", application="none") == []
     (only,) = rows(world.viewer, gpu_model="K80")
-    assert [cell["gpu_model"] for cell in only["speeds"]] == ["K80"]
-    first = world.viewer.get("/speeds?page_size=3").json()
+    assert [cell["gpu_model"] for cell in only["throughputs"]] == ["K80"]
+    first = world.viewer.get("/throughputs?page_size=3").json()
     assert (len(first["results"]), first["previous"]) == (3, None)
     second = world.viewer.get(first["next"]).json()
     assert [(row["application"], row["gpus"]) for row in second["results"]] == [("gpt", 2)]
-    assert world.stranger.get("/speeds").json()["results"] == []
-    is_error(world.stranger.get("/speeds?tenant=vision"), 404, "not_found")
+    assert world.stranger.get("/throughputs").json()["results"] == []
+    is_error(world.stranger.get("/throughputs?tenant=vision"), 404, "not_found")
 
 
 # -- corrections -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_correction_overrules_and_is_audited(world: World, admin: Caller) -> N
     make_measurement(world.tenant, "bert", 80.0, gpus=4)
     answer = put(admin, reason="measured with old data")
     assert answer.status_code == 200
-    assert answer.json()["speeds"][0]["source"] == "corrected"
+    assert answer.json()["throughputs"][0]["source"] == "corrected"
     job = make_job(tenant=world.tenant, gpus=4)
     job.shape["application"] = "bert"
     job.save()
@@ -153,9 +153,9 @@ def test_a_correction_overrules_and_is_audited(world: World, admin: Caller) -> N
     put(world.operator, value=90.0)
     correction = SpeedCorrection.objects.get()
     assert (correction.value, correction.by.username, correction.reason) == (90.0, "olga", "")
-    assert admin.delete(f"/speeds/correction?{urlencode(BERT)}").status_code == 204
+    assert admin.delete(f"/throughputs/correction?{urlencode(BERT)}").status_code == 204
     assert read_snapshot(1).jobs[0].throughput == {"V100": 80.0}
-    is_error(admin.delete(f"/speeds/correction?{urlencode(BERT)}"), 404, "not_found")
+    is_error(admin.delete(f"/throughputs/correction?{urlencode(BERT)}"), 404, "not_found")
     entries = AuditEntry.objects.filter(object_kind="speed correction").order_by("id")
     did = [entry.action.removeprefix("speed-correction.") for entry in entries]
     assert did == ["create", "change", "remove"]
@@ -183,7 +183,7 @@ def test_a_correction_overrules_and_is_audited(world: World, admin: Caller) -> N
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_can_not_be_a_speed_is_refused_by_field(
+def test_what_can_not_be_a_throughput_is_refused_by_field(
     world: World, admin: Caller, fields: dict, where: str
 ) -> None:
     make_measurement(world.tenant, "bert", 100.0, gpus=4, gpu_model="K80")
@@ -204,7 +204,7 @@ def test_what_is_no_number_is_not_even_read(world: World, admin: Caller, value: 
 def test_a_tenant_corrects_so_much_and_no_more(
     world: World, admin: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speeds, "MOST_CORRECTIONS_PER_TENANT", 1)
+    monkeypatch.setattr(throughputs, "MOST_CORRECTIONS_PER_TENANT", 1)
     assert put(admin).status_code == 200
     assert put(admin, value=5.0).status_code == 200
     is_error(put(admin, gpus=8), 409, "quota_exceeded")
@@ -234,11 +234,11 @@ def test_a_file_is_tried_first_and_then_taken_over_as_a_whole(world: World, admi
         "T4": "from the lab",
         "V100": "from the lab",
     }
-    imported = AuditEntry.objects.filter(request="POST api/v1/speeds/import").count()
+    imported = AuditEntry.objects.filter(request="POST api/v1/throughputs/import").count()
     assert imported >= 2
     again = send(admin, content).json()
     assert (again["added"], again["changed"], again["unchanged"]) == (0, 0, 4)
-    assert AuditEntry.objects.filter(request="POST api/v1/speeds/import").count() == imported
+    assert AuditEntry.objects.filter(request="POST api/v1/throughputs/import").count() == imported
 
 
 def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: Caller) -> None:
@@ -261,7 +261,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
 
 
 def test_too_large_a_file_is_refused(world: World, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.speeds.services.files.MOST_CORRECTIONS_PER_TENANT", 2)
+    monkeypatch.setattr("scheduler.throughputs.services.files.MOST_CORRECTIONS_PER_TENANT", 2)
     content = HEADER + "".join(f"a{n},1,V100,1,,\n" for n in range(3))
     is_error(send(admin, content), 409, "quota_exceeded")
     assert not SpeedCorrection.objects.exists()
@@ -272,9 +272,11 @@ def test_what_is_exported_can_be_imported_again(world: World, admin: Caller) -> 
     make_measurement(world.tenant, "bert", 40.0, gpus=4, spread=True)
     make_correction(world.tenant, "bert", 8.0, gpus=4, gpu_model="K80")
     world.member.post("/jobs", spec(application="gpt", throughput={"V100": 30.0}, tenant="vision"))
-    exported = world.viewer.client.get("/api/v1/speeds/export?tenant=vision", headers=world.viewer.headers)
+    exported = world.viewer.client.get(
+        "/api/v1/throughputs/export?tenant=vision", headers=world.viewer.headers
+    )
     assert exported["Content-Type"] == "text/csv"
-    assert exported["Content-Disposition"] == 'attachment; filename="speeds-vision.csv"'
+    assert exported["Content-Disposition"] == 'attachment; filename="throughputs-vision.csv"'
     lines = exported.content.decode().splitlines()
     assert lines[1:] == [
         "bert,4,K80,8,,,corrected,0",
@@ -284,7 +286,7 @@ def test_what_is_exported_can_be_imported_again(world: World, admin: Caller) -> 
     ]
     done = send(admin, exported.content.decode()).json()
     assert (done["added"], done["unchanged"]) == (3, 1)
-    gavel = world.viewer.get("/speeds/export?tenant=vision&layout=gavel").json()
+    gavel = world.viewer.get("/throughputs/export?tenant=vision&layout=gavel").json()
     assert gavel["v100_unconsolidated"] == {"('bert', 4)": {"null": 40.0}}
     assert gavel["k80"] == {"('bert', 4)": {"null": 8.0}}
     again = send(admin, json.dumps(gavel)).json()
@@ -302,7 +304,7 @@ def test_gavels_whole_table_is_taken_over(world: World, admin: Caller) -> None:
     assert answer["added"] == SpeedCorrection.objects.count() == 5_712
     assert len(answer["changes"]) == 200
     assert {"from": "LM (batch size 5)", "to": "LM-batch-size-5"} in answer["renamed"]
-    # A job whose kind nobody knows is told by it how fast it is on the models that it says nothing of.
+    # A job whose class nobody knows is told by it how fast it is on the models that it says nothing of.
     make_gpu_model("K80")
     world.member.post("/jobs", spec(application="new", throughput={"V100": 100.0}, tenant="vision"))
     (job,) = read_snapshot(1).jobs
@@ -318,7 +320,7 @@ def test_gavels_whole_table_is_taken_over(world: World, admin: Caller) -> None:
 
 def test_a_job_without_anything_known(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, name="nightly")
-    answer = world.viewer.get(f"/jobs/{job.id}/speeds").json()
+    answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
     assert (answer["application"], answer["view"], answer["policy"]) == ("name:nightly", "research", "fifo")
     assert (answer["objective"], answer["decided_at"]) == (None, None)
     (v100,) = answer["models"]
@@ -326,7 +328,7 @@ def test_a_job_without_anything_known(world: World) -> None:
         "gpu_model": "V100",
         "price_per_hour": 1.0,
         "accepted": True,
-        "speed": None,
+        "throughput": None,
         "relative": None,
         "source": None,
         "samples": 0,
@@ -361,7 +363,7 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
         "received": {str(job.id): {"V100": 150.0}},
     }
     PolicyMemory.objects.create(view="research", memory=memory)
-    answer = world.viewer.get(f"/jobs/{job.id}/speeds").json()
+    answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
     assert (answer["objective"], answer["policy"]) == ("max_min", "fifo:interval_seconds=60.0")
     assert answer["decided_at"] == "1970-01-01T00:16:40+00:00"
     k80, v100 = answer["models"]
@@ -375,7 +377,7 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
 
 def test_an_opportunistic_job_is_told_of_the_spare_view(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, guaranteed=False)
-    answer = world.viewer.get(f"/jobs/{job.id}/speeds").json()
+    answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
     assert (answer["view"], answer["policy"]) == ("spare", "fifo")
 
 
@@ -411,9 +413,34 @@ def test_what_is_no_price_is_refused(world: World, price: object) -> None:
 
 
 def test_measurements_are_told_apart_by_tenant(world: World) -> None:
-    """Two tenants' applications of one name are two kinds."""
+    """Two tenants' applications of one name are two job classes."""
     make_measurement(world.tenant, "bert", 1.0)
     make_measurement(make_tenant("speech"), "bert", 2.0)
     assert SpeedMeasurement.objects.count() == 2
     assert [row["tenant"] for row in rows(world.operator)] == ["speech", "vision"]
     assert [row["tenant"] for row in rows(world.operator, tenant="speech")] == ["speech"]
+
+
+# -- deprecated: the routes of the earlier name -------------------------------------------------------
+
+
+def test_the_routes_of_the_earlier_name_answer_alike_in_its_words(world: World, admin: Caller) -> None:
+    job = make_job(tenant=world.tenant, name="nightly", gpus=4)
+    nightly = {**BERT, "application": "name:nightly"}
+    corrected = admin.put("/speeds/correction", {**nightly, "value": 30.0}).json()
+    assert corrected["speeds"][0]["value"] == 30.0
+    ((old,), (new,)) = (admin.get(f"/{name}").json()["results"] for name in ("speeds", "throughputs"))
+    assert old == corrected
+    assert {**old, "throughputs": old["speeds"]} == {**new, "speeds": new["throughputs"]}
+    before, after = (admin.get(f"/jobs/{job.id}/{name}").json() for name in ("speeds", "throughputs"))
+    assert [model["speed"] for model in before["models"]] == [30.0]
+    assert [model["throughput"] for model in after["models"]] == [30.0]
+    assert admin.delete(f"/speeds/correction?{urlencode(nightly)}").status_code == 204
+    is_error(admin.delete(f"/throughputs/correction?{urlencode(nightly)}"), 404, "not_found")
+    text = "application,gpus,gpu_model,rate\nbert,4,V100,2.5\n"
+    assert admin.post("/speeds/import", {"tenant": "vision", "content": text}).json()["added"] == 1
+    exported = [
+        admin.client.get(f"/api/v1/{name}/export?tenant=vision", headers=admin.headers).content
+        for name in ("speeds", "throughputs")
+    ]
+    assert exported[0] == exported[1]

@@ -1,4 +1,4 @@
-"""What progress lines of running attempts make known of their kind's speed."""
+"""What progress lines of running attempts make known of their job class's throughput."""
 
 from datetime import timedelta
 
@@ -10,8 +10,8 @@ from scheduler.agents.services.reports import report_apply
 from scheduler.clock import database_now
 from scheduler.models import Attempt, Node, SpeedMeasurement
 from scheduler.pruning import prune
-from scheduler.speeds.services import measuring
-from scheduler.speeds.services.measuring import fewest_nodes
+from scheduler.throughputs.services import measuring
+from scheduler.throughputs.services.measuring import fewest_nodes
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_measurement, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -141,7 +141,7 @@ def together(node: Node, **of_the_second) -> tuple[Attempt, Attempt]:
     return first, second
 
 
-def test_beside_a_partner_the_speed_is_relative_to_being_alone() -> None:
+def test_beside_a_partner_the_throughput_is_relative_to_being_alone() -> None:
     node = make_node()
     first, second = together(node)
     progress(node, first, (0, 0), (10, 0), (70, 600))

@@ -1,8 +1,8 @@
 import { CircleHelp, FileText, Gauge, PencilLine, Sigma, type LucideIcon } from "lucide-react";
 
 import type { SourceEnum } from "@/api/schema";
-import { isGuess, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
-import styles from "@/components/speeds/speeds.module.css";
+import { isGuess, percent, SOURCE_MEANINGS } from "@/components/throughputs/sources";
+import styles from "@/components/throughputs/throughputs.module.css";
 
 const ICONS: Record<SourceEnum, LucideIcon> = {
   corrected: PencilLine,
@@ -18,7 +18,7 @@ interface SourceMarkProps {
   confidence?: number;
 }
 
-/** From where a speed is known: a word and a sign, and how much stands behind it. */
+/** From where a throughput is known: a word and a sign, and how much stands behind it. */
 export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps) {
   if (source === null) return <span className={styles.source}>nothing known</span>;
   const Icon = ICONS[source];

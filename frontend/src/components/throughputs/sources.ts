@@ -1,19 +1,19 @@
-/** Speeds in words. Pure. */
+/** Throughputs in words. Pure. */
 
 import type { SourceEnum } from "@/api/schema";
 import { count } from "@/components/format";
 
-/** Prefix of the kind of jobs that state no application: they are known by their name. */
+/** Prefix of the class of jobs that state no application: they are known by their name. */
 const BY_NAME = "name:";
 
-/** What a kind of job is called, and whether that is only the name of its jobs. */
-export function kindOf(application: string): { name: string; byName: boolean } {
+/** What a job class is called, and whether that is only the name of its jobs. */
+export function jobClassOf(application: string): { name: string; byName: boolean } {
   return application.startsWith(BY_NAME)
     ? { name: application.slice(BY_NAME.length), byName: true }
     : { name: application, byName: false };
 }
 
-/** Not known from this kind of job itself. */
+/** Not known from this job class itself. */
 export function isGuess(source: SourceEnum | null): boolean {
   return source === "estimated" || source === "assumed" || source === null;
 }
@@ -22,12 +22,12 @@ export const SOURCE_MEANINGS: Record<SourceEnum, string> = {
   corrected: "A person put this value in place of all others",
   measured: "From what running jobs reported of their progress",
   declared: "As the jobs themselves state it",
-  estimated: "From other kinds of job that behave alike",
+  estimated: "From other job classes that behave alike",
   assumed: "Nothing is known: taken to be as fast as elsewhere",
 };
 
 /** "812", "81.3", "0.813": three digits that count. */
-export function speedText(value: number): string {
+export function throughputText(value: number): string {
   return value >= 100 ? count(Math.round(value)) : String(Number(value.toPrecision(3)));
 }
 

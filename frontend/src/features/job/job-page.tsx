@@ -16,7 +16,7 @@ import { LedgerPanel } from "@/features/job/ledger-panel";
 import { LogPanel } from "@/features/job/log-view";
 import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
-import { SpeedsPanel } from "@/features/job/speeds-panel";
+import { ThroughputsPanel } from "@/features/job/throughputs-panel";
 import { Preemptions, TurnLine } from "@/features/job/preemptions";
 import { RunTime } from "@/features/job/run-time";
 import { TimelinePanel } from "@/features/job/timeline-panel";
@@ -144,7 +144,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
-      <SpeedsPanel job={job} />
+      <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
       <TimelinePanel job={job} attempts={attempts} />
       <div className={styles.columns}>

@@ -14,7 +14,7 @@ import { Facts, Panel } from "@/ui/layout";
 const METRICS_SHOWN = 6;
 const MOST_STREAMED = 2000;
 
-/** What the job reports about its training: curves by step, speed, how far it is. */
+/** What the job reports about its training: curves by step, throughput, how far it is. */
 export function ProgressPanel({ job }: { job: Job }) {
   const progress = useQuery(progressQuery(job.id));
   const streamed = useStreamedPoints(job.id);
@@ -49,7 +49,7 @@ export function ProgressPanel({ job }: { job: Job }) {
         </EmptyState>
       ) : (
         <>
-          <Facts facts={speedFacts(job)} />
+          <Facts facts={throughputFacts(job)} />
           <Chart
             label={`${metric} by step`}
             x={curve.steps}
@@ -64,7 +64,7 @@ export function ProgressPanel({ job }: { job: Job }) {
   );
 }
 
-function speedFacts(job: Job): [string, string][] {
+function throughputFacts(job: Job): [string, string][] {
   const { attempt } = job;
   const facts: [string, string][] = [];
   if (attempt?.step != null) {

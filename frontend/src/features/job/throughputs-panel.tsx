@@ -3,59 +3,62 @@ import { Link } from "@tanstack/react-router";
 import { Gauge } from "lucide-react";
 import { useEffect } from "react";
 
-import { jobSpeedsQuery } from "@/api/speed-queries";
-import type { Job, JobModelSpeed, JobSpeeds } from "@/api/schema";
+import { jobThroughputsQuery } from "@/api/throughput-queries";
+import type { Job, JobModelThroughput, JobThroughputs } from "@/api/schema";
 import { ago, duration, gpuHours } from "@/components/format";
 import { useNow } from "@/components/now";
-import { SourceMark } from "@/components/speeds/source-mark";
+import { SourceMark } from "@/components/throughputs/source-mark";
 import { PartBar } from "@/components/use-bar";
-import { isGuess, kindOf, percent, speedText } from "@/components/speeds/sources";
+import { isGuess, jobClassOf, percent, throughputText } from "@/components/throughputs/sources";
 import { Tag } from "@/components/state-badge";
-import { speedSentence, targetSentence } from "@/features/job/why-model";
+import { throughputSentence, targetSentence } from "@/features/job/why-model";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/job/job-page.module.css";
 
-/** Says that a job's speed is made up, and like what; examples/digits/pacing.py. */
+/** Says that a job's throughput is made up, and like what; examples/digits/pacing.py. */
 const EMULATED_LABEL = "emulated-speed";
 const LOOK_AGAIN_MS = 10_000;
 
 /** How fast the job is on each GPU model, what it shall have of each, and what it had. */
-export function SpeedsPanel({ job }: { job: Job }) {
+export function ThroughputsPanel({ job }: { job: Job }) {
   const isOver = job.ended_at !== null;
-  const query = useQuery({ ...jobSpeedsQuery(job.id), refetchInterval: isOver ? false : LOOK_AGAIN_MS });
+  const query = useQuery({ ...jobThroughputsQuery(job.id), refetchInterval: isOver ? false : LOOK_AGAIN_MS });
   const { refetch } = query;
   const model = job.attempt?.state === "ended" ? "" : (job.attempt?.gpu_model ?? "");
   useEffect(() => void refetch(), [job.state, model, refetch]);
   const now = useNow();
-  const speeds = query.data;
+  const throughputs = query.data;
   return (
     <Panel
-      title={isOver ? "Speed by GPU model" : "Why this GPU model"}
+      title={isOver ? "Throughput by GPU model" : "Why this GPU model"}
       flush
       actions={
-        speeds && (
-          <Link to="/speeds" search={{ tenant: speeds.tenant, application: kindOf(speeds.application).name }}>
-            All speeds of {kindOf(speeds.application).name}
+        throughputs && (
+          <Link
+            to="/throughputs"
+            search={{ tenant: throughputs.tenant, application: jobClassOf(throughputs.application).name }}
+          >
+            All throughputs of {jobClassOf(throughputs.application).name}
           </Link>
         )
       }
     >
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void refetch()} />}
       {query.isPending && <SkeletonLines />}
-      {speeds && (
+      {throughputs && (
         <>
           {!isOver && (
             <div className={styles.why}>
-              <p>{speedSentence(speeds)}</p>
+              <p>{throughputSentence(throughputs)}</p>
               <p>
-                {targetSentence(speeds)}{" "}
-                {speeds.decided_at && (
+                {targetSentence(throughputs)}{" "}
+                {throughputs.decided_at && (
                   <span className={muted}>
-                    By {speeds.policy_plugin.name}
-                    {speeds.objective && `, objective ${speeds.objective.replaceAll("_", " ")}`}, computed{" "}
-                    {ago(speeds.decided_at, now)}.
+                    By {throughputs.policy_plugin.name}
+                    {throughputs.objective && `, objective ${throughputs.objective.replaceAll("_", " ")}`}, computed{" "}
+                    {ago(throughputs.decided_at, now)}.
                   </span>
                 )}
               </p>
@@ -64,25 +67,25 @@ export function SpeedsPanel({ job }: { job: Job }) {
           {job.labels[EMULATED_LABEL] && (
             <div className={styles.emulated}>
               <Notice icon={<Gauge size={16} aria-hidden />}>
-                Emulated speed: on each GPU model the job slows itself down to the pace of {job.labels[EMULATED_LABEL]}.
-                It says nothing of a real GPU.
+                Emulated throughput: on each GPU model the job slows itself down to the pace of{" "}
+                {job.labels[EMULATED_LABEL]}. It says nothing of a real GPU.
               </Notice>
             </div>
           )}
-          <SpeedTable speeds={speeds} isOver={isOver} />
+          <ThroughputTable throughputs={throughputs} isOver={isOver} />
         </>
       )}
     </Panel>
   );
 }
 
-function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) {
-  const { models } = speeds;
+function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs; isOver: boolean }) {
+  const { models } = throughputs;
   const hasTargets = !isOver && models.some(({ target_share: share }) => share !== null);
   const hasReceived = !isOver && models.some(({ received_share: share }) => share !== null);
   return (
     <DataTable
-      label="Speed and share by GPU model"
+      label="Throughput and share by GPU model"
       rows={models}
       rowKey={({ gpu_model: model }) => model}
       rowAttributes={({ accepted }) => ({ className: accepted ? undefined : styles.declined })}
@@ -98,7 +101,7 @@ function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) 
             </>
           ),
         },
-        { header: "Speed", cell: (model) => <SpeedCell model={model} /> },
+        { header: "Throughput", cell: (model) => <ThroughputCell model={model} /> },
         {
           header: "Known from",
           cell: ({ source, samples, confidence }) => (
@@ -132,16 +135,16 @@ function SpeedTable({ speeds, isOver }: { speeds: JobSpeeds; isOver: boolean }) 
   );
 }
 
-function SpeedCell({ model }: { model: JobModelSpeed }) {
-  const { speed, relative, source } = model;
-  if (speed === null) return <span className={muted}>not known</span>;
-  if (speed === 0) return <span className={muted}>does not run there</span>;
+function ThroughputCell({ model }: { model: JobModelThroughput }) {
+  const { throughput, relative, source } = model;
+  if (throughput === null) return <span className={muted}>not known</span>;
+  if (throughput === 0) return <span className={muted}>does not run there</span>;
   return (
-    <span className={styles.speed}>
+    <span className={styles.throughput}>
       <span>
         <span className={oneLine}>
           {isGuess(source) && "≈ "}
-          {speedText(speed)} samples/s
+          {throughputText(throughput)} samples/s
         </span>
         {relative !== null && <span className={`${muted} ${oneLine}`}>{percent(relative)}</span>}
       </span>

@@ -1,14 +1,18 @@
 import { describe, expect, it } from "vitest";
 
-import type { JobModelSpeed, JobSpeeds } from "@/api/schema";
-import { speedSentence, targetSentence } from "@/features/job/why-model";
+import type { JobModelThroughput, JobThroughputs } from "@/api/schema";
+import { throughputSentence, targetSentence } from "@/features/job/why-model";
 
-function aModel(gpu_model: string, speed: number | null, given: Partial<JobModelSpeed> = {}): JobModelSpeed {
+function aModel(
+  gpu_model: string,
+  throughput: number | null,
+  given: Partial<JobModelThroughput> = {},
+): JobModelThroughput {
   return {
     gpu_model,
     price_per_hour: 1,
     accepted: true,
-    speed,
+    throughput,
     relative: null,
     source: "measured",
     samples: 3,
@@ -26,7 +30,7 @@ function aModel(gpu_model: string, speed: number | null, given: Partial<JobModel
 /** What the API still answers and no page looks at. */
 const ALIASES = { policy: "" };
 
-function speedsOf(...models: JobModelSpeed[]): JobSpeeds {
+function throughputsOf(...models: JobModelThroughput[]): JobThroughputs {
   return {
     ...ALIASES,
     job: 1,
@@ -45,48 +49,50 @@ const RUNS = { runs_now: true };
 
 describe("why a job is on its GPU model", () => {
   it("compares where it runs with the slowest", () => {
-    expect(speedSentence(speedsOf(aModel("K80", 100), aModel("V100", 490, RUNS)))).toBe(
+    expect(throughputSentence(throughputsOf(aModel("K80", 100), aModel("V100", 490, RUNS)))).toBe(
       "Runs on V100, its fastest: it is 4.9 times as fast there as on K80.",
     );
   });
 
   it("says what it would gain elsewhere", () => {
     const models = [aModel("K80", 100), aModel("P100", 320, RUNS), aModel("V100", 640)];
-    expect(speedSentence(speedsOf(...models))).toBe(
+    expect(throughputSentence(throughputsOf(...models))).toBe(
       "Runs on P100: it is 3.2 times as fast there as on K80. On V100 it would be 2 times as fast.",
     );
-    expect(speedSentence(speedsOf(aModel("K80", 100, RUNS), aModel("V100", 490)))).toBe(
+    expect(throughputSentence(throughputsOf(aModel("K80", 100, RUNS), aModel("V100", 490)))).toBe(
       "Runs on K80, its slowest. On V100 it would be 4.9 times as fast.",
     );
   });
 
   it("tells of a job that waits where it would be best off", () => {
-    expect(speedSentence(speedsOf(aModel("K80", 100), aModel("V100", 490)))).toBe(
+    expect(throughputSentence(throughputsOf(aModel("K80", 100), aModel("V100", 490)))).toBe(
       "It does not run now. It is fastest on V100: 4.9 times as fast as on K80.",
     );
   });
 
   it("compares only models that the job may use and runs on", () => {
     const models = [aModel("A100", 900, { accepted: false }), aModel("K80", 0), aModel("V100", 490, RUNS)];
-    expect(speedSentence(speedsOf(...models))).toBe("Runs on V100, the only model that suits it.");
+    expect(throughputSentence(throughputsOf(...models))).toBe("Runs on V100, the only model that suits it.");
   });
 
   it("does not compare with what is only assumed", () => {
     const models = [aModel("K80", 100, { source: "assumed" }), aModel("P100", 100, RUNS)];
-    expect(speedSentence(speedsOf(...models))).toBe(
-      "Runs on P100. Its speed is known on P100 only, and taken to be the same on others.",
+    expect(throughputSentence(throughputsOf(...models))).toBe(
+      "Runs on P100. Its throughput is known on P100 only, and taken to be the same on others.",
     );
     const elsewhere = [aModel("K80", 100), aModel("P100", 100, { source: "assumed", ...RUNS }), aModel("V100", 490)];
-    expect(speedSentence(speedsOf(...elsewhere))).toBe(
-      "Runs on P100, where its speed is not known yet. It is fastest on V100: 4.9 times as fast as on K80.",
+    expect(throughputSentence(throughputsOf(...elsewhere))).toBe(
+      "Runs on P100, where its throughput is not known yet. It is fastest on V100: 4.9 times as fast as on K80.",
     );
   });
 
   it("does not make much of small differences or of nothing", () => {
-    expect(speedSentence(speedsOf(aModel("K80", 100, RUNS), aModel("V100", 102)))).toBe(
+    expect(throughputSentence(throughputsOf(aModel("K80", 100, RUNS), aModel("V100", 102)))).toBe(
       "Runs on K80; it is as fast on every model that it may use.",
     );
-    expect(speedSentence(speedsOf(aModel("K80", null, RUNS), aModel("V100", null)))).toMatch(/Nothing is known/);
+    expect(throughputSentence(throughputsOf(aModel("K80", null, RUNS), aModel("V100", null)))).toMatch(
+      /Nothing is known/,
+    );
   });
 });
 
@@ -97,18 +103,18 @@ describe("what the policy means to give it", () => {
       aModel("P100", 200, { target_share: 0, received_share: 0 }),
       aModel("V100", 490, { target_share: 0.45, received_share: 0.3 }),
     ];
-    expect(targetSentence(speedsOf(...models))).toBe(
+    expect(targetSentence(throughputsOf(...models))).toBe(
       "Its target is 45 % of the time on V100 and 20 % on K80. " +
         "Since the last allocation it had 50 % of the time on K80 and 30 % on V100.",
     );
   });
 
   it("says so when it has none, or when there are no targets at all", () => {
-    expect(targetSentence(speedsOf(aModel("K80", 100, { target_share: 0 })))).toMatch(
+    expect(targetSentence(throughputsOf(aModel("K80", 100, { target_share: 0 })))).toMatch(
       /no time at all for now.*it had none/,
     );
     const fifo = { name: "fifo", parameters: { backfill: false } };
-    expect(targetSentence({ ...speedsOf(aModel("K80", 100)), policy_plugin: fifo })).toBe(
+    expect(targetSentence({ ...throughputsOf(aModel("K80", 100)), policy_plugin: fifo })).toBe(
       "Policy fifo sets no targets by GPU model.",
     );
   });

@@ -1,26 +1,26 @@
 /** Why a job is on its GPU model, in a sentence or two. Pure. */
 
-import type { JobModelSpeed, JobSpeeds } from "@/api/schema";
-import { percent } from "@/components/speeds/sources";
+import type { JobModelThroughput, JobThroughputs } from "@/api/schema";
+import { percent } from "@/components/throughputs/sources";
 import { count } from "@/components/format";
 
 /** Nearer than this, two models are equally fast for the job. */
 const SAME_SPEED = 1.05;
 
 /** Where it runs or would be best off, compared with the model that differs most. */
-export function speedSentence(speeds: JobSpeeds): string {
-  const accepted = speeds.models.filter((model) => model.accepted && model.speed !== 0);
+export function throughputSentence(throughputs: JobThroughputs): string {
+  const accepted = throughputs.models.filter((model) => model.accepted && model.throughput !== 0);
   // What is only assumed is no ground for a comparison.
-  const usable = accepted.filter(({ speed, source }) => speed !== null && source !== "assumed");
+  const usable = accepted.filter(({ throughput, source }) => throughput !== null && source !== "assumed");
   const fastest = extreme(usable, (a, b) => a > b);
   const slowest = extreme(usable, (a, b) => a < b);
-  const here = speeds.models.find(({ runs_now }) => runs_now);
+  const here = throughputs.models.find(({ runs_now }) => runs_now);
   const start = here ? `Runs on ${here.gpu_model}` : "It does not run now";
   if (accepted.length === 1) return `${start}${here ? ", the only model that suits it" : ""}.`;
   if (!fastest || !slowest)
-    return `${start}. Nothing is known of its speeds: it is taken to be as fast on every model.`;
+    return `${start}. Nothing is known of its throughputs: it is taken to be as fast on every model.`;
   if (usable.length === 1)
-    return `${start}. Its speed is known on ${fastest.gpu_model} only, and taken to be the same on others.`;
+    return `${start}. Its throughput is known on ${fastest.gpu_model} only, and taken to be the same on others.`;
   if (times(fastest, slowest) < SAME_SPEED) return `${start}; it is as fast on every model that it may use.`;
   if (here && usable.includes(here)) {
     if (here.gpu_model === fastest.gpu_model)
@@ -30,23 +30,23 @@ export function speedSentence(speeds: JobSpeeds): string {
       ? `${start}, its slowest.${behind}`
       : `${start}: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.${behind}`;
   }
-  const unknown = here ? ", where its speed is not known yet" : "";
+  const unknown = here ? ", where its throughput is not known yet" : "";
   return `${start}${unknown}. It is fastest on ${fastest.gpu_model}: ${factor(fastest, slowest)} as fast as on ${slowest.gpu_model}.`;
 }
 
 /** What the policy means to give it of each model, and what it got. */
-export function targetSentence(speeds: JobSpeeds): string {
-  const targets = speeds.models.filter(({ target_share: share }) => share !== null);
-  if (targets.length === 0) return `Policy ${speeds.policy_plugin.name} sets no targets by GPU model.`;
+export function targetSentence(throughputs: JobThroughputs): string {
+  const targets = throughputs.models.filter(({ target_share: share }) => share !== null);
+  if (targets.length === 0) return `Policy ${throughputs.policy_plugin.name} sets no targets by GPU model.`;
   const meant = listed(targets, ({ target_share: share }) => share);
-  const got = listed(speeds.models, ({ received_share: share }) => share);
+  const got = listed(throughputs.models, ({ received_share: share }) => share);
   const goal = meant
     ? `Its target is ${meant}`
     : "Its target is no time at all for now: others come first, and it takes what they leave";
   return `${goal}. Since the last allocation it had ${got || "none"}.`;
 }
 
-function listed(models: readonly JobModelSpeed[], shareOf: (model: JobModelSpeed) => number | null): string {
+function listed(models: readonly JobModelThroughput[], shareOf: (model: JobModelThroughput) => number | null): string {
   const parts = models
     .map((model) => [shareOf(model) ?? 0, model.gpu_model] as const)
     .filter(([share]) => share >= 0.005)
@@ -55,17 +55,20 @@ function listed(models: readonly JobModelSpeed[], shareOf: (model: JobModelSpeed
   return parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}` : (parts[0] ?? "");
 }
 
-function extreme(models: readonly JobModelSpeed[], wins: (a: number, b: number) => boolean): JobModelSpeed | undefined {
-  return models.reduce<JobModelSpeed | undefined>(
-    (best, each) => (best && !wins(each.speed ?? 0, best.speed ?? 0) ? best : each),
+function extreme(
+  models: readonly JobModelThroughput[],
+  wins: (a: number, b: number) => boolean,
+): JobModelThroughput | undefined {
+  return models.reduce<JobModelThroughput | undefined>(
+    (best, each) => (best && !wins(each.throughput ?? 0, best.throughput ?? 0) ? best : each),
     undefined,
   );
 }
 
-function times(faster: JobModelSpeed, slower: JobModelSpeed): number {
-  return (faster.speed ?? 0) / (slower.speed ?? 1);
+function times(faster: JobModelThroughput, slower: JobModelThroughput): number {
+  return (faster.throughput ?? 0) / (slower.throughput ?? 1);
 }
 
-function factor(faster: JobModelSpeed, slower: JobModelSpeed): string {
+function factor(faster: JobModelThroughput, slower: JobModelThroughput): string {
   return `${count(Number(times(faster, slower).toPrecision(2)))} times`;
 }

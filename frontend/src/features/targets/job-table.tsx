@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 
 import type { JobTargets } from "@/api/schema";
-import { percent } from "@/components/speeds/sources";
+import { percent } from "@/components/throughputs/sources";
 import { Tag } from "@/components/state-badge";
 import { isLeftOver } from "@/features/targets/shares";
 import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
@@ -34,7 +34,7 @@ export function JobTable({ jobs, models, ...rest }: JobTableProps) {
             </>
           ),
         },
-        { header: "Kind", cell: ({ application }) => application || <span className={muted}>by name</span> },
+        { header: "Application", cell: ({ application }) => application || <span className={muted}>by name</span> },
         { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus },
         {
           header: "Runs on",

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { virtualClustersQuery } from "@/api/queries";
-import { jobTargetsQuery, targetsQuery } from "@/api/speed-queries";
+import { jobTargetsQuery, targetsQuery } from "@/api/throughput-queries";
 import type { Targets, VirtualCluster } from "@/api/schema";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";

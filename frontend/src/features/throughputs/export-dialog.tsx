@@ -1,7 +1,7 @@
 import { Download } from "lucide-react";
 import { useState } from "react";
 
-import { exportAddress } from "@/api/speed-queries";
+import { exportAddress } from "@/api/throughput-queries";
 import { buttonClass } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -24,7 +24,7 @@ export function ExportDialog({ tenants, chosen, onClose }: ExportDialogProps) {
   const [tenant, setTenant] = useState(chosen || (tenants[0] ?? ""));
   const [layout, setLayout] = useState<Layout>("csv");
   return (
-    <Dialog open onClose={onClose} title="Export speeds">
+    <Dialog open onClose={onClose} title="Export throughputs">
       <Stack>
         <Field label="Tenant">
           {(attributes) => (
@@ -39,7 +39,7 @@ export function ExportDialog({ tenants, chosen, onClose }: ExportDialogProps) {
         <Segments<Layout> label="Layout" value={layout} options={LAYOUTS} onChange={setLayout} />
         <p className={muted}>
           {layout === "csv"
-            ? "One line for each speed, with its source; Import takes it back."
+            ? "One line for each throughput, with its source; Import takes it back."
             : "The layout of Gavel's throughput tables, for its simulator and ours."}
         </p>
         <DialogActions>

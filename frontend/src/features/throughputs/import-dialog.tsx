@@ -2,10 +2,10 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState, type ChangeEvent } from "react";
 
 import { ApiError } from "@/api/client";
-import { importSpeeds } from "@/api/speed-queries";
-import type { SpeedImport } from "@/api/schema";
-import { kindOf } from "@/components/speeds/sources";
-import { importSentence, valueText } from "@/features/speeds/rows";
+import { importThroughputs } from "@/api/throughput-queries";
+import type { ThroughputImport } from "@/api/schema";
+import { jobClassOf } from "@/components/throughputs/sources";
+import { importSentence, valueText } from "@/features/throughputs/rows";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { Dialog, DialogActions } from "@/ui/dialog";
@@ -13,7 +13,7 @@ import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { muted, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/speeds/speeds-page.module.css";
+import styles from "@/features/throughputs/throughputs-page.module.css";
 
 interface ImportDialogProps {
   tenants: readonly string[];
@@ -28,12 +28,12 @@ export function ImportDialog({ tenants, chosen, onClose }: ImportDialogProps) {
   const [tenant, setTenant] = useState(chosen && tenants.includes(chosen) ? chosen : (tenants[0] ?? ""));
   const [file, setFile] = useState<string | null>(null);
   const check = useMutation({
-    mutationFn: (tried: { tenant: string; content: string }) => importSpeeds({ ...tried, dry_run: true }),
+    mutationFn: (tried: { tenant: string; content: string }) => importThroughputs({ ...tried, dry_run: true }),
   });
   const apply = useMutation({
-    mutationFn: (tried: { tenant: string; content: string }) => importSpeeds({ ...tried, dry_run: false }),
+    mutationFn: (tried: { tenant: string; content: string }) => importThroughputs({ ...tried, dry_run: false }),
     onSuccess: (result) => {
-      void queries.invalidateQueries({ queryKey: ["speeds"] });
+      void queries.invalidateQueries({ queryKey: ["throughputs"] });
       say("done", importSentence(result));
       onClose();
     },
@@ -55,7 +55,7 @@ export function ImportDialog({ tenants, chosen, onClose }: ImportDialogProps) {
     <Dialog
       open
       onClose={onClose}
-      title="Import speeds"
+      title="Import throughputs"
       description="A CSV file as Export writes it, or Gavel's JSON. What is imported counts as corrected by you."
     >
       <Stack>
@@ -124,7 +124,7 @@ function Problems({ error }: { error: Error }) {
   );
 }
 
-function WhatWouldChange({ result }: { result: SpeedImport }) {
+function WhatWouldChange({ result }: { result: ThroughputImport }) {
   const shown = result.changes;
   const all = result.added + result.changed;
   return (
@@ -147,11 +147,11 @@ function WhatWouldChange({ result }: { result: SpeedImport }) {
             rowKey={(_, place) => place}
             columns={[
               {
-                header: "Kind of job",
+                header: "Job class",
                 cell: ({ application, partner }) => (
                   <>
-                    {kindOf(application).name}
-                    {partner && <span className={muted}> beside {kindOf(partner).name}</span>}
+                    {jobClassOf(application).name}
+                    {partner && <span className={muted}> beside {jobClassOf(partner).name}</span>}
                   </>
                 ),
               },

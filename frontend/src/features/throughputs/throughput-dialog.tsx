@@ -1,11 +1,11 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
-import { correctSpeed, removeCorrection } from "@/api/speed-queries";
+import { correctThroughput, removeCorrection } from "@/api/throughput-queries";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSentForm } from "@/components/sent-form";
-import { confidenceWord, percent, SOURCE_MEANINGS } from "@/components/speeds/sources";
-import { describe, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
+import { confidenceWord, percent, SOURCE_MEANINGS } from "@/components/throughputs/sources";
+import { describe, throughputOn, valueText, type Chosen } from "@/features/throughputs/rows";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { TextField } from "@/ui/field";
@@ -18,30 +18,30 @@ interface Draft {
   reason: string;
 }
 
-interface SpeedDialogProps {
+interface ThroughputDialogProps {
   chosen: Chosen;
   onClose: () => void;
 }
 
-/** Everything that is known of one speed, and a place to correct it. */
-export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: SpeedDialogProps) {
+/** Everything that is known of one throughput, and a place to correct it. */
+export function ThroughputDialog({ chosen: { row, gpu_model: model }, onClose }: ThroughputDialogProps) {
   const say = useSay();
   const queries = useQueryClient();
-  const speed = speedOn(row, model);
-  const correction = speed?.correction ?? null;
+  const throughput = throughputOn(row, model);
+  const correction = throughput?.correction ?? null;
   const { tenant, application, gpus, spread, partner } = row;
   const setting = { tenant, application, gpus, spread, partner, gpu_model: model };
   // What is measured to many digits is a beginning, which nobody would type so.
-  const known = speed?.value == null || row.partner ? undefined : Number(speed.value.toPrecision(4));
+  const known = throughput?.value == null || row.partner ? undefined : Number(throughput.value.toPrecision(4));
   const done = (text: string) => {
-    void queries.invalidateQueries({ queryKey: ["speeds"] });
+    void queries.invalidateQueries({ queryKey: ["throughputs"] });
     say("done", text);
     onClose();
   };
   const save = useMutation({
     mutationFn: ({ value, reason }: Draft) =>
       // The field wants a number, and the server refuses what has none: 0 has a meaning of its own.
-      correctSpeed({ ...setting, value: value ?? Number.NaN, reason }),
+      correctThroughput({ ...setting, value: value ?? Number.NaN, reason }),
     onSuccess: () => done(`Corrected ${describe(row, model)}.`),
   });
   const remove = useMutation({
@@ -53,13 +53,13 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
     save,
   );
   return (
-    <Dialog open onClose={onClose} title={`Speed on ${model}`} description={describe(row, model)}>
-      <Known row={row} speed={speed} />
+    <Dialog open onClose={onClose} title={`Throughput on ${model}`} description={describe(row, model)}>
+      <Known row={row} throughput={throughput} />
       {row.may_correct ? (
         <Form onSubmit={sending.onSubmit} notice={sending.notice ?? remove.error}>
           <TextField
             {...number("value")}
-            label={row.partner ? "Part of its speed alone, 0 to 1" : "Samples per second of the whole gang"}
+            label={row.partner ? "Part of its throughput alone, 0 to 1" : "Samples per second of the whole gang"}
             hint="0: it does not run there. It counts until it is removed, whatever is measured."
             required
             min={0}
@@ -85,17 +85,17 @@ export function SpeedDialog({ chosen: { row, gpu_model: model }, onClose }: Spee
   );
 }
 
-function Known({ row, speed }: { row: Chosen["row"]; speed: ReturnType<typeof speedOn> }) {
+function Known({ row, throughput }: { row: Chosen["row"]; throughput: ReturnType<typeof throughputOn> }) {
   const now = useNow();
-  if (!speed?.source) return <p>Nothing is known of it yet.</p>;
-  const { measured, declared, correction } = speed;
+  if (!throughput?.source) return <p>Nothing is known of it yet.</p>;
+  const { measured, declared, correction } = throughput;
   return (
     <>
-      <p className={muted}>{SOURCE_MEANINGS[speed.source]}.</p>
+      <p className={muted}>{SOURCE_MEANINGS[throughput.source]}.</p>
       <Facts
         facts={[
-          ["In use", `${speed.value === null ? "–" : valueText(row, speed.value)}, ${speed.source}`],
-          ["Confidence", `${percent(speed.confidence)}, ${confidenceWord(speed.confidence)}`],
+          ["In use", `${throughput.value === null ? "–" : valueText(row, throughput.value)}, ${throughput.source}`],
+          ["Confidence", `${percent(throughput.confidence)}, ${confidenceWord(throughput.confidence)}`],
           ...(measured
             ? [
                 ["Measured", `${valueText(row, measured.average)} ± ${valueText(row, measured.deviation)}`] as const,

@@ -1,34 +1,34 @@
-import type { SpeedCell, SpeedRow } from "@/api/schema";
+import type { ThroughputCell, ThroughputRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
-import { isGuess, kindOf } from "@/components/speeds/sources";
-import { SourceMark } from "@/components/speeds/source-mark";
+import { isGuess, jobClassOf } from "@/components/throughputs/sources";
+import { SourceMark } from "@/components/throughputs/source-mark";
 import { PartBar } from "@/components/use-bar";
-import { describe, keyOf, speedOn, valueText, type Chosen } from "@/features/speeds/rows";
+import { describe, keyOf, throughputOn, valueText, type Chosen } from "@/features/throughputs/rows";
 import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
 import { muted } from "@/ui/layout";
-import styles from "@/features/speeds/speeds-page.module.css";
+import styles from "@/features/throughputs/throughputs-page.module.css";
 
-interface SpeedTableProps extends Pick<DataTableProps<SpeedRow>, "query" | "empty"> {
-  rows: readonly SpeedRow[];
+interface ThroughputTableProps extends Pick<DataTableProps<ThroughputRow>, "query" | "empty"> {
+  rows: readonly ThroughputRow[];
   models: readonly string[];
   onChoose: (chosen: Chosen) => void;
 }
 
-/** Kinds of job by GPU models; a cell opens what is known of it. */
-export function SpeedTable({ rows, models, onChoose, ...rest }: SpeedTableProps) {
+/** Job classes by GPU models; a cell opens what is known of it. */
+export function ThroughputTable({ rows, models, onChoose, ...rest }: ThroughputTableProps) {
   return (
     <DataTable
-      label="Speeds by kind of job and GPU model"
+      label="Throughputs by job class and GPU model"
       rows={rows}
       rowKey={keyOf}
       columns={[
-        { header: "Kind of job", isRowHeader: true, cell: (row) => <Kind row={row} /> },
+        { header: "Job class", isRowHeader: true, cell: (row) => <JobClass row={row} /> },
         { header: "GPUs", isNumeric: true, cell: (row) => row.gpus },
-        ...models.map((model): Column<SpeedRow> => ({
+        ...models.map((model): Column<ThroughputRow> => ({
           id: `model ${model}`,
           header: model,
           className: styles.cell,
-          cell: (row) => <Cell row={row} model={model} speed={speedOn(row, model)} onChoose={onChoose} />,
+          cell: (row) => <Cell row={row} model={model} throughput={throughputOn(row, model)} onChoose={onChoose} />,
         })),
       ]}
       {...rest}
@@ -36,36 +36,36 @@ export function SpeedTable({ rows, models, onChoose, ...rest }: SpeedTableProps)
   );
 }
 
-function Kind({ row }: { row: SpeedRow }) {
-  const { name, byName } = kindOf(row.application);
+function JobClass({ row }: { row: ThroughputRow }) {
+  const { name, byName } = jobClassOf(row.application);
   return (
-    <div className={styles.kind}>
+    <div className={styles.jobClass}>
       {name} <span className={muted}>{row.tenant}</span>{" "}
       {byName && (
-        <Tag title="These jobs state no application: jobs of one name are taken to be of one kind">by name</Tag>
+        <Tag title="These jobs state no application: jobs of one name are taken to be of one class">by name</Tag>
       )}{" "}
       {row.spread && <Tag title="Over more nodes than it needs">spread</Tag>}
-      {row.partner && <div className={muted}>beside {kindOf(row.partner).name}</div>}
+      {row.partner && <div className={muted}>beside {jobClassOf(row.partner).name}</div>}
     </div>
   );
 }
 
 interface CellProps {
-  row: SpeedRow;
+  row: ThroughputRow;
   model: string;
-  speed: SpeedCell | undefined;
+  throughput: ThroughputCell | undefined;
   onChoose: (chosen: Chosen) => void;
 }
 
-function Cell({ row, model, speed, onChoose }: CellProps) {
-  const value = speed?.value ?? null;
-  const source = speed?.source ?? null;
-  if (!speed || (value === null && !row.may_correct)) return <span className={muted}>–</span>;
+function Cell({ row, model, throughput, onChoose }: CellProps) {
+  const value = throughput?.value ?? null;
+  const source = throughput?.source ?? null;
+  if (!throughput || (value === null && !row.may_correct)) return <span className={muted}>–</span>;
   const guess = isGuess(source);
   return (
     <button
       type="button"
-      className={styles.speed}
+      className={styles.throughput}
       aria-label={`${describe(row, model)}: ${value === null ? "not known" : `${valueText(row, value)}, ${source ?? "assumed"}`}`}
       onClick={() => onChoose({ row, gpu_model: model })}
     >
@@ -73,9 +73,9 @@ function Cell({ row, model, speed, onChoose }: CellProps) {
         <span data-guess={guess || undefined}>
           {value === null ? "–" : `${guess ? "≈ " : ""}${valueText(row, value)}`}
         </span>
-        <SourceMark source={source} samples={speed.samples} confidence={speed.confidence} />
+        <SourceMark source={source} samples={throughput.samples} confidence={throughput.confidence} />
       </span>
-      <PartBar part={(row.partner ? value : speed.relative) ?? 0} guess={guess} />
+      <PartBar part={(row.partner ? value : throughput.relative) ?? 0} guess={guess} />
     </button>
   );
 }

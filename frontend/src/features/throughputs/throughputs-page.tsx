@@ -4,33 +4,33 @@ import { Download, Upload } from "lucide-react";
 import { useState } from "react";
 
 import { gpuModelsQuery, tenantsQuery } from "@/api/queries";
-import { speedsQuery } from "@/api/speed-queries";
+import { throughputsQuery } from "@/api/throughput-queries";
 import { Filter } from "@/components/filter";
 import { TypedSearch } from "@/components/typed-search";
 import { useSession } from "@/components/session";
-import { ExportDialog } from "@/features/speeds/export-dialog";
-import { ImportDialog } from "@/features/speeds/import-dialog";
-import { PricesPanel } from "@/features/speeds/prices-panel";
-import { SpeedDialog } from "@/features/speeds/speed-dialog";
-import { SpeedTable } from "@/features/speeds/speed-table";
-import { modelsOf, type Chosen } from "@/features/speeds/rows";
+import { ExportDialog } from "@/features/throughputs/export-dialog";
+import { ImportDialog } from "@/features/throughputs/import-dialog";
+import { PricesPanel } from "@/features/throughputs/prices-panel";
+import { ThroughputDialog } from "@/features/throughputs/throughput-dialog";
+import { ThroughputTable } from "@/features/throughputs/throughput-table";
+import { modelsOf, type Chosen } from "@/features/throughputs/rows";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { EmptyState } from "@/ui/feedback";
 import { muted, PageLayout, Panel, Row } from "@/ui/layout";
 
-const route = getRouteApi("/speeds");
+const route = getRouteApi("/throughputs");
 const PARTNERS = [
   { value: "false", label: "Alone" },
   { value: "true", label: "Sharing GPUs" },
 ] as const;
 
-/** What is known of how fast each kind of job is on each GPU model; people who may correct it. */
-export function SpeedsPage() {
+/** What is known of how fast each job class is on each GPU model; people who may correct it. */
+export function ThroughputsPage() {
   const me = useSession();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const query = useInfiniteQuery(speedsQuery(search));
+  const query = useInfiniteQuery(throughputsQuery(search));
   const models = useQuery(gpuModelsQuery);
   const tenants = useQuery(tenantsQuery);
   const [chosen, setChosen] = useState<Chosen | null>(null);
@@ -43,8 +43,8 @@ export function SpeedsPage() {
   const isFiltered = Boolean(search.application || search.tenant || search.gpu_model);
   return (
     <PageLayout
-      title="Speeds"
-      lead="How fast each kind of job runs on each GPU model, and from where that is known. Policies that look at speeds decide by it."
+      title="Throughputs"
+      lead="How fast each class of jobs runs on each GPU model, and from where that is known. Policies that look at throughputs decide by it."
       actions={
         <>
           {names.length > 0 && (
@@ -81,7 +81,7 @@ export function SpeedsPage() {
         />
       </Row>
       <Panel flush>
-        <SpeedTable
+        <ThroughputTable
           rows={rows}
           models={modelsOf(rows)}
           onChoose={setChosen}
@@ -89,17 +89,17 @@ export function SpeedsPage() {
           empty={
             search.partners === "true" ? (
               <EmptyState title="No jobs shared GPUs yet">
-                When two jobs share GPUs, what is left of each one&apos;s speed is measured and shown here.
+                When two jobs share GPUs, what is left of each one&apos;s throughput is measured and shown here.
               </EmptyState>
             ) : (
               <EmptyState
-                title={isFiltered ? "No kind of job matches" : "No speeds yet"}
+                title={isFiltered ? "No job class matches" : "No throughputs yet"}
                 action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
               >
                 {!isFiltered && (
                   <>
-                    Speeds are measured from the progress that jobs report, and taken from <code>throughput</code> in
-                    their specifications.
+                    Throughputs are measured from the progress that jobs report, and taken from <code>throughput</code>{" "}
+                    in their specifications.
                   </>
                 )}
               </EmptyState>
@@ -112,7 +112,7 @@ export function SpeedsPage() {
         italics, are estimates or assumptions.
       </p>
       <PricesPanel />
-      {chosen && <SpeedDialog key={chosen.gpu_model} chosen={chosen} onClose={() => setChosen(null)} />}
+      {chosen && <ThroughputDialog key={chosen.gpu_model} chosen={chosen} onClose={() => setChosen(null)} />}
       {dialog === "export" && <ExportDialog tenants={names} chosen={search.tenant} onClose={() => setDialog(null)} />}
       {dialog === "import" && <ImportDialog tenants={mine} chosen={search.tenant} onClose={() => setDialog(null)} />}
     </PageLayout>
