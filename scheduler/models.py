@@ -9,6 +9,7 @@ from scheduler.attempts.models import (
     Allocation,
     Attempt,
     AttemptPart,
+    JobScaling,
     ProgressPoint,
     TrainingProgress,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "Gpu",
     "GpuModel",
     "Job",
+    "JobScaling",
     "Leadership",
     "LedgerLine",
     "Loan",

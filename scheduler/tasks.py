@@ -12,7 +12,7 @@ from celery.signals import worker_process_shutdown
 from scheduler import pruning, wakeups
 from scheduler.adviser.services import advice, comparisons
 from scheduler.agents.services import draining, leases
-from scheduler.attempts.services import hang_detection
+from scheduler.attempts.services import hang_detection, scaling
 from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
@@ -102,6 +102,11 @@ def sample_usage() -> None:
 @shared_task(time_limit=300)
 def roll_up_metrics() -> None:
     metrics_roll_up()
+
+
+@shared_task(time_limit=60)
+def fit_scaling() -> None:
+    scaling.fit_due()
 
 
 @shared_task(time_limit=300)

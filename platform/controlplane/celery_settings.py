@@ -41,6 +41,7 @@ def celery_app(**options: Any) -> Celery:
             "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
             "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},
             "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
+            "fit-scaling": {"task": "scheduler.tasks.fit_scaling", "schedule": 5.0},
             "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},
             "roll-up-metrics": {"task": "scheduler.tasks.roll_up_metrics", "schedule": 60.0},
             "prune": {"task": "scheduler.tasks.prune", "schedule": 300.0},

@@ -186,3 +186,34 @@ class TrainingProgress(models.Model):
     #: 0: not told.
     batch_size = models.BigIntegerField()
     seen = models.JSONField(default=dict)
+
+
+class JobScaling(models.Model):
+    """A `GoodputReport` in a row, and what was fitted to it. Rows of `times` and `fitted_times` are
+    [GPU model, nodes, replicas, local batch, accumulation, gradient seconds, iteration seconds, iterations].
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    #: The attempt and the line that were counted last.
+    attempt = models.BigIntegerField()
+    sequence = models.PositiveIntegerField()
+    #: [initial batch, largest, least and most of one gradient of a replica].
+    limits = models.JSONField()
+    #: [size, local batch, accumulation, learning-rate factor] that it has now.
+    batch = models.JSONField()
+    #: [squared norm, variance] of the gradient at the initial batch; null: not told.
+    noise = models.JSONField(null=True)
+    times = models.JSONField(default=list)
+    most_replicas = models.PositiveIntegerField(default=0)
+    #: By GPU model: [the seven parameters, the model that they are projected from or ""].
+    parameters = models.JSONField(default=dict)
+    #: What they were fitted to, and when; null: never.
+    fitted_times = models.JSONField(default=list)
+    fitted_at = models.DateTimeField(null=True)
+    #: The times have changed enough that another fit would be another.
+    is_fit_due = models.BooleanField(default=False)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["job"], condition=Q(is_fit_due=True), name="job_scaling_due"),
+        ]

@@ -21,6 +21,7 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
+from scheduler.rounds.scaling import read_scalings
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
 from scheduler.rounds.training import read_trainings
 
@@ -169,7 +170,7 @@ def _jobs(
     cursor.execute(_JOBS)
     jobs = []
     job_classes = {}
-    trainings = read_trainings()
+    trainings, scalings = read_trainings(), read_scalings()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
@@ -199,6 +200,7 @@ def _jobs(
                 spread_speeds=known.spread,
                 deadline_at=told.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
+                goodput=scalings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds if measured is None else measured,
                 measured=measured is not None,
                 attained_service={model: float(value) for model, value in _json(service).items()},

@@ -284,6 +284,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.FairnessViolation": _COMPUTED,
     "scheduler.Forecast": _COMPUTED,
     "scheduler.Gpu": _BY_AGENTS,
+    "scheduler.JobScaling": _BY_AGENTS,
     "scheduler.Leadership": _BY_ROUNDS,
     "scheduler.LedgerLine": _HISTORY,
     "scheduler.LogChunk": _BY_AGENTS,

@@ -14,7 +14,7 @@ A job that has run with several replicas on a model has parameters of its own th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.goodput.fit import Measurement, fit
@@ -46,18 +46,32 @@ def fit_gpu_models(
     found = {model: OnGpuModel(parameters) for model, parameters in fitted.items()}
     if not ran:
         return found
-    # Where synchronising is known best; of several the one that was measured in more ways.
-    known_best = max(ran, key=lambda model: (_most(ran[model]), len(ran[model]), model))
+    known_best = best_known(ran)
     for model, rows in ran.items():
         if _most(rows) == 1 and _most(ran[known_best]) > 1:
             own, other = fitted[model], fitted[known_best]
             longer = other.times(_ratio(own, other, rows))
             found[model] = OnGpuModel(Parameters._make(own[:2] + longer[2:]), known_best)
-    for model in sorted(speeds.keys() - ran.keys()):
-        if known_best in speeds:
-            parameters = fitted[known_best].times(speeds[known_best] / speeds[model])
-            found[model] = OnGpuModel(parameters, known_best)
-    return found
+    return found | projected(fitted[known_best], known_best, speeds, but=ran)
+
+
+def best_known(measurements: Mapping[str, Sequence[Measurement]]) -> str:
+    """Return the GPU model on which synchronising is known best; of several the one measured in more ways."""
+    return max(measurements, key=lambda model: (_most(measurements[model]), len(measurements[model]), model))
+
+
+def projected(
+    parameters: Parameters, known_on: str, speeds: Mapping[str, float], *, but: Collection[str]
+) -> dict[str, OnGpuModel]:
+    """Return parameters on models where the job never ran, from those on one where it did, by its speeds.
+
+    `but`: the models that have parameters of their own. Speeds that are not above 0 are passed over.
+    """
+    here = speeds.get(known_on, 0.0)
+    others = [model for model in sorted(speeds) if model not in but and speeds[model] > 0]
+    return {
+        model: OnGpuModel(parameters.times(here / speeds[model]), known_on) for model in others if here > 0
+    }
 
 
 def _most(rows: Sequence[Measurement]) -> int:

@@ -1,0 +1,227 @@
+"""What the progress lines of an adaptive job say of how it scales: times, gradient noise and limits.
+
+A line may say three things, each as a whole or not at all: the limits of its batch with the batch it has now;
+how long a gradient and an iteration took since the line before, with that batch; squared norm and variance of
+its gradient. On how many nodes and replicas it ran is known without it. Every number comes from a program of
+the job's user: a line with one that makes no sense is passed over, and what was known stays.
+
+Times are kept as means, one for each way of running. A mean remembers `WEIGHT_MOST` iterations: machines
+change. Of more than `WAYS_MOST` ways those are forgotten that nothing was told of for longest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler.core.goodput.batch import Limits, Noise
+from scheduler.core.goodput.fit import Measurement
+from scheduler.core.goodput.throughput import LEAST_SECONDS
+
+#: Ways of running of which means are kept.
+WAYS_MOST = 64
+#: Iterations that a mean remembers.
+WEIGHT_MOST = 2_000.0
+#: The part of a line in the noise: the library's own means are over a thousand iterations.
+NOISE_PART = 0.3
+#: Beyond these, numbers make no sense.
+BATCH_MOST, ACCUMULATION_MOST, ITERATIONS_MOST = 2**31, 10**6, 10**12
+SECONDS_MOST, NOISE_MOST, FACTOR_MOST = 1e6, 1e30, 1e9
+#: Means that differ by less than this part from those that were fitted change nothing.
+FITTED_WITHIN = 0.05
+
+
+class Way(NamedTuple):
+    """A way of running: on what, and how the batch is divided."""
+
+    gpu_model: str
+    nodes: int
+    replicas: int
+    local_batch: int
+    accumulation: int
+
+
+class Times(NamedTuple):
+    """Mean times of a gradient without synchronising and of an iteration, and of how many iterations."""
+
+    gradient_seconds: float
+    iteration_seconds: float
+    iterations: float
+
+
+class Batch(NamedTuple):
+    """The batch that a job has now, and by how much its learning rate is scaled for it."""
+
+    size: int
+    local_batch: int
+    accumulation: int
+    lr_factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A progress line: of which attempt, where that ran, and what it says.
+
+    `is_alone`: no other job shared its GPUs, so that its times are its own.
+    """
+
+    attempt: int
+    sequence: int
+    gpu_model: str
+    nodes: int
+    replicas: int
+    is_alone: bool = True
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputReport:
+    """What is known after a line."""
+
+    attempt: int = 0
+    sequence: int = 0
+    #: None until told, like the two after it.
+    limits: Limits | None = None
+    batch: Batch | None = None
+    noise: Noise | None = None
+    #: By way of running, the one that was told of last at the end.
+    times: Mapping[Way, Times] = field(default_factory=dict)
+    #: The most replicas that anything was timed with.
+    most_replicas: int = 0
+
+    def after(self, line: Line) -> GoodputReport:
+        """Return what is known after one more line; the same if it was counted or says nothing of use."""
+        if (line.attempt, line.sequence) <= (self.attempt, self.sequence):
+            return self
+        try:
+            limits, batch = _limits_of(line.values), _batch_of(line.values)
+            noise, times = _noise_of(line.values), _times_of(line.values)
+        except _Nonsense:
+            return self
+        if limits is None or batch is None:
+            return self
+        # A unit of another batch: what was known of the noise says nothing any more.
+        known = self.noise if self.limits and self.limits.initial_batch == limits.initial_batch else None
+        kept = self.times
+        most_replicas = self.most_replicas
+        if times is not None and line.is_alone:
+            way = Way(line.gpu_model, line.nodes, line.replicas, batch.local_batch, batch.accumulation)
+            kept = _with(self.times, way, times)
+            most_replicas = max(most_replicas, line.replicas)
+        return GoodputReport(
+            attempt=line.attempt,
+            sequence=line.sequence,
+            limits=limits,
+            batch=batch,
+            noise=_smoothed(known, noise),
+            times=kept,
+            most_replicas=most_replicas,
+        )
+
+    def measurements(self) -> dict[str, list[Measurement]]:
+        """Return what a fit takes, by GPU model."""
+        found: dict[str, list[Measurement]] = {}
+        for way, times in sorted(self.times.items()):
+            gradient, iteration, _ = times
+            measured = Measurement(*way[1:], gradient_seconds=gradient, iteration_seconds=iteration)
+            found.setdefault(way.gpu_model, []).append(measured)
+        return found
+
+    def has_news(self, fitted: Mapping[Way, Times]) -> bool:
+        """Whether a fit of these times would no longer do: there is a new way, or a mean moved."""
+        return any(way not in fitted or _differs(times, fitted[way]) for way, times in self.times.items())
+
+
+class _Nonsense(Exception):
+    """A line says something that cannot be."""
+
+
+def _limits_of(values: Mapping[str, float]) -> Limits | None:
+    names = ("initial_batch", "max_batch", "min_local_batch", "max_local_batch")
+    if not _says(values, names):
+        return None
+    initial, most, min_local, max_local = [_whole(values[name], 1, BATCH_MOST) for name in names]
+    if initial > most or min_local > max_local:
+        raise _Nonsense
+    return Limits(initial_batch=initial, max_batch=most, min_local_batch=min_local, max_local_batch=max_local)
+
+
+def _batch_of(values: Mapping[str, float]) -> Batch | None:
+    if not _says(values, ("batch_size", "local_batch", "accumulation")):
+        return None
+    return Batch(
+        _whole(values["batch_size"], 1, BATCH_MOST),
+        _whole(values["local_batch"], 1, BATCH_MOST),
+        _whole(values["accumulation"], 0, ACCUMULATION_MOST),
+        _number(values.get("lr_factor", 1.0), 0.0, FACTOR_MOST),
+    )
+
+
+def _noise_of(values: Mapping[str, float]) -> Noise | None:
+    if not _says(values, ("grad_sqr", "grad_var")):
+        return None
+    return Noise(
+        _number(values["grad_sqr"], 0.0, NOISE_MOST),
+        _number(values["grad_var"], 0.0, NOISE_MOST),
+    )
+
+
+def _times_of(values: Mapping[str, float]) -> Times | None:
+    if not _says(values, ("gradient_seconds", "iteration_seconds", "timed_iterations")):
+        return None
+    return Times(
+        _number(values["gradient_seconds"], LEAST_SECONDS, SECONDS_MOST),
+        _number(values["iteration_seconds"], LEAST_SECONDS, SECONDS_MOST),
+        float(_whole(values["timed_iterations"], 1, ITERATIONS_MOST)),
+    )
+
+
+def _says(values: Mapping[str, float], names: Iterable[str]) -> bool:
+    """Whether a line says all of these; to say some of them makes no sense."""
+    said = [name in values for name in names]
+    if any(said) and not all(said) and "initial_batch" in values:
+        raise _Nonsense
+    return all(said)
+
+
+def _number(value: float, least: float, most: float) -> float:
+    if not least <= value <= most:  # Also what is no number.
+        raise _Nonsense
+    return float(value)
+
+
+def _whole(value: float, least: int, most: int) -> int:
+    if not (least <= value <= most and float(value).is_integer()):
+        raise _Nonsense
+    return int(value)
+
+
+def _smoothed(known: Noise | None, told: Noise | None) -> Noise | None:
+    if known is None or told is None:
+        return told or known
+    return Noise(*[old + NOISE_PART * (new - old) for old, new in zip(known, told, strict=True)])
+
+
+def _with(times: Mapping[Way, Times], way: Way, told: Times) -> dict[Way, Times]:
+    """Return the times with one more report of a way, which is then the last."""
+    found = {each: kept for each, kept in times.items() if each != way}
+    before = times.get(way)
+    if before is not None:
+        weight = min(before.iterations, WEIGHT_MOST)
+        part = told.iterations / (weight + told.iterations)
+        told = Times(
+            before.gradient_seconds + part * (told.gradient_seconds - before.gradient_seconds),
+            before.iteration_seconds + part * (told.iteration_seconds - before.iteration_seconds),
+            min(before.iterations + told.iterations, ITERATIONS_MOST),
+        )
+    found[way] = told
+    for forgotten in list(found)[: max(len(found) - WAYS_MOST, 0)]:
+        del found[forgotten]
+    return found
+
+
+def _differs(times: Times, fitted: Times) -> bool:
+    pairs = zip(times[:2], fitted[:2], strict=True)
+    return any(abs(math.log(now / before)) > FITTED_WITHIN for now, before in pairs)
