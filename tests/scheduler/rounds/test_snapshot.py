@@ -10,7 +10,7 @@ from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
 from scheduler.core.round.decide import decide
-from scheduler.models import ClusterSettings, PolicyMemory, Restraint, TrainingProgress
+from scheduler.models import ClusterSettings, JobScaling, PolicyMemory, Restraint, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import on_record
 from tests.scheduler.builders import (
@@ -123,6 +123,17 @@ def test_every_field_is_filled_from_rows():
         seen={"32": [2.0, {"K80": [2.0, 50.0]}], "64": [1.0, {}]},
     )
 
+    JobScaling.objects.create(
+        job=job,
+        attempt=1,
+        sequence=2,
+        limits=[64, 1024, 8, 128],
+        batch=[128, 64, 0, 1.5],
+        noise=[1.0, 4.0],
+        times=[["K80", 1, 2, 64, 0, 0.1, 0.2, 100.0]],
+        most_replicas=2,
+        parameters={"K80": [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 1.5], ""]},
+    )
     document = {
         "types": {"V100-NODE": {"of": "V100", "count": 4, "node": True}},
         "physical": [{"type": "V100-NODE", "nodes": [node.name]}],
@@ -149,7 +160,19 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # A job that waits for a trial run is another one: tests/scheduler/attempts/test_trials.py.
-    assert unset(read_job) == {"trial", "goodput"}
+    assert unset(read_job) == {"trial"}
+    parameters = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 1.5)
+    # Three times as fast as where it was measured.
+    slower, faster = parameters, (*[value * 1.5 / 3.0 for value in parameters[:6]], 1.5)
+    assert read_job.goodput == core.Goodput(
+        parameters={"K80": slower, "V100": pytest.approx(faster)},
+        noise=(1.0, 4.0),
+        initial_batch=64,
+        max_batch=1024,
+        min_local_batch=8,
+        max_local_batch=128,
+        most_replicas=2,
+    )
     assert read_job.preemption_cost_seconds == 5.0
     assert (read_job.elastic, read_job.elastic_mode) == ((2, 8), "adaptive")
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
