@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -381,3 +384,8 @@ def test_the_manifest_of_a_run_that_is_not_adaptive_is_as_it_was() -> None:
     adaptive = Manifest(step=1, rank=0, parts=1, world_size=1, samples=None, adaptive={"progress": 1.5})
     assert json.loads(adaptive.encode())["format"] == 2
     assert [Manifest.decode(each.encode()) for each in (plain, adaptive)] == [plain, adaptive]
+
+
+def test_it_imports_the_standard_library_only() -> None:
+    code = "import sys, allot.training; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ)).returncode == 0

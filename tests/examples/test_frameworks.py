@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -115,3 +116,22 @@ def accuracy_in(result: str) -> float:
     found = re.search(r"accuracy ([\d.]+),", result)
     assert found, result
     return float(found[1])
+
+
+@needs_torch
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_an_adaptive_run_goes_on_with_another_number_of_ranks_and_ends_as_well(
+    tmp_path: Path, optimiser: str
+) -> None:
+    kind = ("--optimiser", optimiser, "--steps", "600")
+    fixed = Run("pytorch/adaptive.py", tmp_path / "fixed", 1, *kind, "--fixed")
+    pair = Run("pytorch/adaptive.py", tmp_path / "job", 1, *kind, "--step-seconds", "0.02", world_size=2)
+    found = re.search(r"stopped at step (\d+)", pair.stop_after_some_progress())
+    assert found, "both ranks stop at one step"
+    alone = Run("pytorch/adaptive.py", tmp_path / "job", 2, *kind)
+    (output,) = alone.finish()
+    assert f"going on from step {found[1]}\n" in output
+    assert accuracy_in(output.splitlines()[-1]) == pytest.approx(accuracy_in(fixed.result()), abs=0.03)
+    lines = [json.loads(line) for line in alone.progress.read_text().splitlines()]
+    assert lines[-1]["batch_size"] > lines[-1]["initial_batch"] == 64
+    assert lines[0]["samples"] > 0

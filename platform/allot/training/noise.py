@@ -36,6 +36,11 @@ class GradientNoise:
     def is_known(self) -> bool:
         return self._weight > 0
 
+    @property
+    def groups(self) -> int:
+        """Groups of parameters that were observed; 0 when nothing was."""
+        return len(self._sqr)
+
     def observe(
         self,
         local: Sequence[float],

@@ -1,0 +1,301 @@
+"""Adaptive training with PyTorch: what `AdaptiveBatch` needs to be told, measured around an optimiser.
+
+    batch = run.adaptive_batch(initial=128, most=1024, local=(8, 256))
+    tuned = AdaptiveOptimiser(batch, optimiser, model)
+    for step in run.steps(10_000):
+        for share in tuned.gradients(sampler):
+            tuned.backward(loss_function(model(inputs[share]), labels[share]))
+        tuned.step()
+        run.report(...)
+
+Gradients are measured in one of eight iterations, and in each of the first sixteen: what is told of them are
+means over a thousand, to which the others would add little and cost as much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import get_total_norm
+from torch.optim import Adam, AdamW, NAdam, Optimizer, RAdam
+
+from allot.training.adaptive import FIRST_CHOICE, AdaptiveBatch
+from allot.training.errors import TrainingError
+from allot.training.sampler import Sampler
+
+#: One of so many iterations is measured, once the first choice of a batch has been made.
+MEASURED_EVERY = 8
+#: Steps until Adam's estimate of the second moment says something.
+UNCONDITIONED_STEPS = 5
+#: Numbers that are gathered at once from all processes.
+GATHERED_NUMBERS = 2**22
+
+EXACT = (torch.float32, torch.float64)
+
+Tensors = Sequence[Any]
+
+
+class AdaptiveOptimiser:
+    """Accumulates, measures, and steps with the learning rate that suits the batch.
+
+    batch      of `run.adaptive_batch`
+    optimiser  of any kind; for Adam and its kin gradients are measured relative to the root of the second
+               moment, as its steps are, and the rule of the learning rate is `adam` unless one was chosen
+    module     what learns; with several ranks wrapped in DistributedDataParallel, without a hook of its own
+
+    With several replicas noise is told from what each one has accumulated, so `count` is their number: Pollux
+    counts each single gradient, which takes a look at each as it is computed. On one replica that accumulates
+    each gradient counts; on one that does not, pairs of successive ones.
+
+    Not for parameters that are divided over ranks (FSDP), nor for losses scaled by a factor that changes
+    (float16); bfloat16 needs none.
+    """
+
+    def __init__(self, batch: AdaptiveBatch, optimiser: Optimizer, module: torch.nn.Module) -> None:
+        self.batch, self.optimiser = batch, optimiser
+        self._parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        self._group_of = {
+            parameter: number
+            for number, group in enumerate(optimiser.param_groups)
+            for parameter in group["params"]
+        }
+        self._parallel = module if isinstance(module, DistributedDataParallel) else None
+        if batch.replicas > 1:
+            if self._parallel is None or dist.get_world_size(self._parallel.process_group) != batch.replicas:
+                raise TrainingError(
+                    f"with {batch.replicas} ranks the module must be DistributedDataParallel over all of them"
+                )
+            self._parallel.register_comm_hook(None, lambda state, bucket: self._reduce(bucket))
+        self._is_adam = isinstance(optimiser, Adam | AdamW | NAdam | RAdam)
+        if self._is_adam and batch.is_rule_open:
+            batch.use_rule("adam")
+        if batch.noise.groups != len(optimiser.param_groups):
+            batch.noise.reset()
+        self._device = self._parameters[0].device
+        if self._device.type == "cuda":
+            batch.clock = self._time_on_gpu
+        self._is_measured = False
+        self._denominators: dict[Any, Any] | None = None
+        #: Of this iteration: sums of squared norms of gradients, by group.
+        self._squares = self._no_squares()
+        self._reduction: Any = None
+        self._kept: list[Any] | None = None
+        self._before: tuple[list[Any], list[float]] | None = None
+
+    def gradients(self, sampler: Sampler) -> Iterator[list[int]]:
+        """Yield this rank's samples of each gradient of a step: call `backward` for each, and then `step`."""
+        self._begin()
+        accumulation = self.batch.accumulation
+        for number, share in enumerate(self.batch.gradients(sampler)):
+            if self._parallel is not None and number < accumulation:
+                with self._parallel.no_sync():
+                    yield share
+            else:
+                yield share
+            if self.batch.replicas == 1 and accumulation and self._is_measured:
+                self._set_aside(is_last=number == accumulation)
+
+    def backward(self, loss: Any) -> None:
+        """Add the gradient of a loss, which is the mean over its samples."""
+        (loss / (self.batch.accumulation + 1)).backward()
+
+    def step(self) -> None:
+        """Let the optimiser step, with the learning rates of its groups raised for this step, and clear the
+        gradients. Schedules of the learning rate go by `run.step`."""
+        if self._is_measured:
+            self._observe()
+        groups = self.optimiser.param_groups
+        rates = [group["lr"] for group in groups]
+        try:
+            for number, (group, rate) in enumerate(zip(groups, rates, strict=True)):
+                group["lr"] = rate * self.batch.lr_factor_of(number)
+            self.optimiser.step()
+        finally:
+            for group, rate in zip(groups, rates, strict=True):
+                group["lr"] = rate
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _begin(self) -> None:
+        iteration = self.batch.iterations
+        # A pair takes two iterations, one after the other.
+        alone = self.batch.replicas == 1 and self.batch.accumulation == 0
+        self._is_measured = iteration < FIRST_CHOICE or iteration % MEASURED_EVERY < 1 + alone
+        if not alone or not self._is_measured:
+            self._before = None
+        if self._is_measured:
+            self._squares, self._reduction, self._kept = self._no_squares(), None, None
+            self._denominators = self._precondition()
+
+    def _precondition(self) -> dict[Any, Any] | None:
+        """Return by what Adam divides gradients now; None: by nothing, or nothing known yet."""
+        if not self._is_adam:
+            return None
+        found = {}
+        for group in self.optimiser.param_groups:
+            for parameter in group["params"]:
+                state = self.optimiser.state.get(parameter)
+                if not state:
+                    continue
+                steps = float(state["step"])
+                if steps < UNCONDITIONED_STEPS:
+                    return None
+                corrected = state["exp_avg_sq"] / (1 - group["betas"][1] ** steps)
+                found[parameter] = corrected.sqrt_().add_(group["eps"])
+        if found and self._denominators is None and self.batch.iterations:
+            # In another unit from now on.
+            self.batch.noise.reset()
+            self._before = None
+        return found or None
+
+    def _reduce(self, bucket: dist.GradBucket) -> Any:
+        """Measure what is this rank's of a bucket of gradients, and begin to make the mean over all ranks."""
+        group = self._parallel.process_group  # type: ignore[union-attr]
+        if self._is_measured:
+            self._squares += self._squares_of(bucket.parameters(), bucket.gradients())
+        future = allreduce_hook(group, bucket)
+        if bucket.is_last():
+            self.batch.gradient_is_computed()
+            if self._is_measured:
+                self._reduction = dist.all_reduce(self._squares, group=group, async_op=True)
+        return future
+
+    def _set_aside(self, *, is_last: bool) -> None:
+        """Measure the gradient by itself that was just computed, and add it to those before it."""
+        found = [parameter.grad for parameter in self._parameters]
+        self._squares += self._squares_of(self._parameters, found)
+        if self._kept is None:
+            self._kept = found
+        else:
+            self._kept = [
+                one if other is None else other if one is None else one.add_(other)
+                for one, other in zip(self._kept, found, strict=True)
+            ]
+        for parameter, kept in zip(self._parameters, self._kept, strict=True):
+            parameter.grad = kept if is_last else None
+
+    def _observe(self) -> None:
+        batch = self.batch
+        since = 1 if batch.iterations < FIRST_CHOICE else MEASURED_EVERY
+        gradients = [parameter.grad for parameter in self._parameters]
+        total = self._squares_of(self._parameters, gradients).tolist()
+        if batch.replicas > 1:
+            self._reduction.wait()
+            local = (self._squares / batch.replicas).tolist()
+            batch.noise.observe(local, total, count=batch.replicas, scale=batch.scale, iterations=since)
+        elif batch.accumulation:
+            count = batch.accumulation + 1
+            # Each was divided by their number.
+            local = (self._squares * count).tolist()
+            batch.noise.observe(local, total, count=count, scale=batch.scale, iterations=since)
+        else:
+            self._observe_pair(gradients, total, since)
+
+    def _observe_pair(self, gradients: Tensors, squares: list[float], since: int) -> None:
+        if self._before is not None:
+            kept, before = self._before
+            product = self._no_squares()
+            for parameter, one, other in zip(self._parameters, kept, gradients, strict=True):
+                if one is not None and other is not None:
+                    product[self._group_of[parameter]] += self._in_unit(parameter, one, other)
+            self.batch.noise.observe_pair(
+                before, squares, product.tolist(), scale=self.batch.scale, iterations=since
+            )
+        # `zero_grad` lets go of them, so that they need no copy.
+        self._before = (list(gradients), squares)
+
+    def _in_unit(self, parameter: Any, one: Any, other: Any) -> Any:
+        """Return the inner product of two gradients of a parameter, as they are measured."""
+        divisor = (self._denominators or {}).get(parameter)
+        if divisor is not None:
+            one, other = one / divisor, other / divisor
+        return torch.sum(one * other, dtype=torch.float32)
+
+    def _squares_of(self, parameters: Iterable[Any], gradients: Tensors) -> Any:
+        """Return the squared norms of gradients, by group of parameters."""
+        by_group: list[list[Any]] = [[] for _ in self.optimiser.param_groups]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if gradient is None or parameter not in self._group_of:
+                continue
+            divisor = (self._denominators or {}).get(parameter)
+            # In 16 bits a norm would say nothing of a small variance.
+            measured = gradient if gradient.dtype in EXACT else gradient.float()
+            by_group[self._group_of[parameter]].append(measured if divisor is None else measured / divisor)
+        norms = [get_total_norm(measured) for measured in by_group]
+        return torch.stack([norm.to(self._device, torch.float64) for norm in norms]) ** 2
+
+    def _no_squares(self) -> Any:
+        groups = len(self.optimiser.param_groups)
+        return torch.zeros(groups, dtype=torch.float64, device=self._device)
+
+    def _time_on_gpu(self) -> float | None:
+        """Return when what was given to the GPU is done; only where it is waited for anyway."""
+        if not self._is_measured:
+            return None
+        torch.cuda.current_stream(self._device).synchronize()
+        return time.perf_counter()
+
+
+class FixedWorldOptimiser:
+    """Steps by the mean of the gradients of all ranks of a fixed world, added up in their order.
+
+    So the weights are the same to the last bit on any number of processes:
+
+        fixed = FixedWorldOptimiser(optimiser, run.logical_world_size)
+        for step in run.steps(10_000):
+            for share in sampler.take_for_logical_ranks(256):
+                loss_function(network(inputs[share]), labels[share]).backward()
+                fixed.take()
+            fixed.step()
+
+    The network is no DistributedDataParallel. Each process holds a gradient for each rank that it plays, and
+    gathers those of all: with W ranks W/2 times what an all-reduce carries.
+    """
+
+    def __init__(self, optimiser: Optimizer, logical_world_size: int) -> None:
+        self.optimiser = optimiser
+        self._parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        self._ranks = logical_world_size
+        self._processes = dist.get_world_size() if dist.is_initialized() else 1
+        self._taken: list[Any] = []
+
+    def take(self) -> None:
+        """Take the gradient of the rank that was just played; none, as of an empty share, counts as 0."""
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in self._parameters]
+        self._taken.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """Step by the mean over all ranks, and clear the gradients.
+
+        Raises TrainingError when not every rank's gradient was taken.
+        """
+        each = self._ranks // self._processes
+        if len(self._taken) != each:
+            raise TrainingError(
+                f"{len(self._taken)} gradients were taken; there must be one for each of {each} ranks"
+            )
+        own, self._taken = torch.stack(self._taken), []
+        mean = torch.cat([self._mean_of(part) for part in own.split(GATHERED_NUMBERS, dim=1)])
+        parts = mean.split([parameter.numel() for parameter in self._parameters])
+        for parameter, part in zip(self._parameters, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _mean_of(self, own: Any) -> Any:
+        """Return the mean over all ranks of some columns of their gradients."""
+        blocks = [own]
+        if self._processes > 1:
+            own = own.contiguous()
+            blocks = [torch.empty_like(own) for _ in range(self._processes)]
+            dist.all_gather(blocks, own)
+        total, *others = [row for block in blocks for row in block]
+        for row in others:
+            total = total + row
+        return total / self._ranks
