@@ -46,15 +46,15 @@ MODELS = ("v100", "p100", "k80")
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 #: CPU seconds by number of jobs.
 Curves = dict[str, list[tuple[int, float]]]
-#: No larger problem of the same kind is tried after one that took so long.
+#: No larger problem of the same sort is tried after one that took so long.
 PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Table:
-    """Throughputs by kind (job type and gang) and model, alone and in pairs of kinds with equal gangs."""
+    """Throughputs by job class (type and gang) and model, alone and in pairs of classes with equal gangs."""
 
-    kinds: list[tuple[str, int]]
+    job_classes: list[tuple[str, int]]
     alone: np.ndarray
     pairs: Pairs
 
@@ -74,7 +74,7 @@ def main() -> None:
     path = options.data / "simulation_throughputs.json"
     table = read_table(path) if path.exists() else made_up()
     print(
-        f"{len(table.kinds)} kinds of jobs, {len(table.pairs.first)} pairs of kinds"
+        f"{len(table.job_classes)} job classes, {len(table.pairs.first)} pairs of them"
         + ("" if path.exists() else " (made up)")
     )
     if options.growth:
@@ -217,14 +217,14 @@ def draw(curves: Curves, path: Path) -> None:
 
 
 def workload(table: Table, jobs: int, figure: Figure | None = None, seed: int = 0) -> Instance:
-    """Return so many jobs; when they are not to be alike, each is a little faster or slower than its kind."""
+    """Return so many jobs; where they are not to be alike, each is a bit faster or slower than its class."""
     rng = np.random.default_rng(seed)
-    gangs = np.array([gang for _, gang in table.kinds])
+    gangs = np.array([gang for _, gang in table.job_classes])
     wanted = rng.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05])
     if figure is not None and figure.sharing and figure.plain_jobs < 100:
         wanted[:] = 1
-    kind = np.array([rng.choice(np.flatnonzero(gangs == gang)) for gang in wanted])
-    throughput = table.alone[kind]
+    job_class = np.array([rng.choice(np.flatnonzero(gangs == gang)) for gang in wanted])
+    throughput = table.alone[job_class]
     if figure is not None and not figure.alike:
         throughput = throughput * rng.uniform(0.9, 1.1, throughput.shape)
     minutes = 10 ** np.where(rng.random(jobs) < 0.8, rng.uniform(1.5, 3, jobs), rng.uniform(3, 4, jobs))
@@ -239,14 +239,14 @@ def workload(table: Table, jobs: int, figure: Figure | None = None, seed: int = 
         entity=rng.integers(0, 32, jobs),
         entities=[f"entity {number}" for number in range(32)],
         entity_weight=np.arange(32) % 3 + 1.0,
-        kind=kind,
-        kinds=[f"{name}, {gang}" for name, gang in table.kinds],
+        job_class=job_class,
+        job_classes=[f"{name}, {gang}" for name, gang in table.job_classes],
         pairs=table.pairs,
     )
 
 
 def read_table(path: Path) -> Table:
-    """Read Gavel's table; kinds that no model runs are left out."""
+    """Read Gavel's table; classes that no model runs are left out."""
     document = json.loads(path.read_text())
     keys = [key for key in document[MODELS[0]] if any(document[model][key]["null"] > 0 for model in MODELS)]
     alone = np.array([[document[model][key]["null"] for model in MODELS] for key in keys])
@@ -258,26 +258,32 @@ def read_table(path: Path) -> Table:
                 first.append(one)
                 second.append(other)
                 throughput.append(np.array(both).T)
-    kinds = [ast.literal_eval(key) for key in keys]
+    job_classes = [ast.literal_eval(key) for key in keys]
     return Table(
-        kinds, alone, Pairs(first=np.array(first), second=np.array(second), throughput=np.array(throughput))
+        job_classes,
+        alone,
+        Pairs(first=np.array(first), second=np.array(second), throughput=np.array(throughput)),
     )
 
 
 def made_up() -> Table:
     rng = np.random.default_rng(26)
-    kinds = [(f"type {number}", gang) for gang in (1, 2, 4, 8) for number in range(26 if gang == 1 else 19)]
+    job_classes = [
+        (f"type {number}", gang) for gang in (1, 2, 4, 8) for number in range(26 if gang == 1 else 19)
+    ]
     alone = (
-        10 ** rng.uniform(-1, 2, (len(kinds), 1))
+        10 ** rng.uniform(-1, 2, (len(job_classes), 1))
         * np.array([1, 0.6, 0.25])
-        * rng.uniform(0.6, 1.6, (len(kinds), 3))
+        * rng.uniform(0.6, 1.6, (len(job_classes), 3))
     )
-    one, other = np.triu_indices(len(kinds))
-    same = np.array([kinds[i][1] == kinds[j][1] for i, j in zip(one, other, strict=True)])
+    one, other = np.triu_indices(len(job_classes))
+    same = np.array([job_classes[i][1] == job_classes[j][1] for i, j in zip(one, other, strict=True)])
     one, other = one[same], other[same]
     both = np.stack([alone[one], alone[other]], axis=1)
     return Table(
-        kinds, alone, Pairs(first=one, second=other, throughput=both * rng.uniform(0.2, 0.95, both.shape))
+        job_classes,
+        alone,
+        Pairs(first=one, second=other, throughput=both * rng.uniform(0.2, 0.95, both.shape)),
     )
 
 
@@ -316,7 +322,7 @@ def plain_packed(instance: Instance) -> float:
         (i, j)
         for i in range(instance.jobs)
         for j in range(i)
-        if (instance.kind[i], instance.kind[j]) in found
+        if (instance.job_class[i], instance.job_class[j]) in found
     ]
     x, _ = polytope(instance)
     y = cp.Variable((len(pairs), len(instance.models)), nonneg=True)
@@ -324,8 +330,8 @@ def plain_packed(instance: Instance) -> float:
     per_step = per_step.max(axis=1)
     rates, member = np.zeros((2, len(pairs), len(instance.models))), np.zeros((2, instance.jobs, len(pairs)))
     for column, (i, j) in enumerate(pairs):
-        speeds = found[int(instance.kind[i]), int(instance.kind[j])]
-        if i != j and instance.kind[i] == instance.kind[j]:
+        speeds = found[int(instance.job_class[i]), int(instance.job_class[j])]
+        if i != j and instance.job_class[i] == instance.job_class[j]:
             speeds = np.broadcast_to(speeds.mean(axis=0), speeds.shape)
         rates[0, column], rates[1, column] = speeds[0] * per_step[i], speeds[1] * per_step[j]
         member[0, i, column] = member[1, j, column] = 1

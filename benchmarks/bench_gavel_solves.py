@@ -93,8 +93,8 @@ def _packed(table: ThroughputTable, count: int) -> Instance:
         throughput=[[table.alone[job.kind, 1, model] for model in MODELS] for job in jobs],
         models=MODELS,
         gpus=[count // 4] * len(MODELS),
-        kind=[kinds.index(job.kind) for job in jobs],
-        kinds=kinds,
+        job_class=[kinds.index(job.kind) for job in jobs],
+        job_classes=kinds,
     )
     couples = [(one, other) for one in range(len(kinds)) for other in range(one, len(kinds))]
     rates = [

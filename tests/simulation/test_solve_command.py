@@ -23,8 +23,8 @@ DOCUMENT: dict[str, Any] = {
     ],
     "entities": {"team": 2},
     "pairs": [
-        {"kinds": ["a", "b"], "throughput": {"V100": [38, 11]}},
-        {"kinds": ["a", "elsewhere"], "throughput": {"V100": [1, 1]}},
+        {"job_classes": ["a", "b"], "throughput": {"V100": [38, 11]}},
+        {"job_classes": ["a", "elsewhere"], "throughput": {"V100": [1, 1]}},
     ],
 }
 
@@ -50,8 +50,8 @@ def nobody_counts() -> dict[str, Any]:
     return {**DOCUMENT, "jobs": [{**job, "weight": 0} for job in DOCUMENT["jobs"]]}
 
 
-def pair(kinds: list[str], throughput: dict[str, Any]) -> dict[str, Any]:
-    return {**DOCUMENT, "pairs": [{"kinds": kinds, "throughput": throughput}]}
+def pair(job_classes: list[str], throughput: dict[str, Any]) -> dict[str, Any]:
+    return {**DOCUMENT, "pairs": [{"job_classes": job_classes, "throughput": throughput}]}
 
 
 def test_prints_the_objective_the_shares_and_who_is_left_out(file: Path, capsys: Any) -> None:
@@ -72,6 +72,20 @@ def test_json_says_it_all(file: Path, capsys: Any) -> None:
     assert report["runs_nowhere"] == ["d"]
     assert report["shared"][0]["first"] == ["a"]
     assert report["jobs"][0]["shares"]["V100"] == pytest.approx(report["shared"][0]["time"]["V100"])
+
+
+def test_job_classes_are_read_by_their_earlier_names_too(tmp_path: Path, capsys: Any) -> None:
+    def answer(job_class: str, job_classes: str) -> Any:
+        document = {
+            **changed(**{job_class: "resnet"}),
+            "pairs": [{job_classes: ["resnet", "b"], "throughput": {"V100": [38, 11]}}],
+        }
+        policy = "gavel:objective=max_min,sharing=true"
+        assert main(["--policy", policy, "--instance", str(write(tmp_path, document)), "--json"]) == 0
+        return {**json.loads(capsys.readouterr().out), "seconds": None}
+
+    assert answer("kind", "kinds") == answer("job_class", "job_classes")
+    assert answer("kind", "kinds")["shared"][0]["first"] == ["a"]
 
 
 def test_an_agnostic_policy_is_told_what_really_comes_of_it(file: Path, capsys: Any) -> None:
@@ -112,10 +126,14 @@ def test_runs_without_settings_or_database(file: Path) -> None:
         ({**DOCUMENT, "models": {"V100": {"gpus": 1, "price_per_hour": 0}}}, "model V100: price: is 0"),
         ({"jobs": []}, "models: is missing"),
         ([], "is not an object"),
-        (pair(["a"], {}), "pair 1: kinds: are 1 (the kinds of two jobs)"),
+        (pair(["a"], {}), "pair 1: job_classes: are 1 (the classes of two jobs)"),
+        (changed(kind="x", job_class="y"), "job a: kind: is given beside job_class, which is the same"),
         (pair(["a", "b"], {"V100": [1]}), "pair 1: throughput on V100: has 1 numbers (two:"),
-        ({**DOCUMENT, "pairs": DOCUMENT["pairs"][:1] * 2}, "pair of a and b: kinds: is given twice"),
-        ({**changed(gang=2), "models": {"V100": 2}}, "pair of a and b: kinds: have gangs of 1 and 2 GPUs"),
+        ({**DOCUMENT, "pairs": DOCUMENT["pairs"][:1] * 2}, "pair of a and b: job_classes: is given twice"),
+        (
+            {**changed(gang=2), "models": {"V100": 2}},
+            "pair of a and b: job_classes: have gangs of 1 and 2 GPUs",
+        ),
     ],
 )
 def test_names_what_is_wrong(document: Any, message: str, tmp_path: Path, capsys: Any) -> None:

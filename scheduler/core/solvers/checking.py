@@ -36,8 +36,8 @@ def checked_instance(
     entity: ArrayLike = 0,
     entities: Sequence[str] = ("",),
     entity_weight: ArrayLike = 1.0,
-    kind: ArrayLike | None = None,
-    kinds: Sequence[str] = ("",),
+    job_class: ArrayLike | None = None,
+    job_classes: Sequence[str] = ("",),
     pairs: Pairs | None = None,
 ) -> Instance:
     """Return the instance; raise InstanceError that names each job and field at fault.
@@ -71,8 +71,8 @@ def checked_instance(
         entity=of_jobs("entity", entity).astype(np.int64),
         entities=tuple(entities),
         entity_weight=_spread("entity_weight", entity_weight, len(entities), "entity"),
-        kind=of_jobs("kind", 0 if kind is None else kind).astype(np.int64),
-        kinds=tuple(kinds),
+        job_class=of_jobs("job_class", 0 if job_class is None else job_class).astype(np.int64),
+        job_classes=tuple(job_classes),
         pairs=None if pairs is None else replace(pairs, throughput=pairs.throughput.copy()),
     )
     if problems := [*_of_cluster(instance), *_of_jobs(instance), *_of_pairs(instance)]:
@@ -89,7 +89,7 @@ def _spread(name: str, values: ArrayLike, count: int, of: str) -> Floats:
 
 
 def _effective(instance: Instance) -> Instance:
-    """Put zero where a gang does not fit or a throughput is negligible; make two jobs of a kind equally fast.
+    """Put zero where a gang does not fit or a throughput is negligible; make two jobs of a class alike fast.
 
     Which of them is the first is chance, and measurements of the two differ.
     """
@@ -148,7 +148,7 @@ def _of_jobs(instance: Instance) -> Iterable[Problem]:
         yield Problem(
             "", "weight", "the weights of all jobs sum to zero", "a positive weight for at least one job"
         )
-    for field, count in (("entity", len(instance.entities)), ("kind", len(instance.kinds))):
+    for field, count in (("entity", len(instance.entities)), ("job_class", len(instance.job_classes))):
         number = getattr(instance, field)
         yield from _named(
             instance, field, number, (number < 0) | (number >= count), f"an index below {count}"
@@ -171,15 +171,16 @@ def _of_pairs(instance: Instance) -> Iterable[Problem]:
     seen = set()
     for number, (one, other) in enumerate(zip(pairs.first, pairs.second, strict=True)):
         subject = f"pair {number + 1}"
-        if not (0 <= one < len(instance.kinds) and 0 <= other < len(instance.kinds)):
-            yield Problem(subject, "kinds", "there is no such kind", f"indices below {len(instance.kinds)}")
+        if not (0 <= one < len(instance.job_classes) and 0 <= other < len(instance.job_classes)):
+            expected = f"indices below {len(instance.job_classes)}"
+            yield Problem(subject, "job_classes", "there is no such job class", expected)
             continue
-        subject = f"pair of {instance.kinds[one]} and {instance.kinds[other]}"
+        subject = f"pair of {instance.job_classes[one]} and {instance.job_classes[other]}"
         if len(sizes := gangs.get(int(one), set()) | gangs.get(int(other), set())) > 1:
             listed = " and ".join(f"{size:g}" for size in sorted(sizes))
             yield Problem(
                 subject,
-                "kinds",
+                "job_classes",
                 f"have gangs of {listed} GPUs",
                 "two jobs share GPUs when both need equally many",
             )
@@ -189,14 +190,14 @@ def _of_pairs(instance: Instance) -> Iterable[Problem]:
             yield Problem(subject, "throughput", f"is {worst:g}", f"steps per second, from 0 to {ABSURD:g}")
         key = (min(one, other), max(one, other))
         if key in seen:
-            yield Problem(subject, "kinds", "is given twice", "one entry per two kinds")
+            yield Problem(subject, "job_classes", "is given twice", "one entry per two classes")
         seen.add(key)
 
 
 def _gangs(instance: Instance) -> dict[int, set[float]]:
-    """Return the gang sizes of each kind."""
+    """Return the gang sizes of each class."""
     found: dict[int, set[float]] = {}
-    both: Ints = np.unique(np.column_stack([instance.kind, instance.gang.astype(np.int64)]), axis=0)
-    for kind, gang in both:
-        found.setdefault(int(kind), set()).add(float(gang))
+    both: Ints = np.unique(np.column_stack([instance.job_class, instance.gang.astype(np.int64)]), axis=0)
+    for job_class, gang in both:
+        found.setdefault(int(job_class), set()).add(float(gang))
     return found

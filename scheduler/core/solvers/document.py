@@ -15,7 +15,9 @@ from scheduler.core.solvers.solution import Solution
 
 _TOP = ("models", "jobs", "entities", "pairs")
 _MODEL = ("gpus", "price_per_hour")
-_PAIR = ("kinds", "throughput")
+_PAIR = ("job_classes", "throughput")
+#: Fields by the names that they had before.
+_FORMER = {"kind": "job_class", "kinds": "job_classes"}
 #: Numbers of a job besides its throughputs, and what holds without them.
 _NUMBERS = {
     "gang": 1.0,
@@ -24,7 +26,7 @@ _NUMBERS = {
     "age_seconds": 0.0,
     "slo_seconds": math.inf,
 }
-_JOB = ("name", "throughput", "entity", "kind", "isolated_seconds", *_NUMBERS)
+_JOB = ("name", "throughput", "entity", "job_class", "isolated_seconds", *_NUMBERS)
 
 
 def instance_from(document: Any) -> Instance:
@@ -51,8 +53,8 @@ class _Reader:
         weights = {name: self._number(f"entity {name}", "weight", value) for name, value in entities.items()}
         for job in jobs:
             weights.setdefault(job["entity"], 1.0)
-        kinds = {job["kind"]: None for job in jobs}
-        pairs = self._pairs(top.get("pairs", []), tuple(models), tuple(kinds))
+        job_classes = {job["job_class"]: None for job in jobs}
+        pairs = self._pairs(top.get("pairs", []), tuple(models), tuple(job_classes))
         if self.problems:
             return None
         return checked_instance(
@@ -65,8 +67,8 @@ class _Reader:
             entity=[list(weights).index(job["entity"]) for job in jobs],
             entities=list(weights),
             entity_weight=list(weights.values()),
-            kind=[list(kinds).index(job["kind"]) for job in jobs],
-            kinds=list(kinds),
+            job_class=[list(job_classes).index(job["job_class"]) for job in jobs],
+            job_classes=list(job_classes),
             pairs=pairs,
             **{field: [job[field] for job in jobs] for field in _NUMBERS},
         )
@@ -83,12 +85,12 @@ class _Reader:
         for number, entry in enumerate(self._list("", "jobs", value), start=1):
             name = str(entry.get("name", number)) if isinstance(entry, dict) else str(number)
             subject = f"job {name}"
-            given = self._object(subject, "", entry, _JOB, needed=("throughput",))
+            given = self._object(subject, "", self._renamed(subject, entry), _JOB, needed=("throughput",))
             speeds = self._object(subject, "throughput", given.get("throughput", {}))
             job: dict[str, Any] = {
                 "name": name,
                 "entity": str(given.get("entity", "")),
-                "kind": str(given.get("kind", name)),
+                "job_class": str(given.get("job_class", name)),
                 # A table of throughputs may well know models that this cluster does not have.
                 "throughput": [
                     self._number(subject, f"throughput on {model}", speeds.get(model, 0.0))
@@ -103,23 +105,23 @@ class _Reader:
             )
             yield job
 
-    def _pairs(self, value: Any, models: Sequence[str], kinds: Sequence[str]) -> Pairs | None:
+    def _pairs(self, value: Any, models: Sequence[str], job_classes: Sequence[str]) -> Pairs | None:
         first, second, throughput = [], [], []
         for number, entry in enumerate(self._list("", "pairs", value), start=1):
             subject = f"pair {number}"
-            given = self._object(subject, "", entry, _PAIR, needed=_PAIR)
-            both = [str(kind) for kind in self._list(subject, "kinds", given.get("kinds", []))]
+            given = self._object(subject, "", self._renamed(subject, entry), _PAIR, needed=_PAIR)
+            both = [str(each) for each in self._list(subject, "job_classes", given.get("job_classes", []))]
             if len(both) != 2:
-                self._wrong(subject, "kinds", f"are {len(both)}", "the kinds of two jobs")
+                self._wrong(subject, "job_classes", f"are {len(both)}", "the classes of two jobs")
                 continue
             speeds = self._object(subject, "throughput", given.get("throughput", {}))
             of_pair = [
                 self._two(subject, f"throughput on {model}", speeds.get(model, [0, 0])) for model in models
             ]
-            if set(both) <= set(kinds):
-                # Other kinds have no jobs now: a table of pairs may know more than there are.
-                first.append(kinds.index(both[0]))
-                second.append(kinds.index(both[1]))
+            if set(both) <= set(job_classes):
+                # Other classes have no jobs now: a table of pairs may know more than there are.
+                first.append(job_classes.index(both[0]))
+                second.append(job_classes.index(both[1]))
                 throughput.append(np.array(of_pair).T.reshape(2, len(models)))
         if not first:
             return None
@@ -147,6 +149,15 @@ class _Reader:
             if key not in value:
                 self._wrong(subject, key, "is missing", "it must be given")
         return value
+
+    def _renamed(self, subject: str, entry: Any) -> Any:
+        """Return an entry with its fields by today's names."""
+        if not isinstance(entry, dict):
+            return entry
+        for was, now in _FORMER.items():
+            if was in entry and now in entry:
+                self._wrong(subject, was, f"is given beside {now}, which is the same", "one of the two")
+        return {_FORMER.get(field, field): value for field, value in entry.items()}
 
     def _list(self, subject: str, field: str, value: Any) -> Sequence[Any]:
         if isinstance(value, list):

@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Throughputs of two jobs on the same GPUs, by the jobs' kinds (paper, section 3.1)."""
+    """Throughputs of two jobs on the same GPUs, by the jobs' classes (paper, section 3.1)."""
 
     #: Kinds of the two jobs, by pair.
     first: Ints
@@ -56,9 +56,9 @@ class Instance:
     entity: Ints
     entities: tuple[str, ...]
     entity_weight: Floats
-    #: Indices of kinds: what `pairs` speaks of.
-    kind: Ints
-    kinds: tuple[str, ...]
+    #: Indices of job classes: what `pairs` speaks of.
+    job_class: Ints
+    job_classes: tuple[str, ...]
     pairs: Pairs | None = None
 
     @property
@@ -103,7 +103,7 @@ class Instance:
             name: getattr(self, name)[jobs]
             for name in (
                 "gang", "weight", "steps_left", "age_seconds", "slo_seconds", "isolated_seconds", "entity",
-                "kind",
+                "job_class",
             )
         }  # fmt: skip
         some = self.gpus if gpus is None else gpus

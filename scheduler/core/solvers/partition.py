@@ -29,7 +29,7 @@ def parts_of(instance: Instance, parts: int, seed: int) -> list[tuple[NDArray[np
         return [(np.arange(instance.jobs), instance.gpus)]
     rng = random.Random(seed)
     shuffled = np.array(rng.sample(range(instance.jobs), instance.jobs), dtype=np.intp)
-    looks = np.column_stack([instance.weight, instance.gang, instance.kind, instance.throughput])
+    looks = np.column_stack([instance.weight, instance.gang, instance.job_class, instance.throughput])
     alike = shuffled[np.lexsort(looks[shuffled].T)]
     over = instance.gpus % parts
     # Where the dealing of a model's last GPUs begins: behind that of the model before it.

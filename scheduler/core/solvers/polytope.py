@@ -131,8 +131,8 @@ def polytope_of(instance: Instance, marks: Floats) -> Polytope:
     Groups are in the order of what they look like, not in that of the jobs, so that the order of jobs does
     not matter to what a solver finds. Raises ObjectiveError when there would be too many columns.
     """
-    kind = instance.kind if instance.pairs is not None else np.zeros(instance.jobs)
-    looks = np.column_stack([instance.gang, kind, instance.throughput, marks])
+    job_class = instance.job_class if instance.pairs is not None else np.zeros(instance.jobs)
+    looks = np.column_stack([instance.gang, job_class, instance.throughput, marks])
     _, members, group, size = np.unique(
         looks, axis=0, return_index=True, return_inverse=True, return_counts=True
     )
@@ -170,8 +170,8 @@ def _columns(instance: Instance, alike: Instance, rates: Floats, size: Ints) -> 
 
 
 def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the groups that may share GPUs, and which of the pairs of kinds they are."""
-    members = {int(kind): np.flatnonzero(alike.kind == kind) for kind in np.unique(alike.kind)}
+    """Return the groups that may share GPUs, and which of the pairs of classes they are."""
+    members = {int(each): np.flatnonzero(alike.job_class == each) for each in np.unique(alike.job_class)}
     nobody = np.zeros(0, dtype=np.intp)
     first, second, number = [nobody], [nobody], [nobody]
     total = 0
@@ -187,7 +187,7 @@ def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, In
         second.append(np.tile(theirs, len(ours)))
         number.append(np.full(len(first[-1]), pair))
     one, two, pair_of = (np.concatenate(parts) for parts in (first, second, number))
-    # Each two groups once, also where both are of a kind; two jobs of one group only when it has two.
+    # Each two groups once, also where both are of a class; two jobs of one group only when it has two.
     same = (pairs.first == pairs.second)[pair_of] if len(pair_of) else pair_of.astype(bool)
     possible = ~same | (one < two) | ((one == two) & (size[one] > 1))
     return one[possible], two[possible], pair_of[possible]

@@ -66,7 +66,7 @@ def solve(
         why = "it puts no two jobs on the same GPUs" if aware else "an agnostic policy knows no pairs"
         raise ObjectiveError(f"sharing: {objective} can not share GPUs: {why}")
     if sharing and instance.pairs is None:
-        raise ObjectiveError("sharing: the instance has no pairs; give throughputs of pairs of kinds")
+        raise ObjectiveError("sharing: the instance has no pairs; give throughputs of pairs of job classes")
     if parts < 1:
         raise ObjectiveError(f"parts: is {parts}; at least 1")
     if not sharing:

@@ -49,12 +49,12 @@ def exact(instance: Instance) -> Exact:
         for one, other, speeds in zip(table.first, table.second, table.throughput, strict=True):
             colocated[int(one), int(other)] = speeds
             colocated.setdefault((int(other), int(one)), speeds[::-1])
-        kind = instance.kind.tolist()
+        job_class = instance.job_class.tolist()
         names += [
             (one, other, model)
             for one, other in combinations(range(jobs), 2)
             for model in range(models)
-            if (kind[one], kind[other]) in colocated
+            if (job_class[one], job_class[other]) in colocated
             and instance.throughput[one, model] > 0
             and instance.throughput[other, model] > 0
         ]
@@ -67,7 +67,7 @@ def exact(instance: Instance) -> Exact:
         if one == other:
             speed[one, column] = instance.throughput[one, model]
         else:
-            both = colocated[int(instance.kind[one]), int(instance.kind[other])]
+            both = colocated[int(instance.job_class[one]), int(instance.job_class[other])]
             speed[one, column], speed[other, column] = both[0, model], both[1, model]
     return Exact(instance, names, A, np.concatenate([instance.gpus, np.ones(jobs)]), speed, price)
 

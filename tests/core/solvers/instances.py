@@ -19,15 +19,15 @@ def random_instance(seed: int, *, jobs: int = 6, pairs: bool = False) -> Instanc
     flavour = FLAVOURS[seed % len(FLAVOURS)]
     count = int(rng.integers(1, jobs + 1))
     models = 1 if flavour == "one model" else int(rng.integers(2, 4))
-    # Jobs of a kind are equally fast, so that some are alike.
-    kinds = int(rng.integers(1, count + 1))
-    speeds = 10 ** rng.uniform(-1, 2, (kinds, 1)) * rng.uniform(0.2, 1.0, (kinds, models))
+    # Jobs of a class are equally fast, so that some are alike.
+    job_classes = int(rng.integers(1, count + 1))
+    speeds = 10 ** rng.uniform(-1, 2, (job_classes, 1)) * rng.uniform(0.2, 1.0, (job_classes, models))
     if flavour == "ties":
-        speeds = rng.integers(1, 3, (kinds, models)).astype(float)
+        speeds = rng.integers(1, 3, (job_classes, models)).astype(float)
     if flavour == "zeros":
-        speeds[rng.random((kinds, models)) < 0.4] = 0.0
-    gangs = rng.choice([1, 1, 2, 4], kinds)
-    kind = rng.integers(0, kinds, count)
+        speeds[rng.random((job_classes, models)) < 0.4] = 0.0
+    gangs = rng.choice([1, 1, 2, 4], job_classes)
+    job_class = rng.integers(0, job_classes, count)
     gpus = rng.integers(0, 2 * count + 1, models)
     if flavour in ("few GPUs", "many GPUs"):
         gpus = np.full(models, 1 if flavour == "few GPUs" else 8 * count)
@@ -43,10 +43,10 @@ def random_instance(seed: int, *, jobs: int = 6, pairs: bool = False) -> Instanc
         given["pairs"] = random_pairs(rng, speeds, gangs)
     entities = 3
     return checked_instance(
-        throughput=speeds[kind],
+        throughput=speeds[job_class],
         gpus=gpus,
         price=rng.uniform(0.5, 4.0, models),
-        gang=gangs[kind],
+        gang=gangs[job_class],
         weight=weight,
         steps_left=10 ** rng.uniform(2, 2 + spread * 1.5, count),
         age_seconds=rng.choice([0.0, 1.0], count)
@@ -55,14 +55,14 @@ def random_instance(seed: int, *, jobs: int = 6, pairs: bool = False) -> Instanc
         entity=rng.integers(0, entities, count),
         entities=[f"team {number}" for number in range(entities)],
         entity_weight=rng.uniform(0.5, 3.0, entities),
-        kind=kind,
-        kinds=[f"kind {number}" for number in range(kinds)],
+        job_class=job_class,
+        job_classes=[f"class {number}" for number in range(job_classes)],
         **given,
     )
 
 
 def random_pairs(rng: np.random.Generator, speeds: np.ndarray, gangs: np.ndarray) -> Pairs:
-    """Return throughputs of all pairs of kinds with equal gangs, better and worse than taking turns."""
+    """Return throughputs of all pairs of classes with equal gangs, better and worse than taking turns."""
     one, other = np.triu_indices(len(speeds))
     same = gangs[one] == gangs[other]
     one, other = one[same], other[same]

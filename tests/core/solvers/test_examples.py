@@ -119,7 +119,7 @@ def test_an_slo_costs_money_and_one_that_can_not_be_kept_is_named() -> None:
 def test_two_jobs_that_do_not_disturb_each_other_share() -> None:
     pairs = Pairs(first=np.array([0]), second=np.array([1]), throughput=np.array([[[9.0], [9.0]]]))
     instance = checked_instance(
-        throughput=[[10.0], [10.0]], gpus=[1], kind=[0, 1], kinds=("a", "b"), pairs=pairs
+        throughput=[[10.0], [10.0]], gpus=[1], job_class=[0, 1], job_classes=("a", "b"), pairs=pairs
     )
     assert solve(instance, "max_min").throughput == pytest.approx([5, 5])
     solution = solve(instance, "max_min", sharing=True)

@@ -142,13 +142,13 @@ def test_parts_come_near_to_the_whole() -> None:
 
 def many(seed: int, times: int = 1) -> Instance:
     rng = np.random.default_rng(seed)
-    kinds = rng.uniform(1, 10, (8, 3))
+    job_classes = rng.uniform(1, 10, (8, 3))
     jobs = 80 * times
-    kind = rng.integers(0, 8, jobs)
+    job_class = rng.integers(0, 8, jobs)
     return checked_instance(
-        throughput=kinds[kind],
+        throughput=job_classes[job_class],
         gpus=np.array([13, 17, 21]) * times,
-        gang=rng.choice([1, 2, 4], 8)[kind],
+        gang=rng.choice([1, 2, 4], 8)[job_class],
         steps_left=rng.uniform(1e3, 1e5, jobs),
         age_seconds=rng.uniform(0, 1e4, jobs),
         slo_seconds=rng.uniform(1e3, 1e5, jobs),

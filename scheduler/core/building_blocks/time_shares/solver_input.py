@@ -18,7 +18,7 @@ from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
 
 #: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
-_Kind = tuple[str, int, tuple[tuple[str, float], ...]]
+_JobClass = tuple[str, int, tuple[tuple[str, float], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def solver_input_of(
         return None
     models, weights = tuple(run_options.gpus), believed_weights(view)
     tenants = {tenant: place for place, tenant in enumerate(weights)}
-    kinds: dict[_Kind, int] = {}
+    job_classes: dict[_JobClass, int] = {}
     for job, run_option in rows:
-        kinds.setdefault(_kind(job, run_option), len(kinds))
+        job_classes.setdefault(_job_class(job, run_option), len(job_classes))
     instance = checked_instance(
         names=[str(job.id) for job, _ in rows],
         models=models,
@@ -75,14 +75,14 @@ def solver_input_of(
         entity=[tenants[job.tenant] for job, _ in rows],
         entities=list(tenants),
         entity_weight=list(weights.values()),
-        kind=[kinds[_kind(job, run_option)] for job, run_option in rows],
-        kinds=[str(place) for place in range(len(kinds))],
-        pairs=_pairs(view, kinds, models) if sharing else None,
+        job_class=[job_classes[_job_class(job, run_option)] for job, run_option in rows],
+        job_classes=[str(place) for place in range(len(job_classes))],
+        pairs=_pairs(view, job_classes, models) if sharing else None,
     )
     return SolverInput(instance, tuple([job.id for job, _ in rows]))
 
 
-def _kind(job: Job, run_option: RunOption) -> _Kind:
+def _job_class(job: Job, run_option: RunOption) -> _JobClass:
     return job.application, run_option.gpus, tuple(run_option.rates.items())
 
 
@@ -101,11 +101,11 @@ def _price(price: float) -> float:
     return price if 0 < price <= ABSURD else 1.0
 
 
-def _pairs(view: View, kinds: Mapping[_Kind, int], models: Sequence[str]) -> Pairs | None:
-    """Return how fast kinds of jobs are in pairs, where that is known."""
-    of_application: dict[tuple[str, int], list[_Kind]] = {}
-    for kind in kinds:
-        of_application.setdefault(kind[:2], []).append(kind)
+def _pairs(view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str]) -> Pairs | None:
+    """Return how fast job classes are in pairs, where that is known."""
+    of_application: dict[tuple[str, int], list[_JobClass]] = {}
+    for job_class in job_classes:
+        of_application.setdefault(job_class[:2], []).append(job_class)
     found: dict[tuple[int, int], Floats] = {}
     for known in view.pair_speeds:
         if known.gpu_model not in models or not (min(known.speeds) > 0 and max(known.speeds) <= 1):
@@ -113,10 +113,10 @@ def _pairs(view: View, kinds: Mapping[_Kind, int], models: Sequence[str]) -> Pai
         column = models.index(known.gpu_model)
         one, other = [of_application.get((name, known.gpus), ()) for name in known.applications]
         for first, second in product(one, other):
-            numbers = [kinds[first], kinds[second]]
+            numbers = [job_classes[first], job_classes[second]]
             rates = [
-                speed * dict(kind[2]).get(known.gpu_model, 0.0)
-                for kind, speed in zip((first, second), known.speeds, strict=True)
+                speed * dict(job_class[2]).get(known.gpu_model, 0.0)
+                for job_class, speed in zip((first, second), known.speeds, strict=True)
             ]
             if numbers[0] > numbers[1]:
                 numbers.reverse()

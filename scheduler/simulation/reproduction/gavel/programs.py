@@ -84,8 +84,8 @@ class Program:
             age_seconds=[standing.now - job.arrived_at for job in jobs.values()],
             slo_seconds=[standing.due_at[number] - standing.now for number in jobs],
             isolated_seconds=self._isolated.so_far(standing, rates),
-            kind=[place[job.kind] for job in jobs.values()],
-            kinds=[str(kind) for kind in kinds],
+            job_class=[place[job.kind] for job in jobs.values()],
+            job_classes=[str(kind) for kind in kinds],
             pairs=_pairs(cluster, place, jobs) if self.sharing else None,
         )
 

@@ -83,9 +83,13 @@ def test_a_solution_with_pairs_keeps_every_share_and_no_gpu_is_given_twice() -> 
         second=np.array([1, 2, 1]),
         throughput=np.array([[0.8 * rates[a], 0.7 * rates[b]] for a, b in ((0, 1), (0, 2), (1, 1))]),
     )
-    kind = np.array([0, 0, 1, 1, 1, 2])
+    job_class = np.array([0, 0, 1, 1, 1, 2])
     instance = checked_instance(
-        throughput=rates[kind], gpus=[1, 2], kind=kind, kinds=["a", "b", "c"], pairs=pairs
+        throughput=rates[job_class],
+        gpus=[1, 2],
+        job_class=job_class,
+        job_classes=["a", "b", "c"],
+        pairs=pairs,
     )
     solution = solve(instance, "max_min", sharing=True)
     jobs = [JobId(number) for number in range(1, 7)]
