@@ -36,7 +36,7 @@ ROUNDS = ("cold", "quantum's end", "inside")
 
 
 @dataclass(frozen=True)
-class Timed:
+class Timing:
     """Seconds of each run, and what was decided."""
 
     seconds: list[float]
@@ -74,7 +74,7 @@ def main() -> None:
         draw(curves, options.plot)
 
 
-def rounds(jobs: int, tenants: int, seed: int, runs: int) -> dict[str, Timed]:
+def rounds(jobs: int, tenants: int, seed: int, runs: int) -> dict[str, Timing]:
     """Time the three rounds with as many GPUs as jobs."""
     cold = make_cold(jobs, tenants, seed)
     first = timed(cold, runs)
@@ -116,7 +116,7 @@ def make_cold(size: int, tenants: int, seed: int) -> Snapshot:
     return replace(served_by("gandiva_fair", snapshot, seed), spare_policy="fifo")
 
 
-def timed(snapshot: Snapshot, runs: int) -> Timed:
+def timed(snapshot: Snapshot, runs: int) -> Timing:
     seconds, plan = [], None
     for _ in range(runs):
         gc.collect()
@@ -125,10 +125,10 @@ def timed(snapshot: Snapshot, runs: int) -> Timed:
         seconds.append(time.process_time() - began)
     assert plan is not None
     assert not plan.degraded, plan.degraded
-    return Timed(seconds, plan)
+    return Timing(seconds, plan)
 
 
-def show(name: str, found: Timed) -> None:
+def show(name: str, found: Timing) -> None:
     kinds = [action.kind for action in found.plan.actions]
     counts = ", ".join(f"{kinds.count(kind):,} {kind}" for kind in ActionKind if kind in kinds) or "nothing"
     trades = sum(line.kind == "trade" for line in found.plan.ledger.get("all", ()))

@@ -127,7 +127,7 @@ def gang(number: int, tenant: str, gpus: int) -> Job:
     return Job(id=JobId(number), tenant=tenant, virtual_cluster="all", submitted_at=0.0, tasks=(task,))
 
 
-class Leaving:
+class Departure:
     """A user cancels all its jobs."""
 
     def __init__(self, at: float, jobs: Sequence[JobId]) -> None:
@@ -173,7 +173,7 @@ def run(
         virtual_clusters=(vc,),
     )
     arrivals = [Arrival(job=job, truth=Truth(work_seconds=FOR_EVER)) for job in jobs]
-    script = [Leaving(cancel_at, list(leaving))] if leaving else []
+    script = [Departure(cancel_at, list(leaving))] if leaving else []
     engine = Engine(facts, arrivals, Rules(speeds=speeds or Speeds()), script=script)
     engine.run(until=lambda engine: engine.now >= seconds)
     assert not engine.degraded, engine.degraded

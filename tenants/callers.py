@@ -17,7 +17,7 @@ from tenants.models import Role, Token, User
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RoleInTenant:
     """A role of a user in one tenant."""
 
     tenant_id: int
@@ -67,7 +67,7 @@ def _rows(statement: str, value: int | str) -> list[tuple[Any, ...]]:
 
 def _user(rows: Sequence[tuple[Any, ...]]) -> User:
     user: User = _instance(User, rows[0][_USER_BEGINS:_TOKEN_BEGINS])
-    held = tuple(Held(tenant_id, tenant, Role(role)) for tenant_id, tenant, role, *_ in rows if role)
+    held = tuple(RoleInTenant(tenant_id, tenant, Role(role)) for tenant_id, tenant, role, *_ in rows if role)
     # No column: `tenants.selectors.viewer_of` takes it from there, and asks nothing more.
     user.held = held  # type: ignore[attr-defined]
     return user

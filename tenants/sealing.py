@@ -27,7 +27,7 @@ class SealError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedValue:
     """What is stored: the ciphertext with its nonce before it, and which key opens it."""
 
     key_id: str
@@ -69,13 +69,13 @@ class Keyring:
             raise SealError("This installation keeps no secrets yet: its operator sets ALLOT_SECRETS_KEYS.")
         return next(iter(self.keys))
 
-    def seal(self, value: bytes, owner: str) -> Sealed:
+    def seal(self, value: bytes, owner: str) -> SealedValue:
         """Seal a value for its owner; raise SealError when there is no key."""
         nonce = os.urandom(_NONCE_BYTES)
         content = nonce + AESGCM(self.keys[self.current]).encrypt(nonce, value, owner.encode())
-        return Sealed(self.current, content)
+        return SealedValue(self.current, content)
 
-    def open(self, sealed: Sealed, owner: str) -> bytes:
+    def open(self, sealed: SealedValue, owner: str) -> bytes:
         """Return the value; raise SealError when its key is gone or it was sealed for somebody else."""
         key = self.keys.get(sealed.key_id)
         if key is None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from tenants.audit.entries import record_read
 from tenants.errors import ApplicationError, Conflict, FieldError, Invalid, NotFound
 from tenants.models import Membership, Role, Secret, Tenant, User
-from tenants.sealing import Keyring, Sealed, SealError, read_keys
+from tenants.sealing import Keyring, SealedValue, SealError, read_keys
 from tenants.selectors import RANK, Viewer
 
 #: Of one tenant, and of one user.
@@ -149,8 +149,8 @@ def _keyring(text: str) -> Keyring:
     return Keyring(read_keys(text))
 
 
-def _sealed(secret: Secret) -> Sealed:
-    return Sealed(secret.key_id, bytes(secret.sealed))
+def _sealed(secret: Secret) -> SealedValue:
+    return SealedValue(secret.key_id, bytes(secret.sealed))
 
 
 def _owner_locked(by: Viewer, tenant: Tenant | None) -> Tenant | User:

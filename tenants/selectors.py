@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from tenants import tokens
-from tenants.callers import Held, token_with_user
+from tenants.callers import RoleInTenant, token_with_user
 from tenants.errors import FieldError, NotAllowed, NotFound, NotSignedIn
 from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
 
@@ -28,7 +28,7 @@ class Viewer:
     """Who asks, and what he may do. An operator counts as admin of every tenant."""
 
     user: User
-    held: tuple[Held, ...] = ()
+    held: tuple[RoleInTenant, ...] = ()
     #: What the token that was presented may be used for; a session may be used for everything.
     scopes: frozenset[str] = frozenset(Scope.values)
     #: The token that was presented; None for a session.
@@ -112,7 +112,7 @@ def viewer_of(user: User, *, token: Token | None = None, changes: bool = False) 
     if held is None:
         rows = Membership.objects.filter(user=user).order_by("tenant_id")
         held = tuple(
-            Held(tenant_id, tenant, Role(role))
+            RoleInTenant(tenant_id, tenant, Role(role))
             for tenant_id, tenant, role in rows.values_list("tenant_id", "tenant__name", "role")
         )
     if token is None:

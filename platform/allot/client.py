@@ -281,10 +281,10 @@ class Client:
         answer = self._transport.request("PUT", "/failure-rules", body={"rules": rules})
         return cast("list[schema.FailureRule]", answer["rules"])
 
-    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> schema.FailureRulesFound:
+    def try_failure_rules(self, rules: object, log: str, exit_code: int) -> schema.FailureRuleMatch:
         """Which of these rules an attempt would match that wrote this last. For operators."""
         asked = {"rules": rules, "log": log, "exit_code": exit_code}
-        return cast("schema.FailureRulesFound", self._write("/failure-rules/test", asked))
+        return cast("schema.FailureRuleMatch", self._write("/failure-rules/test", asked))
 
     # Cells
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from allot.output import duration, parse_time, plural
 
 if TYPE_CHECKING:
-    from allot.schema import Foreseen, Prediction, WhatIf, WhatIfEffect
+    from allot.schema import Prediction, StartForecast, WhatIf, WhatIfEffect
 
 #: Nearer than this, a start is said to be at once.
 AT_ONCE_SECONDS = 10.0
@@ -70,7 +70,7 @@ def _effect(effect: WhatIfEffect, answer: WhatIf) -> str:
     return f"{name}: {_start(effect['before'], answer)} -> {after}"
 
 
-def _start(foreseen: Foreseen | None, answer: WhatIf) -> str:
+def _start(foreseen: StartForecast | None, answer: WhatIf) -> str:
     if foreseen is None:
         return "running"
     at, made_at = foreseen["starts_at"], answer["made_at"]

@@ -111,6 +111,13 @@ AuditEntryOutcomeEnum: TypeAlias = Literal['done', 'refused']
 BlankEnum: TypeAlias = Literal['']
 
 
+class BulkCancelAnswer(TypedDict):
+    jobs: int
+    remaining: int
+    queued: int | None
+    running: int | None
+
+
 class BulkCancelRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -119,11 +126,7 @@ class BulkCancelRequest(TypedDict):
     most: NotRequired[int | None]
 
 
-class BulkCancelled(TypedDict):
-    jobs: int
-    remaining: int
-    queued: int | None
-    running: int | None
+BulkCancelled: TypeAlias = BulkCancelAnswer
 
 
 CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
@@ -259,7 +262,7 @@ class DrainInputRequest(TypedDict):
     why: NotRequired[str]
 
 
-class Dropped(TypedDict):
+class DroppedAction(TypedDict):
     kind: str
     jobs: list[int]
     why: str
@@ -333,14 +336,6 @@ class FieldProblem(TypedDict):
     field: str
     problem: str
     expected: str
-
-
-class Foreseen(TypedDict):
-    starts_at: str | None
-    earliest: str | None
-    latest: str | None
-    position: int | None
-    why_not: str
 
 
 class GpuCounts(TypedDict):
@@ -548,10 +543,13 @@ class LogHit(TypedDict):
     after: list[str]
 
 
-class LogRemoved(TypedDict):
+class LogRemoval(TypedDict):
     at: str
     bytes: int
     message: str
+
+
+LogRemoved: TypeAlias = LogRemoval
 
 
 class LogSearch(TypedDict):
@@ -559,7 +557,7 @@ class LogSearch(TypedDict):
     hits: list[LogHit]
     lines_searched: int
     next_after: str
-    removed: LogRemoved | None
+    removed: LogRemoval | None
 
 
 class Lot(TypedDict):
@@ -625,11 +623,14 @@ class NodeInputRequest(TypedDict):
 NodeState: TypeAlias = Literal['new', 'ready', 'lost']
 
 
-class NodeWithdrawn(TypedDict):
+class NodeWithdrawal(TypedDict):
     by: str
     why: str
     since: str | None
     returns_itself: bool
+
+
+NodeWithdrawn: TypeAlias = NodeWithdrawal
 
 
 OnlyItem: TypeAlias = str
@@ -691,6 +692,13 @@ OfferState: TypeAlias = Literal['open', 'taken', 'withdrawn', 'expired']
 
 
 OnReclaimEnum: TypeAlias = Literal['preempt', 'downgrade']
+
+
+class OutgoingLoan(TypedDict):
+    loan: int
+    to: str
+    lot: Lot
+    ends_at: str
 
 
 class Overrun(TypedDict):
@@ -1053,6 +1061,14 @@ class SignInRequest(TypedDict):
 SourceEnum: TypeAlias = Literal['corrected', 'measured', 'declared', 'estimated', 'assumed']
 
 
+class StartForecast(TypedDict):
+    starts_at: str | None
+    earliest: str | None
+    latest: str | None
+    position: int | None
+    why_not: str
+
+
 class TakeInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1352,8 +1368,8 @@ class WhatIfEffect(TypedDict):
     job: int | None
     name: str
     runs_now: bool
-    before: Foreseen | None
-    after: Foreseen | None
+    before: StartForecast | None
+    after: StartForecast | None
 
 
 WhatIfState: TypeAlias = Literal['waiting', 'running', 'done', 'failed']
@@ -1421,17 +1437,6 @@ class AuditStatus(TypedDict):
     receivers: list[Receiver]
 
 
-Borrowed = TypedDict(
-    'Borrowed',
-    {
-        'loan': int,
-        'lot': Lot,
-        'ends_at': str,
-        'from': str,
-    },
-)
-
-
 class BudgetInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1462,8 +1467,11 @@ class BuiltInClassRequest(TypedDict):
     says: str
 
 
-class BulkSubmitted(TypedDict):
+class BulkSubmitAnswer(TypedDict):
     jobs: list[ShortJob]
+
+
+BulkSubmitted: TypeAlias = BulkSubmitAnswer
 
 
 class CellDocument(TypedDict):
@@ -1608,6 +1616,9 @@ class Delivery(TypedDict):
     problem: str
 
 
+Dropped: TypeAlias = DroppedAction
+
+
 class Elastic(TypedDict):
     """A job that can run on fewer GPUs, or on more."""
 
@@ -1643,6 +1654,12 @@ class FailureRuleList(TypedDict):
     classes: list[BuiltInClass]
 
 
+class FailureRuleMatch(TypedDict):
+    rule: FailureRule | None
+    layer: str
+    tried_again: bool | None
+
+
 FailureRuleRequest = TypedDict(
     'FailureRuleRequest',
     {
@@ -1659,10 +1676,7 @@ FailureRuleRequest = TypedDict(
 )
 
 
-class FailureRulesFound(TypedDict):
-    rule: FailureRule | None
-    layer: str
-    tried_again: bool | None
+FailureRulesFound: TypeAlias = FailureRuleMatch
 
 
 class Fairness(TypedDict):
@@ -1671,6 +1685,9 @@ class Fairness(TypedDict):
     policy: str
     tenants: list[TenantFairness]
     open_violations: int
+
+
+Foreseen: TypeAlias = StartForecast
 
 
 class Gpu(TypedDict):
@@ -1682,6 +1699,17 @@ class Gpu(TypedDict):
     healthy: bool
     problem: str
     state: GpuState
+
+
+IncomingLoan = TypedDict(
+    'IncomingLoan',
+    {
+        'loan': int,
+        'lot': Lot,
+        'ends_at': str,
+        'from': str,
+    },
+)
 
 
 class Invitation(TypedDict):
@@ -1770,11 +1798,7 @@ class JobThroughputs(TypedDict):
     models: list[JobModelThroughput]
 
 
-class Lent(TypedDict):
-    loan: int
-    to: str
-    lot: Lot
-    ends_at: str
+Lent: TypeAlias = OutgoingLoan
 
 
 class Loan(TypedDict):
@@ -1809,7 +1833,7 @@ class LogPage(TypedDict):
     next_after: int
     complete: bool
     truncated: bool
-    removed: LogRemoved | None
+    removed: LogRemoval | None
 
 
 class MarketRule(TypedDict):
@@ -1857,7 +1881,7 @@ class MergedLogPage(TypedDict):
     chunks: list[RankedLogChunk]
     next_after: str
     complete: bool
-    removed: LogRemoved | None
+    removed: LogRemoval | None
 
 
 class NewInvitation(TypedDict):
@@ -1922,7 +1946,7 @@ class NodeWithToken(TypedDict):
     draining: bool
     drained: bool
     drain_deadline: str | None
-    withdrawn: NodeWithdrawn | None
+    withdrawn: NodeWithdrawal | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
@@ -2115,7 +2139,7 @@ class Round(TypedDict):
     started: int
     kept: int
     stopped: int
-    dropped: list[Dropped]
+    dropped: list[DroppedAction]
     waiting: int
     error: str
 
@@ -2129,7 +2153,7 @@ class RoundDetail(TypedDict):
     started: int
     kept: int
     stopped: int
-    dropped: list[Dropped]
+    dropped: list[DroppedAction]
     waiting: int
     error: str
     actions: list[RoundAction]
@@ -2242,8 +2266,8 @@ class VirtualCluster(TypedDict):
     reclaim_min_run_seconds: float
     guaranteed: dict[str, int]
     own_guaranteed: dict[str, int]
-    lent: list[Lent]
-    borrowed: list[Borrowed]
+    lent: list[OutgoingLoan]
+    borrowed: list[IncomingLoan]
     cells: dict[str, int]
     pinned: dict[str, str]
     members: list[VirtualClusterMember]
@@ -2403,6 +2427,9 @@ class Attempt(TypedDict):
     throughput: float | None
     step: int | None
     total_steps: int | None
+
+
+Borrowed: TypeAlias = IncomingLoan
 
 
 class BudgetState(TypedDict):
@@ -2569,7 +2596,7 @@ class Node(TypedDict):
     draining: bool
     drained: bool
     drain_deadline: str | None
-    withdrawn: NodeWithdrawn | None
+    withdrawn: NodeWithdrawal | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum

@@ -36,6 +36,15 @@ WHEN_TO_RETRY = [
 
 #: Components by names that they had before, which programs made from the schema import.
 FORMER_NAMES = {
+    "Borrowed": "IncomingLoan",
+    "BulkCancelled": "BulkCancelAnswer",
+    "BulkSubmitted": "BulkSubmitAnswer",
+    "Dropped": "DroppedAction",
+    "FailureRulesFound": "FailureRuleMatch",
+    "Foreseen": "StartForecast",
+    "Lent": "OutgoingLoan",
+    "LogRemoved": "LogRemoval",
+    "NodeWithdrawn": "NodeWithdrawal",
     "SpeedCell": "ThroughputCell",
     "SpeedChange": "ThroughputChange",
     "SpeedCorrected": "ThroughputCorrection",

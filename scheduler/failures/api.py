@@ -93,7 +93,7 @@ class FailureRulesTrial(StrictSerializer):
     )
 
 
-class FailureRulesFound(serializers.Serializer):
+class FailureRuleMatch(serializers.Serializer):
     rule = FailureRule(allow_null=True, help_text="The first that matches; null: the built-in ones decide.")
     layer = serializers.CharField(allow_blank=True)
     tried_again = serializers.BooleanField(
@@ -124,7 +124,7 @@ class FailureRulesTest(APIView):
     scope = Scope.OPERATE
     is_heavy = True
 
-    @extend_schema(request=FailureRulesTrial, responses=FailureRulesFound)
+    @extend_schema(request=FailureRulesTrial, responses=FailureRuleMatch)
     def post(self, request: Request) -> Response:
         """Try rules on the end of an output; nothing is changed. For operators."""
         viewer(request).require_operator()

@@ -72,7 +72,7 @@ class WhatIfQuestion(serializers.Serializer):
     cluster = ClusterChanges(required=False, help_text="For operators.")
 
 
-class Foreseen(serializers.Serializer):
+class StartForecast(serializers.Serializer):
     starts_at = serializers.DateTimeField(allow_null=True)
     earliest = serializers.DateTimeField(allow_null=True)
     latest = serializers.DateTimeField(allow_null=True)
@@ -84,8 +84,8 @@ class WhatIfEffect(serializers.Serializer):
     job = serializers.IntegerField(allow_null=True, help_text="Null: the job that is not submitted yet.")
     name = serializers.CharField()
     runs_now = serializers.BooleanField(help_text="It runs as things are, and would have to wait.")
-    before = Foreseen(allow_null=True)
-    after = Foreseen(allow_null=True)
+    before = StartForecast(allow_null=True)
+    after = StartForecast(allow_null=True)
 
 
 class WhatIf(serializers.Serializer):

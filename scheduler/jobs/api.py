@@ -91,7 +91,7 @@ class JobsBulk(APIView):
     scope = Scope.SUBMIT
     is_heavy = True
 
-    @extend_schema(request=spec_schemas.BulkSubmit, responses={201: spec_schemas.BulkSubmitted})
+    @extend_schema(request=spec_schemas.BulkSubmit, responses={201: spec_schemas.BulkSubmitAnswer})
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs, all or none."""
         tenant, rest = _tenant_and_rest(request.data)
@@ -198,7 +198,7 @@ class JobsCancel(APIView):
     @extend_schema(
         operation_id="jobs_cancel_many",
         request=spec_schemas.BulkCancel,
-        responses={200: spec_schemas.BulkCancelled},
+        responses={200: spec_schemas.BulkCancelAnswer},
     )
     def post(self, request: Request) -> Response:
         """Cancel all jobs under a filter that have not ended, or only say how many these are."""

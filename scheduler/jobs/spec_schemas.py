@@ -106,7 +106,7 @@ class BulkCancel(StrictSerializer):
     )
 
 
-class BulkCancelled(serializers.Serializer):
+class BulkCancelAnswer(serializers.Serializer):
     jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
     remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
     queued = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them wait.")
@@ -121,7 +121,7 @@ class ShortJob(serializers.Serializer):
     state = serializers.ChoiceField(choices=JOB_STATES)
 
 
-class BulkSubmitted(serializers.Serializer):
+class BulkSubmitAnswer(serializers.Serializer):
     jobs = ShortJob(many=True)
 
 

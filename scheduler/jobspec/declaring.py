@@ -48,7 +48,7 @@ class Flag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
+class FieldDeclaration:
     """One field of a specification."""
 
     kind: Kind
@@ -83,7 +83,7 @@ def stated(
     label: str = "",
 ) -> Any:
     """Return a dataclass's field that is a field of the specification too. Without default it is required."""
-    declared = Declared(
+    declared = FieldDeclaration(
         kind=kind, help=help, name=name, unit=unit, example=example, group=group, flag=flag, label=label
     )
     metadata = {_KEY: declared}
@@ -94,11 +94,11 @@ def stated(
     return field(metadata=metadata, default=default)
 
 
-def _declared(name: str, of: Field[Any]) -> Declared:
+def _declared(name: str, of: Field[Any]) -> FieldDeclaration:
     default = REQUIRED if of.default is MISSING else of.default
     if of.default_factory is not MISSING:
         default = of.default_factory()
-    told: Declared = of.metadata[_KEY]
+    told: FieldDeclaration = of.metadata[_KEY]
     return replace(told, attribute=name, name=told.name or name, default=default)
 
 
@@ -180,9 +180,9 @@ class Object(Kind):
                 ordered[place] = inner
         return ordered
 
-    def places(self) -> list[tuple[str, Group | None, list[Declared]]]:
+    def places(self) -> list[tuple[str, Group | None, list[FieldDeclaration]]]:
         """Return the names of the written form in their order, each with its field, or its group's fields."""
-        found: dict[str, tuple[Group | None, list[Declared]]] = {}
+        found: dict[str, tuple[Group | None, list[FieldDeclaration]]] = {}
         for one in self.declared:
             place = one.name if one.group is None else one.group.name
             found.setdefault(place, (one.group, []))[1].append(one)
@@ -192,7 +192,7 @@ class Object(Kind):
         return definitions.of_object(self)
 
 
-class Listed(Kind):
+class ListOf(Kind):
     """A list of objects of one kind."""
 
     blank: tuple[Any, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.jobspec.fields import Fields, bytes_of, described, is_storable
 
 if TYPE_CHECKING:
-    from scheduler.jobspec.declaring import Declared
+    from scheduler.jobspec.declaring import FieldDeclaration
     from scheduler.jobspec.schema import Definitions
 
 Schema = dict[str, Any]
@@ -31,7 +31,7 @@ class Kind:
     #: How a flag of the command line takes it; "": it can not (`allot/spec_flags.py` knows these words).
     takes = ""
 
-    def read(self, fields: Fields, declared: "Declared") -> Any:
+    def read(self, fields: Fields, declared: "FieldDeclaration") -> Any:
         """Take the field and return its checked value, its default when it is left out, null or wrong."""
         value = fields.take(declared.name)
         if value is None:

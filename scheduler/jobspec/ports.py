@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from scheduler.jobspec.declaring import Declared
+from scheduler.jobspec.declaring import FieldDeclaration
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.kinds import Kind, Schema
 
@@ -24,7 +24,7 @@ class Ports(Kind):
 
     takes = "entries"
 
-    def read(self, fields: Fields, declared: Declared) -> dict[str, int | None]:
+    def read(self, fields: Fields, declared: FieldDeclaration) -> dict[str, int | None]:
         ports: dict[str, int | None] = {}
         if fields.boolean(NOTEBOOK, default=False):
             ports[NOTEBOOK] = None

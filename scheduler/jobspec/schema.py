@@ -4,7 +4,7 @@ Beside the standard keywords a field may have `x-flag`, its flag of `allot submi
 `allot/spec_flags.py`), `x-unit`, and a `title`, its label in the dashboard's form.
 """
 
-from scheduler.jobspec.declaring import Declared, Group, Object
+from scheduler.jobspec.declaring import FieldDeclaration, Group, Object
 from scheduler.jobspec.kinds import Schema, Truth
 from scheduler.jobspec.ports import NOTEBOOK
 from scheduler.jobspec.spec import JOB
@@ -42,7 +42,7 @@ class Definitions:
                 required.append(place)
         return self.define(one.title, self._object(one.doc, properties, required))
 
-    def of_group(self, group: Group, members: list[Declared]) -> Schema:
+    def of_group(self, group: Group, members: list[FieldDeclaration]) -> Schema:
         properties = {each.name: self.of_field(each) for each in members}
         if self.normal and group.is_sparse:
             for schema in properties.values():
@@ -54,7 +54,7 @@ class Definitions:
         is_never_null = bool(required) or (self.normal and not group.is_optional)
         return reference if is_never_null else or_null(reference)
 
-    def of_field(self, one: Declared) -> Schema:
+    def of_field(self, one: FieldDeclaration) -> Schema:
         schema = one.kind.schema(self)
         default = None if one.is_required else one.kind.write(one.default)
         if not one.is_required and (not self.normal or default is None):
@@ -81,7 +81,7 @@ class Definitions:
         return schema if self.normal else schema | {"additionalProperties": False}
 
 
-def _flag(one: Declared) -> Schema:
+def _flag(one: FieldDeclaration) -> Schema:
     assert one.flag is not None
     flag: Schema = {"names": list(one.flag.names), "takes": one.kind.takes}
     if one.flag.metavar:

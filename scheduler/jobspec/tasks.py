@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scheduler.jobspec.declaring import Declared, Flag, Group, Listed, Object, stated
+from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.kinds import NAME, NAME_EXPECTED, Kind, Number, Schema, Size, Table, Whole, Word
 from scheduler.jobspec.tables import MAX_VARIABLES, env_entry
@@ -152,10 +152,10 @@ class TaskSpec:
     )
 
 
-class Tasks(Listed):
+class Tasks(ListOf):
     """The tasks of a job, or the short form of its only one."""
 
-    def read(self, fields: Fields, declared: Declared) -> tuple[TaskSpec, ...]:
+    def read(self, fields: Fields, declared: FieldDeclaration) -> tuple[TaskSpec, ...]:
         short = {name: value for name in SHORTHAND if (value := fields.take(name)) is not None}
         if short:
             return self._only_task(fields, short)

@@ -80,7 +80,7 @@ class LogChunk(serializers.Serializer):
     text = serializers.CharField()
 
 
-class LogRemoved(serializers.Serializer):
+class LogRemoval(serializers.Serializer):
     at = serializers.DateTimeField()
     bytes = serializers.IntegerField()
     message = serializers.CharField(help_text="Which limit of the retention the output was removed for.")
@@ -95,7 +95,7 @@ class LogPage(serializers.Serializer):
     next_after = serializers.IntegerField(help_text="Give it as `after` to go on.")
     complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
     truncated = serializers.BooleanField(help_text="The attempt wrote more than is kept.")
-    removed = LogRemoved(allow_null=True, help_text="Set where the output was removed by the retention.")
+    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
 
 
 class RankedLogChunk(LogChunk):
@@ -109,7 +109,7 @@ class MergedLogPage(serializers.Serializer):
     chunks = RankedLogChunk(many=True, help_text="By the time at which the nodes sent them.")
     next_after = serializers.CharField(allow_blank=True, help_text="Give it as `after` to go on.")
     complete = serializers.BooleanField(help_text="The attempt has ended and this was the last of it.")
-    removed = LogRemoved(allow_null=True, help_text="Set where the output was removed by the retention.")
+    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
 
 
 class LogHit(serializers.Serializer):
@@ -134,4 +134,4 @@ class LogSearch(serializers.Serializer):
         help_text=f"Give it as `after` to go on: there were more hits, or {SEARCH_SECONDS:g} s were over. "
         "Empty when everything was searched.",
     )
-    removed = LogRemoved(allow_null=True, help_text="Set where the output was removed by the retention.")
+    removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")

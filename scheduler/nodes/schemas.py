@@ -32,7 +32,7 @@ class NodeCheck(serializers.Serializer):
     since = serializers.DateTimeField(help_text="When the verdict became what it is.")
 
 
-class NodeWithdrawn(serializers.Serializer):
+class NodeWithdrawal(serializers.Serializer):
     by = serializers.CharField(
         allow_blank=True, help_text="Who cordoned or drains it; `health` is the platform."
     )
@@ -55,7 +55,7 @@ class Node(serializers.Serializer):
         allow_null=True,
         help_text="When its jobs are moved away; until then it takes only what will have ended.",
     )
-    withdrawn = NodeWithdrawn(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
+    withdrawn = NodeWithdrawal(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
     health = NodeCheck(many=True)
     isolation = serializers.DictField(
         child=serializers.BooleanField(),

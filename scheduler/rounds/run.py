@@ -27,7 +27,7 @@ from scheduler.wakeups import request_account, request_forecast, request_round_a
 log = logging.getLogger(__name__)
 
 
-class Fenced(Exception):
+class FenceError(Exception):
     """Another round has been started over this one; what it decided is thrown away."""
 
 
@@ -50,7 +50,7 @@ def take_number() -> int | None:
 
 
 def hold_fence(number: int) -> None:
-    """Lock the leadership row for this transaction; raise Fenced when the number is no longer ours.
+    """Lock the leadership row for this transaction; raise FenceError when the number is no longer ours.
 
     The lease is given back in the same transaction: what the round writes and the right to start the
     next one become visible together.
@@ -59,7 +59,7 @@ def hold_fence(number: int) -> None:
         cursor.execute("SELECT number FROM scheduler_leadership WHERE id = 1 FOR UPDATE")
         (current,) = cursor.fetchone()
         if current != number:
-            raise Fenced(f"round {number} was overtaken by round {current}")
+            raise FenceError(f"round {number} was overtaken by round {current}")
         cursor.execute("UPDATE scheduler_leadership SET expires_at = NULL WHERE id = 1")
 
 
@@ -95,7 +95,7 @@ def run_round() -> int | None:
         return None
     try:
         _run(number)
-    except Fenced as fenced:
+    except FenceError as fenced:
         log.warning("%s; nothing was written", fenced)
     except Exception as error:
         # The edge of a round: whatever went wrong, the next one must be able to start.

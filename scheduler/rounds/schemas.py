@@ -13,12 +13,12 @@ class RoundTimings(serializers.Serializer):
     apply = serializers.FloatField()
 
 
-class Dropped(serializers.Serializer):
+class DroppedAction(serializers.Serializer):
     kind = serializers.CharField()
     jobs = serializers.ListField(child=serializers.IntegerField())
     why = serializers.CharField()
     position = serializers.IntegerField(
-        required=False, help_text="Of deeds in the market: which of the round's."
+        required=False, help_text="Of mutations of the market: which of the round's."
     )
 
 
@@ -31,7 +31,7 @@ class Round(serializers.Serializer):
     started = serializers.IntegerField()
     kept = serializers.IntegerField()
     stopped = serializers.IntegerField()
-    dropped = Dropped(many=True)
+    dropped = DroppedAction(many=True)
     waiting = serializers.IntegerField()
     error = serializers.CharField(allow_blank=True)
 

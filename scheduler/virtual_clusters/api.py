@@ -27,7 +27,7 @@ from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from scheduler.virtual_clusters.selectors import ViewTargets, view_targets, virtual_cluster_get
 from scheduler.virtual_clusters.services import (
     USUAL_POLICY,
-    Wanted,
+    VirtualClusterSettings,
     virtual_cluster_create,
     virtual_cluster_delete,
     virtual_cluster_set,
@@ -139,7 +139,7 @@ class VirtualClusters(RepresentedList):
         by = _operator(request)
         given = VirtualClusterInput(data=request.data)
         given.is_valid(raise_exception=True)
-        row = virtual_cluster_create(wanted=_wanted(given.validated_data, {}), actor=by.actor)
+        row = virtual_cluster_create(desired=_desired(given.validated_data, {}), actor=by.actor)
         return Response(representations.virtual_clusters([row.id])[0], status=201)
 
 
@@ -159,11 +159,11 @@ class VirtualClusterDetail(APIView):
         row = virtual_cluster_get(name)
         given = VirtualClusterChange(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        version = wanted.pop("version", None)
+        desired = dict(given.validated_data)
+        version = desired.pop("version", None)
         row = virtual_cluster_set(
             virtual_cluster=row,
-            wanted=_wanted({**wanted, "name": name}, representations.virtual_clusters([row.id])[0]),
+            desired=_desired({**desired, "name": name}, representations.virtual_clusters([row.id])[0]),
             actor=by.actor,
             version=version,
         )
@@ -190,9 +190,9 @@ def _operator(request: Request) -> Viewer:
     return by
 
 
-def _wanted(given: dict[str, Any], current: dict[str, Any]) -> Wanted:
+def _desired(given: dict[str, Any], current: dict[str, Any]) -> VirtualClusterSettings:
     """Fill in what was left out: from the present state, else from the defaults."""
-    kept = {each.name: current[each.name] for each in fields(Wanted) if each.name in current}
+    kept = {each.name: current[each.name] for each in fields(VirtualClusterSettings) if each.name in current}
     if current:
         # Not what is in force while GPUs are lent or borrowed.
         kept["guaranteed"] = current["own_guaranteed"]
@@ -203,7 +203,7 @@ def _wanted(given: dict[str, Any], current: dict[str, Any]) -> Wanted:
     chosen = {"policy_plugin": policy, "placer_plugin": placer}
     merged = {**kept, **given, **{name: choice for name, choice in chosen.items() if choice}}
     members = {member["tenant"]: member["weight"] for member in merged.pop("members", [])}
-    return Wanted(**merged, members=members)
+    return VirtualClusterSettings(**merged, members=members)
 
 
 class TenantTargets(serializers.Serializer):

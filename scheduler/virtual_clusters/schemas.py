@@ -25,14 +25,14 @@ class Lot(serializers.Serializer):
     cells = serializers.DictField(child=serializers.IntegerField())
 
 
-class Lent(serializers.Serializer):
+class OutgoingLoan(serializers.Serializer):
     loan = serializers.IntegerField()
     to = serializers.CharField()
     lot = Lot()
     ends_at = serializers.DateTimeField()
 
 
-class Borrowed(serializers.Serializer):
+class IncomingLoan(serializers.Serializer):
     loan = serializers.IntegerField()
     lot = Lot()
     ends_at = serializers.DateTimeField()
@@ -78,8 +78,8 @@ class VirtualCluster(serializers.Serializer):
     own_guaranteed = serializers.DictField(
         child=serializers.IntegerField(), help_text="GPUs by model that it owns."
     )
-    lent = Lent(many=True)
-    borrowed = Borrowed(many=True)
+    lent = OutgoingLoan(many=True)
+    borrowed = IncomingLoan(many=True)
     cells = serializers.DictField(
         child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
     )

@@ -45,7 +45,7 @@ USUAL_POLICY, USUAL_PLACER = ChosenPlugin("fifo"), ChosenPlugin("consolidate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class VirtualClusterSettings:
     """What a virtual cluster should be."""
 
     name: str
@@ -63,20 +63,24 @@ class Wanted:
 
 
 @transaction.atomic
-def virtual_cluster_create(*, wanted: Wanted, actor: str) -> VirtualCluster:
+def virtual_cluster_create(*, desired: VirtualClusterSettings, actor: str) -> VirtualCluster:
     """Make a new virtual cluster; raise Invalid or QuotaExceeded naming what does not fit."""
     lock_guarantees()
-    if VirtualCluster.objects.filter(name=wanted.name).exists():
+    if VirtualCluster.objects.filter(name=desired.name).exists():
         problem = FieldError("name", "is taken", "a name that no virtual cluster has")
-        raise Conflict(f"There is already a virtual cluster {wanted.name!r}.", [problem])
+        raise Conflict(f"There is already a virtual cluster {desired.name!r}.", [problem])
     if VirtualCluster.objects.count() >= MAX_VIRTUAL_CLUSTERS:
         raise Conflict(f"There are already {MAX_VIRTUAL_CLUSTERS} virtual clusters; delete some first.")
-    return _write(VirtualCluster(name=wanted.name), wanted, actor=actor, kind="virtual_cluster.created")
+    return _write(VirtualCluster(name=desired.name), desired, actor=actor, kind="virtual_cluster.created")
 
 
 @transaction.atomic
 def virtual_cluster_set(
-    *, virtual_cluster: VirtualCluster, wanted: Wanted, actor: str, version: int | None = None
+    *,
+    virtual_cluster: VirtualCluster,
+    desired: VirtualClusterSettings,
+    actor: str,
+    version: int | None = None,
 ) -> VirtualCluster:
     """Change a virtual cluster to what is wanted, members and guarantees included; it keeps its name.
 
@@ -86,7 +90,7 @@ def virtual_cluster_set(
     row = VirtualCluster.objects.select_for_update(no_key=True).get(id=virtual_cluster.id)
     if version is not None and row.version != version:
         raise Conflict(f"Virtual cluster {row.name} was changed by someone else meanwhile; look again.")
-    return _write(row, wanted, actor=actor, kind="virtual_cluster.changed")
+    return _write(row, desired, actor=actor, kind="virtual_cluster.changed")
 
 
 @transaction.atomic
@@ -130,38 +134,38 @@ def try_lock_guarantees() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _write(row: VirtualCluster, wanted: Wanted, *, actor: str, kind: str) -> VirtualCluster:
-    tenants = _check(wanted)
+def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, kind: str) -> VirtualCluster:
+    tenants = _check(desired)
     before = _facts(row) if row.pk else {}
-    wanted = _with_cells(wanted)
-    _check_guarantees(row, wanted)
+    desired = _with_cells(desired)
+    _check_guarantees(row, desired)
     if row.pk:
-        _check_loans(row, wanted)
+        _check_loans(row, desired)
     for name in ("title", "default_time_limit_seconds"):
-        setattr(row, name, getattr(wanted, name))
-    row.policy, row.policy_parameters = wanted.policy_plugin.name, dict(wanted.policy_plugin.parameters)
-    row.placer, row.placer_parameters = wanted.placer_plugin.name, dict(wanted.placer_plugin.parameters)
+        setattr(row, name, getattr(desired, name))
+    row.policy, row.policy_parameters = desired.policy_plugin.name, dict(desired.policy_plugin.parameters)
+    row.placer, row.placer_parameters = desired.placer_plugin.name, dict(desired.placer_plugin.parameters)
     if row.pk:
         row.version = F("version") + 1
     row.save()
     row.refresh_from_db()
     least = {
-        "min_run_seconds": wanted.min_run_seconds,
-        "reclaim_min_run_seconds": wanted.reclaim_min_run_seconds,
+        "min_run_seconds": desired.min_run_seconds,
+        "reclaim_min_run_seconds": desired.reclaim_min_run_seconds,
     }
     row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
     # What stays as it is is left alone, so that the audit log tells of changes only.
-    row.members.exclude(tenant__name__in=wanted.members).delete()
+    row.members.exclude(tenant__name__in=desired.members).delete()
     VirtualClusterMember.objects.bulk_create(
         [
             VirtualClusterMember(virtual_cluster=row, tenant=tenants[name], weight=weight)
-            for name, weight in wanted.members.items()
+            for name, weight in desired.members.items()
         ],
         update_conflicts=True,
         unique_fields=["virtual_cluster", "tenant"],
         update_fields=["weight"],
     )
-    guarantees_set(row, wanted.guaranteed)
+    guarantees_set(row, desired.guaranteed)
     _record(row, kind, actor=actor, before=before)
     publish_virtual_clusters([row.id])
     request_round_on_commit()
@@ -172,25 +176,25 @@ def guarantees_set(
     row: VirtualCluster, gpus_of: Mapping[str, int], *, models: Collection[str] | None = None
 ) -> None:
     """Let the guarantees be these, those of other GPU models than `models` aside; 0 is none."""
-    wanted = {model: gpus for model, gpus in gpus_of.items() if gpus}
-    others = row.guarantees.exclude(gpu_model__in=wanted)
+    desired = {model: gpus for model, gpus in gpus_of.items() if gpus}
+    others = row.guarantees.exclude(gpu_model__in=desired)
     (others if models is None else others.filter(gpu_model__in=models)).delete()
     Guarantee.objects.bulk_create(
-        [Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus) for model, gpus in wanted.items()],
+        [Guarantee(virtual_cluster=row, gpu_model=model, gpus=gpus) for model, gpus in desired.items()],
         update_conflicts=True,
         unique_fields=["virtual_cluster", "gpu_model"],
         update_fields=["gpus"],
     )
 
 
-def _check(wanted: Wanted) -> dict[str, Tenant]:
+def _check(desired: VirtualClusterSettings) -> dict[str, Tenant]:
     """Raise Invalid with everything wrong about it by itself; return the members' tenants by name."""
-    problems = _problems_with_name(wanted.name)
-    problems += POLICY.problems(wanted.policy_plugin, "policy_plugin")
-    problems += PLACER.problems(wanted.placer_plugin, "placer_plugin")
-    problems += _problems_with_models(wanted.guaranteed, "guaranteed")
-    tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=wanted.members)}
-    for name in wanted.members:
+    problems = _problems_with_name(desired.name)
+    problems += POLICY.problems(desired.policy_plugin, "policy_plugin")
+    problems += PLACER.problems(desired.placer_plugin, "placer_plugin")
+    problems += _problems_with_models(desired.guaranteed, "guaranteed")
+    tenants = {tenant.name: tenant for tenant in Tenant.objects.filter(name__in=desired.members)}
+    for name in desired.members:
         if name not in tenants:
             known = list(Tenant.objects.values_list("name", flat=True)[:1_000])
             problem = f"there is no tenant {name[:80]!r}{did_you_mean(name, known)}"
@@ -222,26 +226,26 @@ def _problems_with_models(counts: Mapping[str, int], where: str) -> list[FieldEr
     ]
 
 
-def _with_cells(wanted: Wanted) -> Wanted:
+def _with_cells(desired: VirtualClusterSettings) -> VirtualClusterSettings:
     """Fill in the guarantees that follow from cells; raise Invalid where other ones are asked for."""
     layout = cells_in_force().layout
-    owned = layout.guaranteed(wanted.name)
+    owned = layout.guaranteed(desired.name)
     problems = []
-    for model in sorted(layout.gpu_models & set(wanted.guaranteed)):
-        gpus, there = wanted.guaranteed[model], owned.get(model, 0)
+    for model in sorted(layout.gpu_models & set(desired.guaranteed)):
+        gpus, there = desired.guaranteed[model], owned.get(model, 0)
         if gpus != there:
             problem = (
-                f"GPU model {model} is divided by cells, and the cells of {wanted.name} come to {there},"
+                f"GPU model {model} is divided by cells, and the cells of {desired.name} come to {there},"
                 f" not {gpus}"
             )
             expected = f"{there}, or left out; its cells are changed by PUT /cells"
             problems.append(FieldError(f"guaranteed.{model}", problem, expected))
     if problems:
         raise Invalid(_summary(problems), problems)
-    return replace(wanted, guaranteed={**wanted.guaranteed, **owned})
+    return replace(desired, guaranteed={**desired.guaranteed, **owned})
 
 
-def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
+def _check_guarantees(row: VirtualCluster, desired: VirtualClusterSettings) -> None:
     """Raise QuotaExceeded when all virtual clusters together would be guaranteed GPUs there are not."""
     there = dict(
         Gpu.objects.filter(present=True).values_list("node__gpu_model__name").annotate(gpus=Count("id"))
@@ -251,7 +255,7 @@ def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
         guaranteed[model] += gpus
     problems = []
     divided = cells_in_force().layout.gpu_models
-    for model, gpus in wanted.guaranteed.items():
+    for model, gpus in desired.guaranteed.items():
         if model in divided:
             continue  # Cells are counted against the hardware when they are given.
         left = max(there.get(model, 0) - guaranteed[model], 0)
@@ -265,10 +269,10 @@ def _check_guarantees(row: VirtualCluster, wanted: Wanted) -> None:
         raise QuotaExceeded(_summary(problems), problems)
 
 
-def _check_loans(row: VirtualCluster, wanted: Wanted) -> None:
+def _check_loans(row: VirtualCluster, desired: VirtualClusterSettings) -> None:
     """Raise Conflict when what the virtual cluster has lent would no longer be its own."""
     own, now = own_guarantees(), database_now()
-    after = replace(own, gpus={**own.gpus, row.name: wanted.guaranteed})
+    after = replace(own, gpus={**own.gpus, row.name: desired.guaranteed})
     if found := problems_with_loans(own, after, now):
         problems = [FieldError(problem.field, problem.problem, problem.hint) for problem in found]
         raise Conflict(_summary(problems), problems)

@@ -17,7 +17,7 @@ SECRET = re.compile(r"password|secret|digest|hash|seed|cipher|private|(^|_)(key|
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audited:
+class AuditedTable:
     """How changes of a table are told. `name`, `tenant`, `only` and the conditions are SQL, `r` the row."""
 
     #: What a row is, in the words of docs/architecture.md.
@@ -62,9 +62,9 @@ _TENANT_OF_ATTEMPT = (
 _JOB_OF_ATTEMPT = "(SELECT 'job ' || a.job_id FROM scheduler_attempt a WHERE a.id = r.attempt_id)"
 
 #: By model, "app.Model".
-AUDITED: Mapping[str, Audited] = {
-    "auth.Group": Audited(what="group", name="r.name"),
-    "tenants.User": Audited(
+AUDITED: Mapping[str, AuditedTable] = {
+    "auth.Group": AuditedTable(what="group", name="r.name"),
+    "tenants.User": AuditedTable(
         what="user",
         name="r.username",
         left_out=("last_login",),
@@ -74,11 +74,11 @@ AUDITED: Mapping[str, Audited] = {
             "enable": "new.is_active AND NOT old.is_active",
         },
     ),
-    "tenants.User_groups": Audited(what="group member", name=_user()),
-    "tenants.User_user_permissions": Audited(what="permission", name=_user()),
-    "tenants.Tenant": Audited(what="tenant", name="r.name", tenant="r.id", left_out=("version",)),
-    "tenants.Membership": Audited(what="member", name=_user(), tenant="r.tenant_id"),
-    "tenants.Invitation": Audited(
+    "tenants.User_groups": AuditedTable(what="group member", name=_user()),
+    "tenants.User_user_permissions": AuditedTable(what="permission", name=_user()),
+    "tenants.Tenant": AuditedTable(what="tenant", name="r.name", tenant="r.id", left_out=("version",)),
+    "tenants.Membership": AuditedTable(what="member", name=_user(), tenant="r.tenant_id"),
+    "tenants.Invitation": AuditedTable(
         what="invitation",
         name="r.key || coalesce(' for ' || nullif(r.email, ''), '')",
         tenant="r.tenant_id",
@@ -89,7 +89,7 @@ AUDITED: Mapping[str, Audited] = {
             "revoke": "old.ended_at IS NULL AND new.ended_at IS NOT NULL",
         },
     ),
-    "tenants.Token": Audited(
+    "tenants.Token": AuditedTable(
         what="token",
         name=f"r.key || ' of ' || {_user()}",
         shown=("key",),
@@ -97,7 +97,7 @@ AUDITED: Mapping[str, Audited] = {
         changes={"rotate": "old.replaced_by_id IS NULL AND new.replaced_by_id IS NOT NULL"},
     ),
     # Of its value only that it changed: `sealed` is made of bytes, which are never shown.
-    "tenants.Secret": Audited(
+    "tenants.Secret": AuditedTable(
         what="secret",
         name=f"r.name || coalesce(' of ' || {_user()}, '')",
         tenant="r.tenant_id",
@@ -105,36 +105,38 @@ AUDITED: Mapping[str, Audited] = {
         left_out=("key_id", "last_used_at"),
         unwatched=("changed_at", "changed_by"),
     ),
-    "tenants.Quota": Audited(what="quota", name="r.gpu_model", tenant="r.tenant_id"),
-    "tenants.VirtualCluster": Audited(what="virtual cluster", name="r.name", left_out=("version",)),
-    "tenants.VirtualClusterMember": Audited(
+    "tenants.Quota": AuditedTable(what="quota", name="r.gpu_model", tenant="r.tenant_id"),
+    "tenants.VirtualCluster": AuditedTable(what="virtual cluster", name="r.name", left_out=("version",)),
+    "tenants.VirtualClusterMember": AuditedTable(
         what="virtual cluster member",
         name=f"{_TENANT} || ' in ' || {_virtual_cluster()}",
         tenant="r.tenant_id",
     ),
-    "tenants.Guarantee": Audited(what="guarantee", name=f"r.gpu_model || ' of ' || {_virtual_cluster()}"),
-    "scheduler.Advice": Audited(
+    "tenants.Guarantee": AuditedTable(
+        what="guarantee", name=f"r.gpu_model || ' of ' || {_virtual_cluster()}"
+    ),
+    "scheduler.Advice": AuditedTable(
         what="advice",
         name="r.id",
         left_out=("state", "problem", "fields", "made_at", "answer", "specification", "based_on_version"),
         changes={"apply": "old.applied_at IS NULL AND new.applied_at IS NOT NULL"},
     ),
-    "scheduler.Budget": Audited(
+    "scheduler.Budget": AuditedTable(
         what="budget",
         name=_TENANT,
         tenant="r.tenant_id",
         left_out=("period_starts_at", "period_ends_at", "told_percent", "is_spent"),
     ),
     # Every version of the document stays in its own table.
-    "scheduler.CellSpecification": Audited(
+    "scheduler.CellSpecification": AuditedTable(
         what="cell specification", name="'version ' || r.version", left_out=("document",)
     ),
-    "scheduler.ClusterSettings": Audited(what="cluster settings", name="'cluster'"),
-    "scheduler.FailureRules": Audited(
+    "scheduler.ClusterSettings": AuditedTable(what="cluster settings", name="'cluster'"),
+    "scheduler.FailureRules": AuditedTable(
         what="failure rules", name="'cluster'", unwatched=("changed_at", "changed_by")
     ),
-    "scheduler.GpuModel": Audited(what="GPU model", name="r.name", left_out=("memory_bytes",)),
-    "scheduler.Node": Audited(
+    "scheduler.GpuModel": AuditedTable(what="GPU model", name="r.name", left_out=("memory_bytes",)),
+    "scheduler.Node": AuditedTable(
         what="node",
         name="r.name",
         shown=("token_key",),
@@ -150,7 +152,7 @@ AUDITED: Mapping[str, Audited] = {
             "upgrade": "old.agent_version <> '' AND old.agent_version <> new.agent_version",
         },
     ),
-    "scheduler.Job": Audited(
+    "scheduler.Job": AuditedTable(
         what="job",
         name="r.name",
         tenant="r.tenant_id",
@@ -183,15 +185,15 @@ AUDITED: Mapping[str, Audited] = {
             "release": "old.held AND NOT new.held",
         },
     ),
-    "scheduler.Allowance": Audited(
+    "scheduler.Allowance": AuditedTable(
         what="allowance", name=_ACCOUNT.format("r.account_id"), left_out=("next_at",)
     ),
-    "scheduler.MarketRule": Audited(
+    "scheduler.MarketRule": AuditedTable(
         what="market rule",
         name=f"r.id || ' of ' || {_virtual_cluster()}",
         changes={"end": "old.removed_at IS NULL AND new.removed_at IS NOT NULL"},
     ),
-    "scheduler.Offer": Audited(
+    "scheduler.Offer": AuditedTable(
         what="offer",
         name=f"r.id || ' of ' || {_virtual_cluster('r.lender_id')}",
         left_out=("version",),
@@ -201,25 +203,25 @@ AUDITED: Mapping[str, Audited] = {
             "expire": "old.state = 'open' AND new.state = 'expired'",
         },
     ),
-    "scheduler.Loan": Audited(
+    "scheduler.Loan": AuditedTable(
         what="loan",
         name=f"r.id || ' to ' || {_virtual_cluster('r.borrower_id')}",
         left_out=("version", "begun"),
         changes={"end": "old.ended_at IS NULL AND new.ended_at IS NOT NULL"},
     ),
     # What is paid for loans and by allowances, nobody decides each time; all of it is in this table for good.
-    "scheduler.CreditTransfer": Audited(
+    "scheduler.CreditTransfer": AuditedTable(
         what="credits",
         name=f"coalesce({_ACCOUNT.format('r.credit_id')}, {_ACCOUNT.format('r.debit_id')})",
         only="r.kind IN ('grant', 'taken_back')",
         left_out=("due_at", "round_number", "loan_id"),
     ),
-    "scheduler.NotificationSettings": Audited(
+    "scheduler.NotificationSettings": AuditedTable(
         what="notification settings",
         name=_user(),
         left_out=("mail_not_before", "mail_failures", "mail_problem", "confirmation_asked_at"),
     ),
-    "scheduler.Webhook": Audited(
+    "scheduler.Webhook": AuditedTable(
         what="webhook",
         # Whoever knows the whole address of one may post there in many a service.
         name="r.id || ' to ' || substring(r.url from '//([^/?#]+)')",
@@ -228,16 +230,16 @@ AUDITED: Mapping[str, Audited] = {
         left_out=("old_seed_ends_at", "taken_until", "held_until", "failures", "failing_since"),
         changes={"secret": "old.seed <> new.seed"},
     ),
-    "scheduler.Restraint": Audited(what="restraint", name=_virtual_cluster()),
+    "scheduler.Restraint": AuditedTable(what="restraint", name=_virtual_cluster()),
     # A visit to a port makes a connection for each picture of a page: its pass is told of instead.
-    "scheduler.Session": Audited(
+    "scheduler.Session": AuditedTable(
         what="session",
         name=_JOB_OF_ATTEMPT,
         tenant=_TENANT_OF_ATTEMPT,
         only="r.port = ''",
         left_out=("address", "joined_at", "seen_at", "ended_at", "exit_code"),
     ),
-    "scheduler.PortPass": Audited(
+    "scheduler.PortPass": AuditedTable(
         what="port pass",
         name=f"{_JOB_OF_ATTEMPT} || ', port ' || r.port",
         tenant=_TENANT_OF_ATTEMPT,
@@ -245,7 +247,7 @@ AUDITED: Mapping[str, Audited] = {
         left_out=("is_ticket", "expires_at", "key", "digest"),
         only="r.is_ticket",
     ),
-    "scheduler.SpeedCorrection": Audited(
+    "scheduler.SpeedCorrection": AuditedTable(
         what="speed correction",
         name="r.application || ' on ' || r.gpus || ' ' || r.gpu_model",
         tenant="r.tenant_id",

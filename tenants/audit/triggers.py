@@ -18,7 +18,7 @@ from django.db import connection, models
 from django.db.migrations.executor import MigrationExecutor
 from django.db.transaction import atomic
 
-from tenants.audit.tables import AUDITED, SECRET, Audited
+from tenants.audit.tables import AUDITED, SECRET, AuditedTable
 
 log = logging.getLogger(__name__)
 
@@ -127,13 +127,15 @@ def _remove_all(cursor: Any) -> None:
         cursor.execute(f"DROP TRIGGER {trigger} ON {table}")
 
 
-def audited_models() -> Iterator[tuple[type[models.Model], Audited]]:
+def audited_models() -> Iterator[tuple[type[models.Model], AuditedTable]]:
     known = {model._meta.label: model for model in apps.get_models(include_auto_created=True)}
     for label, audited in AUDITED.items():
         yield known[label], audited
 
 
-def columns_of(model: type[models.Model], audited: Audited) -> tuple[list[models.Field], list[models.Field]]:
+def columns_of(
+    model: type[models.Model], audited: AuditedTable
+) -> tuple[list[models.Field], list[models.Field]]:
     """Return the columns that are recorded, and those of which only is said that they changed."""
     recorded, secret = [], []
     for column in model._meta.concrete_fields:
@@ -147,7 +149,7 @@ def columns_of(model: type[models.Model], audited: Audited) -> tuple[list[models
     return recorded, secret
 
 
-def _is_secret(column: models.Field, audited: Audited) -> bool:
+def _is_secret(column: models.Field, audited: AuditedTable) -> bool:
     if column.column in audited.hidden or isinstance(column, models.BinaryField):
         return True
     return bool(SECRET.search(column.column or "")) and column.column not in audited.shown
@@ -159,7 +161,7 @@ def _definitions() -> Iterator[str]:
         yield from _of_table(model, audited)
 
 
-def _of_table(model: type[models.Model], audited: Audited) -> Iterator[str]:
+def _of_table(model: type[models.Model], audited: AuditedTable) -> Iterator[str]:
     table, function = model._meta.db_table, f"{_PREFIX}of_{model._meta.db_table}"
     recorded, secret = columns_of(model, audited)
     watched = [field.column for field in recorded if field.column not in audited.unwatched]
@@ -186,7 +188,7 @@ def _of_table(model: type[models.Model], audited: Audited) -> Iterator[str]:
 def _function(
     function: str,
     model: type[models.Model],
-    audited: Audited,
+    audited: AuditedTable,
     recorded: list[models.Field],
     secret: list[models.Field],
 ) -> str:

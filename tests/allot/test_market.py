@@ -163,8 +163,8 @@ def test_the_types_are_what_the_api_answers(live_server: Any, tokens: dict[str, 
             (rule, schema.MarketRule),
             (list(client.market.accounts()), list[schema.CreditAccount]),
             (list(client.market.transfers()), list[schema.CreditTransfer]),
-            (client.virtual_cluster("vision")["borrowed"], list[schema.Borrowed]),
-            (client.virtual_cluster("speech")["lent"], list[schema.Lent]),
+            (client.virtual_cluster("vision")["borrowed"], list[schema.IncomingLoan]),
+            (client.virtual_cluster("speech")["lent"], list[schema.OutgoingLoan]),
         ):
             msgspec.convert(value, kind, strict=True)
 

@@ -2504,13 +2504,7 @@ export interface components {
         };
         /** @enum {unknown} */
         BlankEnum: "";
-        Borrowed: {
-            loan: number;
-            lot: components["schemas"]["Lot"];
-            /** Format: date-time */
-            ends_at: string;
-            from: string;
-        };
+        Borrowed: components["schemas"]["IncomingLoan"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         BudgetInputRequest: {
             /** Format: double */
@@ -2582,6 +2576,16 @@ export interface components {
             layer: components["schemas"]["LayerEnum"];
             says: string;
         };
+        BulkCancelAnswer: {
+            /** @description Cancelled or told to stop; or that would be. */
+            jobs: number;
+            /** @description That match and run still: ask again for them. */
+            remaining: number;
+            /** @description Of a dry run: of them wait. */
+            queued: number | null;
+            /** @description Of a dry run: of them run. */
+            running: number | null;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         BulkCancelRequest: {
             /** @description At least one of the filters of GET /jobs, such as state, label or id. */
@@ -2596,24 +2600,16 @@ export interface components {
             /** @description Refuse when more match than this. */
             most?: number | null;
         };
-        BulkCancelled: {
-            /** @description Cancelled or told to stop; or that would be. */
-            jobs: number;
-            /** @description That match and run still: ask again for them. */
-            remaining: number;
-            /** @description Of a dry run: of them wait. */
-            queued: number | null;
-            /** @description Of a dry run: of them run. */
-            running: number | null;
+        BulkCancelled: components["schemas"]["BulkCancelAnswer"];
+        BulkSubmitAnswer: {
+            jobs: components["schemas"]["ShortJob"][];
         };
         BulkSubmitRequest: {
             tenant?: string;
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
             jobs: components["schemas"]["JobSpecRequest"][];
         };
-        BulkSubmitted: {
-            jobs: components["schemas"]["ShortJob"][];
-        };
+        BulkSubmitted: components["schemas"]["BulkSubmitAnswer"];
         /**
          * @description * `fragmentation` - fragmentation
          *     * `hardware` - hardware
@@ -3036,11 +3032,12 @@ export interface components {
             /** @default  */
             why?: string;
         };
-        Dropped: {
+        Dropped: components["schemas"]["DroppedAction"];
+        DroppedAction: {
             kind: string;
             jobs: number[];
             why: string;
-            /** @description Of deeds in the market: which of the round's. */
+            /** @description Of mutations of the market: which of the round's. */
             position?: number;
         };
         /** @description A job that can run on fewer GPUs, or on more. */
@@ -3137,6 +3134,13 @@ export interface components {
             /** @description In the order in which they are tried; the first match counts. */
             rules: components["schemas"]["FailureRuleRequest"][];
         };
+        FailureRuleMatch: {
+            /** @description The first that matches; null: the built-in ones decide. */
+            rule: components["schemas"]["FailureRule"] | null;
+            layer: string;
+            /** @description Whether a job that failed so for the first time is; null: no rule matches. */
+            tried_again: boolean | null;
+        };
         /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
         FailureRuleRequest: {
             name: string;
@@ -3162,13 +3166,7 @@ export interface components {
             /** @description One of the built-in classes, or one of your own. */
             class: string;
         };
-        FailureRulesFound: {
-            /** @description The first that matches; null: the built-in ones decide. */
-            rule: components["schemas"]["FailureRule"] | null;
-            layer: string;
-            /** @description Whether a job that failed so for the first time is; null: no rule matches. */
-            tried_again: boolean | null;
-        };
+        FailureRulesFound: components["schemas"]["FailureRuleMatch"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         FailureRulesTrialRequest: {
             /** @description To be tried; left out: those in force. */
@@ -3231,17 +3229,7 @@ export interface components {
             problem: string;
             expected: string;
         };
-        Foreseen: {
-            /** Format: date-time */
-            starts_at: string | null;
-            /** Format: date-time */
-            earliest: string | null;
-            /** Format: date-time */
-            latest: string | null;
-            position: number | null;
-            /** @description Why no start is foreseen. */
-            why_not: string;
-        };
+        Foreseen: components["schemas"]["StartForecast"];
         Gpu: {
             id: number;
             index: number;
@@ -3332,6 +3320,13 @@ export interface components {
             dry_run?: boolean;
             /** @default  */
             reason?: string;
+        };
+        IncomingLoan: {
+            loan: number;
+            lot: components["schemas"]["Lot"];
+            /** Format: date-time */
+            ends_at: string;
+            from: string;
         };
         Invitation: {
             readonly key: string;
@@ -4112,13 +4107,7 @@ export interface components {
          * @enum {string}
          */
         LayoutEnum: "csv" | "gavel";
-        Lent: {
-            loan: number;
-            to: string;
-            lot: components["schemas"]["Lot"];
-            /** Format: date-time */
-            ends_at: string;
-        };
+        Lent: components["schemas"]["OutgoingLoan"];
         /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
@@ -4241,15 +4230,16 @@ export interface components {
             /** @description The attempt wrote more than is kept. */
             truncated: boolean;
             /** @description Set where the output was removed by the retention. */
-            removed: components["schemas"]["LogRemoved"] | null;
+            removed: components["schemas"]["LogRemoval"] | null;
         };
-        LogRemoved: {
+        LogRemoval: {
             /** Format: date-time */
             at: string;
             bytes: number;
             /** @description Which limit of the retention the output was removed for. */
             message: string;
         };
+        LogRemoved: components["schemas"]["LogRemoval"];
         LogSearch: {
             attempt: number | null;
             hits: components["schemas"]["LogHit"][];
@@ -4257,7 +4247,7 @@ export interface components {
             /** @description Give it as `after` to go on: there were more hits, or 4 s were over. Empty when everything was searched. */
             next_after: string;
             /** @description Set where the output was removed by the retention. */
-            removed: components["schemas"]["LogRemoved"] | null;
+            removed: components["schemas"]["LogRemoval"] | null;
         };
         Lot: {
             gpus: {
@@ -4346,7 +4336,7 @@ export interface components {
             /** @description The attempt has ended and this was the last of it. */
             complete: boolean;
             /** @description Set where the output was removed by the retention. */
-            removed: components["schemas"]["LogRemoved"] | null;
+            removed: components["schemas"]["LogRemoval"] | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         NewAccountRequest: {
@@ -4461,7 +4451,7 @@ export interface components {
              */
             drain_deadline: string | null;
             /** @description Null while it is neither cordoned nor draining. */
-            withdrawn: components["schemas"]["NodeWithdrawn"] | null;
+            withdrawn: components["schemas"]["NodeWithdrawal"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -4545,7 +4535,7 @@ export interface components {
              */
             drain_deadline: string | null;
             /** @description Null while it is neither cordoned nor draining. */
-            withdrawn: components["schemas"]["NodeWithdrawn"] | null;
+            withdrawn: components["schemas"]["NodeWithdrawal"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -4571,7 +4561,7 @@ export interface components {
             /** @description For the node's agent; shown only now. */
             token: string;
         };
-        NodeWithdrawn: {
+        NodeWithdrawal: {
             /** @description Who cordoned or drains it; `health` is the platform. */
             by: string;
             why: string;
@@ -4580,6 +4570,7 @@ export interface components {
             /** @description The platform uncordons it when it is well again. */
             returns_itself: boolean;
         };
+        NodeWithdrawn: components["schemas"]["NodeWithdrawal"];
         /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         Nodes: {
             /** @description It is started on these nodes alone; none: on all. */
@@ -4707,6 +4698,13 @@ export interface components {
         OfferState: "open" | "taken" | "withdrawn" | "expired";
         /** @enum {string} */
         OnReclaimEnum: "preempt" | "downgrade";
+        OutgoingLoan: {
+            loan: number;
+            to: string;
+            lot: components["schemas"]["Lot"];
+            /** Format: date-time */
+            ends_at: string;
+        };
         Overrun: {
             /** Format: date-time */
             since: string;
@@ -5343,7 +5341,7 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            dropped: components["schemas"]["Dropped"][];
+            dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
             error: string;
         };
@@ -5370,7 +5368,7 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            dropped: components["schemas"]["Dropped"][];
+            dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
             error: string;
             actions: components["schemas"]["RoundAction"][];
@@ -5589,6 +5587,17 @@ export interface components {
             partner: string;
             may_correct: boolean;
             speeds: components["schemas"]["ThroughputCell"][];
+        };
+        StartForecast: {
+            /** Format: date-time */
+            starts_at: string | null;
+            /** Format: date-time */
+            earliest: string | null;
+            /** Format: date-time */
+            latest: string | null;
+            position: number | null;
+            /** @description Why no start is foreseen. */
+            why_not: string;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         TakeInputRequest: {
@@ -6093,8 +6102,8 @@ export interface components {
             own_guaranteed: {
                 [key: string]: number;
             };
-            lent: components["schemas"]["Lent"][];
-            borrowed: components["schemas"]["Borrowed"][];
+            lent: components["schemas"]["OutgoingLoan"][];
+            borrowed: components["schemas"]["IncomingLoan"][];
             /** @description Owned cells by type; empty when GPUs are only counted. */
             cells: {
                 [key: string]: number;
@@ -6358,8 +6367,8 @@ export interface components {
             name: string;
             /** @description It runs as things are, and would have to wait. */
             runs_now: boolean;
-            before: components["schemas"]["Foreseen"] | null;
-            after: components["schemas"]["Foreseen"] | null;
+            before: components["schemas"]["StartForecast"] | null;
+            after: components["schemas"]["StartForecast"] | null;
         };
         /** @description One or more of: a waiting job with changes, the specification of a new job, changes of the cluster. */
         WhatIfQuestionRequest: {
@@ -6458,8 +6467,10 @@ export type BudgetState = components['schemas']['BudgetState'];
 export type BudgetTerms = components['schemas']['BudgetTerms'];
 export type BuiltInClass = components['schemas']['BuiltInClass'];
 export type BuiltInClassRequest = components['schemas']['BuiltInClassRequest'];
+export type BulkCancelAnswer = components['schemas']['BulkCancelAnswer'];
 export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
 export type BulkCancelled = components['schemas']['BulkCancelled'];
+export type BulkSubmitAnswer = components['schemas']['BulkSubmitAnswer'];
 export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
 export type BulkSubmitted = components['schemas']['BulkSubmitted'];
 export type CauseEnum = components['schemas']['CauseEnum'];
@@ -6497,6 +6508,7 @@ export type Delivery = components['schemas']['Delivery'];
 export type DeliveryState = components['schemas']['DeliveryState'];
 export type DrainInputRequest = components['schemas']['DrainInputRequest'];
 export type Dropped = components['schemas']['Dropped'];
+export type DroppedAction = components['schemas']['DroppedAction'];
 export type Elastic = components['schemas']['Elastic'];
 export type ElasticMode = components['schemas']['ElasticMode'];
 export type ElasticRequest = components['schemas']['ElasticRequest'];
@@ -6506,6 +6518,7 @@ export type Event = components['schemas']['Event'];
 export type FailureRule = components['schemas']['FailureRule'];
 export type FailureRuleList = components['schemas']['FailureRuleList'];
 export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
+export type FailureRuleMatch = components['schemas']['FailureRuleMatch'];
 export type FailureRuleRequest = components['schemas']['FailureRuleRequest'];
 export type FailureRulesFound = components['schemas']['FailureRulesFound'];
 export type FailureRulesTrialRequest = components['schemas']['FailureRulesTrialRequest'];
@@ -6524,6 +6537,7 @@ export type GuaranteeEnum = components['schemas']['GuaranteeEnum'];
 export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
+export type IncomingLoan = components['schemas']['IncomingLoan'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationInputRequest = components['schemas']['InvitationInputRequest'];
 export type InvitationOffer = components['schemas']['InvitationOffer'];
@@ -6557,6 +6571,7 @@ export type LoanState = components['schemas']['LoanState'];
 export type LogChunk = components['schemas']['LogChunk'];
 export type LogHit = components['schemas']['LogHit'];
 export type LogPage = components['schemas']['LogPage'];
+export type LogRemoval = components['schemas']['LogRemoval'];
 export type LogRemoved = components['schemas']['LogRemoved'];
 export type LogSearch = components['schemas']['LogSearch'];
 export type Lot = components['schemas']['Lot'];
@@ -6583,6 +6598,7 @@ export type NodeInputRequest = components['schemas']['NodeInputRequest'];
 export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
 export type NodeState = components['schemas']['NodeState'];
 export type NodeWithToken = components['schemas']['NodeWithToken'];
+export type NodeWithdrawal = components['schemas']['NodeWithdrawal'];
 export type NodeWithdrawn = components['schemas']['NodeWithdrawn'];
 export type Nodes = components['schemas']['Nodes'];
 export type NodesRequest = components['schemas']['NodesRequest'];
@@ -6594,6 +6610,7 @@ export type Offer = components['schemas']['Offer'];
 export type OfferInputRequest = components['schemas']['OfferInputRequest'];
 export type OfferState = components['schemas']['OfferState'];
 export type OnReclaimEnum = components['schemas']['OnReclaimEnum'];
+export type OutgoingLoan = components['schemas']['OutgoingLoan'];
 export type Overrun = components['schemas']['Overrun'];
 export type OwnedCells = components['schemas']['OwnedCells'];
 export type PageAddress = components['schemas']['PageAddress'];
@@ -6691,6 +6708,7 @@ export type SpeedImport = components['schemas']['SpeedImport'];
 export type SpeedMeasured = components['schemas']['SpeedMeasured'];
 export type SpeedRenamed = components['schemas']['SpeedRenamed'];
 export type SpeedRow = components['schemas']['SpeedRow'];
+export type StartForecast = components['schemas']['StartForecast'];
 export type TakeInputRequest = components['schemas']['TakeInputRequest'];
 export type Targets = components['schemas']['Targets'];
 export type Task = components['schemas']['Task'];
@@ -8498,7 +8516,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FailureRulesFound"];
+                    "application/json": components["schemas"]["FailureRuleMatch"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -11106,7 +11124,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BulkSubmitted"];
+                    "application/json": components["schemas"]["BulkSubmitAnswer"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -11228,7 +11246,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BulkCancelled"];
+                    "application/json": components["schemas"]["BulkCancelAnswer"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -12,7 +12,7 @@ from allot.output import Format, local_time, plural, print_line, print_objects, 
 from allot.plugin_text import assignments, text_of
 
 if TYPE_CHECKING:
-    from allot.schema import Borrowed, Lent, Overrun, VirtualCluster
+    from allot.schema import IncomingLoan, OutgoingLoan, Overrun, VirtualCluster
 
 
 def vcs(
@@ -114,7 +114,7 @@ def _print_vc(vc: VirtualCluster) -> None:
     print_table(columns, rows, right=columns[1:])
 
 
-def _loan_words(loan: Lent | Borrowed, whom: str) -> str:
+def _loan_words(loan: OutgoingLoan | IncomingLoan, whom: str) -> str:
     return f"{lot_words(loan['lot'])} {whom} until {local_time(loan['ends_at'])} (loan {loan['loan']})"
 
 

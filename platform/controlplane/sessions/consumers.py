@@ -1,6 +1,6 @@
 """The sockets of sessions: users open one to get into a job, and the node's agent one to meet them.
 
-    user    WebSocket /ws/jobs/N/session     first a JSON text (`Wanted`), then frames
+    user    WebSocket /ws/jobs/N/session     first a JSON text (`SessionRequest`), then frames
     agent   WebSocket /ws/agent/sessions/ID  frames
 
 A session ends within ten seconds of its user's right to be there; the agent ends what is inside when its
@@ -24,8 +24,8 @@ from django.db import Error as DatabaseError
 from controlplane import rights
 from controlplane.audited import by_viewer
 from controlplane.lanes import in_agents_thread
-from controlplane.sessions.relay import Broken, Event, Relay, problem_frame
-from controlplane.sessions.wanted import wanted_of
+from controlplane.sessions.relay import Event, Relay, RelayError, problem_frame
+from controlplane.sessions.session_request import session_request_of
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
 from scheduler.nodes.services.managing import node_of_token
 from scheduler.sessions.services.opening import (
@@ -73,7 +73,7 @@ class SessionEnd(AsyncWebsocketConsumer):
             return
         try:
             await self.relay.send(bytes_data, self.kinds)
-        except Broken as error:
+        except RelayError as error:
             await self.end(str(error), BROKEN)
 
     async def session_frame(self, event: Event) -> None:
@@ -81,7 +81,7 @@ class SessionEnd(AsyncWebsocketConsumer):
             return
         try:
             frame = self.relay.heard(event)
-        except Broken as error:
+        except RelayError as error:
             await self.end(str(error), BROKEN)
         else:
             await self.forward(frame)
@@ -171,11 +171,11 @@ class UserSession(SessionEnd):
             return
         self.relay = Relay(self.channel_name, self.dispatch)
         try:
-            wanted = wanted_of(_json(text))
+            session_request = session_request_of(_json(text))
             session = await database_sync_to_async(by_viewer(self.scope, viewer, session_open))(
                 viewer=viewer,
                 job_id=self.scope["url_route"]["kwargs"]["job_id"],
-                wanted=wanted,
+                request=session_request,
                 address=self.channel_name,
             )
         except ApplicationError as error:

@@ -22,7 +22,7 @@ _here: dict[str, Hear] = {}
 _LONGEST_PROBLEM_BYTES = 1_000
 
 
-class Broken(Exception):
+class RelayError(Exception):
     """An end did not keep to the rules, or frames were lost on the way; says which."""
 
 
@@ -43,28 +43,28 @@ class Relay:
         _here.pop(self.address, None)
 
     async def send(self, frame: bytes, kinds: frozenset[bytes]) -> None:
-        """Pass on a frame of this end's user or agent; raise Broken for one that may not be sent."""
+        """Pass on a frame of this end's user or agent; raise RelayError for one that may not be sent."""
         if len(frame) > FRAME_BYTES or frame[:1] not in kinds:
-            raise Broken("A frame of an unknown kind, or too long.")
+            raise RelayError("A frame of an unknown kind, or too long.")
         self.under_way += cost(frame)
         if self.under_way > WINDOW:
-            raise Broken("More was sent than may be under way.")
+            raise RelayError("More was sent than may be under way.")
         self.passed_bytes += len(frame)
         async with self._order:
             self._sent += 1
             await self._tell({"type": "session.frame", "number": self._sent, "frame": frame})
 
     def heard(self, event: Event) -> bytes:
-        """Return the frame in an event from the other end; raise Broken when others were lost."""
+        """Return the frame in an event from the other end; raise RelayError when others were lost."""
         self._heard += 1
         if event["number"] != self._heard:
-            raise Broken("The connection between servers was interrupted.")
+            raise RelayError("The connection between servers was interrupted.")
         frame: bytes = event["frame"]
         if frame[:1] == TAKEN:
             try:
                 self.under_way = max(0, self.under_way - read_taken(frame))
             except ValueError as error:
-                raise Broken(str(error)) from error
+                raise RelayError(str(error)) from error
         self.passed_bytes += len(frame)
         return frame
 

@@ -10,10 +10,10 @@ import httpcore
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 
-from controlplane.sessions.relay import Broken, Event, Relay
+from controlplane.sessions.relay import Event, Relay, RelayError
 from nodeagent.frames import DATA_BYTES, END, INPUT, OPENED, OUTPUT, PROBLEM, TAKEN, TOWARDS_JOB, Flow
 from scheduler.sessions.models import Session
-from scheduler.sessions.services.opening import Wanted, session_end, session_open
+from scheduler.sessions.services.opening import SessionRequest, session_end, session_open
 from scheduler.sessions.services.port_passes import HeldPass
 from tenants.errors import ApplicationError
 
@@ -47,7 +47,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
             tunnel.session = await database_sync_to_async(session_open)(
                 viewer=held.viewer,
                 job_id=held.job_id,
-                wanted=Wanted(port=held.port),
+                request=SessionRequest(port=held.port),
                 address=tunnel.relay.address,
                 attempt_id=held.attempt_id,
             )
@@ -112,7 +112,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
         else:
             try:
                 await self._take_in(self.relay.heard(event))
-            except (Broken, ValueError) as error:
+            except (RelayError, ValueError) as error:
                 self._end(str(error))
         self._news.set()
 
@@ -139,7 +139,7 @@ class Tunnel(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(self.problem or "The job closed the connection.")
         try:
             await self.relay.send(frame, TOWARDS_JOB)
-        except Broken as error:
+        except RelayError as error:
             raise httpcore.WriteError(str(error)) from error
 
     async def _wait(self) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Func, JSONField, TextField, Value
 
 from scheduler.core.model.snapshot import JobId
-from scheduler.core.sim.forecast import Forecast as Foreseen
+from scheduler.core.sim.forecast import Forecast as CoreForecast
 from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
 from scheduler.forecasts.models import Forecast
 from scheduler.forecasts.services.facts import facts_ahead, known_run_times
@@ -46,7 +46,7 @@ def run_forecast() -> float:
 
 
 @transaction.atomic
-def _keep(made: Foreseen, tenants: Mapping[JobId, str], took_seconds: float) -> None:
+def _keep(made: CoreForecast, tenants: Mapping[JobId, str], took_seconds: float) -> None:
     before = Forecast.objects.order_by("-round_number").first()
     told = before.predictions if before is not None else {}
     predictions = {

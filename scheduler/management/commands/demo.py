@@ -33,7 +33,7 @@ from scheduler.market.services.rules import rule_make
 from scheduler.market.services.terms import Terms
 from scheduler.nodes.models import GpuModel, Node, NodeState
 from scheduler.nodes.services.managing import node_create, node_token_rotate
-from scheduler.virtual_clusters.services import Wanted, virtual_cluster_create
+from scheduler.virtual_clusters.services import VirtualClusterSettings, virtual_cluster_create
 from tenants.models import Membership, Role, Tenant, User, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
 from tenants.services import member_set, quota_set, tenant_create, user_create
@@ -192,10 +192,12 @@ def _wait_for_nodes() -> None:
 
 def _prepare_virtual_clusters() -> None:
     own = [
-        Wanted(name=tenant.name, title=tenant.title, guaranteed=tenant.guaranteed, members={tenant.name: 1.0})
+        VirtualClusterSettings(
+            name=tenant.name, title=tenant.title, guaranteed=tenant.guaranteed, members={tenant.name: 1.0}
+        )
         for tenant in demo.TENANTS
     ]
-    shared = Wanted(
+    shared = VirtualClusterSettings(
         name=demo.SHARED,
         title="Shared by all groups",
         policy_plugin=demo.SHARED_POLICY,
@@ -203,9 +205,9 @@ def _prepare_virtual_clusters() -> None:
         members={tenant.name: 1.0 for tenant in demo.TENANTS},
     )
     there = set(VirtualCluster.objects.values_list("name", flat=True))
-    for wanted in (*own, shared):
-        if wanted.name not in there:
-            virtual_cluster_create(wanted=wanted, actor=ACTOR)
+    for desired in (*own, shared):
+        if desired.name not in there:
+            virtual_cluster_create(desired=desired, actor=ACTOR)
 
 
 def _divide_by_cells() -> None:

@@ -36,7 +36,7 @@ WAITS = tuple(timedelta(seconds=seconds) for seconds in (5, 15, 60, 300))
 
 
 @dataclass(frozen=True, slots=True)
-class _Sending:
+class _Dispatch:
     receiver: Receiver
     row_id: int
     last: int
@@ -55,7 +55,7 @@ def forward() -> int:
 def _forward() -> int:
     receivers = receivers_of(settings.CONFIG.audit_forward)
     taken = 0
-    sending: dict[Future[str], _Sending] = {}
+    sending: dict[Future[str], _Dispatch] = {}
     with ThreadPoolExecutor(max(len(receivers), 1), thread_name_prefix="audit") as pool:
         while True:
             busy = {one.receiver for one in sending.values()}
@@ -66,7 +66,7 @@ def _forward() -> int:
                         future = pool.submit(
                             _send, receiver, [represented(entry) for entry in batch], database_now()
                         )
-                        sending[future] = _Sending(receiver, row.id, batch[-1].id)
+                        sending[future] = _Dispatch(receiver, row.id, batch[-1].id)
             if not sending:
                 return taken
             done, _ = wait(sending, return_when=FIRST_COMPLETED)
@@ -101,7 +101,7 @@ def _send(receiver: Receiver, entries: Sequence[dict[str, Any]], at: datetime) -
         return type(error).__name__
 
 
-def _note(one: _Sending, problem: str) -> int:
+def _note(one: _Dispatch, problem: str) -> int:
     now = database_now()
     row = AuditReceiver.objects.get(id=one.row_id)
     if not problem:

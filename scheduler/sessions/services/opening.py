@@ -39,7 +39,7 @@ _OPEN = (AttemptState.RUNNING, AttemptState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SessionRequest:
     """What somebody wants to do: a command with or without a terminal, or a connection to a port."""
 
     rank: int = 0
@@ -52,7 +52,7 @@ class Wanted:
 
 @transaction.atomic
 def session_open(
-    *, viewer: Viewer, job_id: int, wanted: Wanted, address: str, attempt_id: int | None = None
+    *, viewer: Viewer, job_id: int, request: SessionRequest, address: str, attempt_id: int | None = None
 ) -> Session:
     """Write a session down and offer it to the node's agent; raise an ApplicationError where it may not be.
 
@@ -60,34 +60,34 @@ def session_open(
     """
     job = job_get(viewer, job_id)
     require_may_enter(viewer, job)
-    part = _part_of(job, wanted.rank, attempt_id)
+    part = _part_of(job, request.rank, attempt_id)
     _check_room(viewer, part.attempt)
-    if wanted.port and not wanted.port.isdigit():
-        require_port(job, wanted.port)
+    if request.port and not request.port.isdigit():
+        require_port(job, request.port)
     at = database_now()
     session = Session(
         user=viewer.user,
         attempt=part.attempt,
-        rank=wanted.rank,
+        rank=request.rank,
         node_id=part.node_id,
-        port=wanted.port,
-        command=_text(wanted.command),
+        port=request.port,
+        command=_text(request.command),
         address=address,
         opened_at=at,
         seen_at=at,
     )
-    if not wanted.port or not _visited_lately(session):
+    if not request.port or not _visited_lately(session):
         _tell(viewer, job, session)
     session.save(force_insert=True)
     offer = SessionOffer(
         id=str(session.id),
         attempt=session.attempt_id,
-        rank=wanted.rank,
-        command=wanted.command,
-        terminal=wanted.terminal,
-        rows=wanted.rows,
-        columns=wanted.columns,
-        port=wanted.port,
+        rank=request.rank,
+        command=request.command,
+        terminal=request.terminal,
+        rows=request.rows,
+        columns=request.columns,
+        port=request.port,
     )
     offer_session(part.node_id, encode(offer))
     return session

@@ -42,7 +42,7 @@ ORDER BY s.at DESC, s.id DESC LIMIT %s
 """
 
 
-class _Kept(NamedTuple):
+class _CachedEstimator(NamedTuple):
     #: Of the averages, of which settings there are, of corrections, and of tenants.
     marks: tuple[str, ...]
     measured: Sequence[tuple]
@@ -52,7 +52,7 @@ class _Kept(NamedTuple):
     compared_at: float
 
 
-_kept = _Kept(("", "", "", ""), (), (), ThroughputEstimator({}), -math.inf)
+_cached = _CachedEstimator(("", "", "", ""), (), (), ThroughputEstimator({}), -math.inf)
 
 
 def read_estimator(cursor: Any = None) -> ThroughputEstimator:
@@ -63,24 +63,24 @@ def read_estimator(cursor: Any = None) -> ThroughputEstimator:
     if cursor is None:
         with connection.cursor() as fresh:
             return read_estimator(fresh)
-    global _kept
-    kept = _kept
+    global _cached
+    cached = _cached
     cursor.execute(_MARKS)
     marks = cursor.fetchone()
-    if marks == kept.marks:
-        return kept.estimator
-    measured, corrected = kept.measured, kept.corrected
-    if marks[:2] != kept.marks[:2] or marks[3] != kept.marks[3]:
+    if marks == cached.marks:
+        return cached.estimator
+    measured, corrected = cached.measured, cached.corrected
+    if marks[:2] != cached.marks[:2] or marks[3] != cached.marks[3]:
         cursor.execute(_MEASURED, [MOST_MEASUREMENTS])
         measured = cursor.fetchall()
-    if marks[2:] != kept.marks[2:]:
+    if marks[2:] != cached.marks[2:]:
         cursor.execute(_CORRECTED, [MOST_CORRECTIONS])
         corrected = cursor.fetchall()
     references, compared_at = None, time.monotonic()
-    if marks[1:] == kept.marks[1:] and compared_at < kept.compared_at + REFERENCES_KEPT_SECONDS:
-        references, compared_at = kept.estimator.references, kept.compared_at
+    if marks[1:] == cached.marks[1:] and compared_at < cached.compared_at + REFERENCES_KEPT_SECONDS:
+        references, compared_at = cached.estimator.references, cached.compared_at
     estimator = ThroughputEstimator(_entries(measured, corrected), references)
-    _kept = _Kept(marks, measured, corrected, estimator, compared_at)
+    _cached = _CachedEstimator(marks, measured, corrected, estimator, compared_at)
     return estimator
 
 

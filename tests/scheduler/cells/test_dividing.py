@@ -10,7 +10,11 @@ from django.db import connection
 
 from scheduler.cells.services.dividing import cells_apply
 from scheduler.models import CellSpecification, Event
-from scheduler.virtual_clusters.services import Wanted, virtual_cluster_create, virtual_cluster_set
+from scheduler.virtual_clusters.services import (
+    VirtualClusterSettings,
+    virtual_cluster_create,
+    virtual_cluster_set,
+)
 from tenants.errors import ApplicationError, Conflict, Invalid, QuotaExceeded
 from tenants.models import Guarantee, VirtualCluster
 from tests.scheduler.builders import make_node, make_vc
@@ -63,7 +67,9 @@ def test_a_count_and_cells_of_one_model_are_never_both_promised() -> None:
         cells_apply(document=document(one=8), version=0, actor="user one")
 
     def count() -> None:
-        virtual_cluster_create(wanted=Wanted(name="two", guaranteed={"V100": 8}), actor="user two")
+        virtual_cluster_create(
+            desired=VirtualClusterSettings(name="two", guaranteed={"V100": 8}), actor="user two"
+        )
 
     def attempt(action: Any) -> bool:
         try:
@@ -93,7 +99,9 @@ def divided(db: None) -> None:
 def change(name: str, guaranteed: Mapping[str, int]) -> None:
     virtual_cluster = VirtualCluster.objects.get(name=name)
     virtual_cluster_set(
-        virtual_cluster=virtual_cluster, wanted=Wanted(name=name, guaranteed=guaranteed), actor="user olga"
+        virtual_cluster=virtual_cluster,
+        desired=VirtualClusterSettings(name=name, guaranteed=guaranteed),
+        actor="user olga",
     )
 
 

@@ -29,7 +29,11 @@ from scheduler.market.services.settling import market_settle
 from scheduler.market.services.terms import MOST_OPEN_OFFERS, Terms
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
 from scheduler.virtual_clusters import services as virtual_cluster_services
-from scheduler.virtual_clusters.services import Wanted, virtual_cluster_delete, virtual_cluster_set
+from scheduler.virtual_clusters.services import (
+    VirtualClusterSettings,
+    virtual_cluster_delete,
+    virtual_cluster_set,
+)
 from tenants.errors import ApplicationError, Conflict, Invalid, NotAllowed, NotFound
 from tenants.models import Membership, Tenant, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
@@ -172,7 +176,7 @@ def test_owners_alone_act_for_a_virtual_cluster(market):
         lambda: offer_withdraw(by=market.vera, offer=offer),
         lambda: loan_end(by=market.lena, loan_id=loan.id),
         lambda: rule_make(
-            by=both, virtual_cluster=shared, wanted=Borrowing(most_gpus=1, waiting_seconds=1.0)
+            by=both, virtual_cluster=shared, desired=Borrowing(most_gpus=1, waiting_seconds=1.0)
         ),
         lambda: rule_remove(by=market.vera, rule_id=make_lend_rule(market.speech, {"P100": 1}).id),
     ]
@@ -248,8 +252,8 @@ def test_the_borrower_gives_back_and_an_operator_refunds(market):
 
 
 def test_rules_are_made_and_removed_with_their_open_offers(market):
-    wanted = Lending(lot=Lot(gpus={"P100": 3}), idle_seconds=60.0, lend_seconds=3_600.0, price=500)
-    rule = rule_make(by=market.lena, virtual_cluster=market.speech, wanted=wanted)
+    desired = Lending(lot=Lot(gpus={"P100": 3}), idle_seconds=60.0, lend_seconds=3_600.0, price=500)
+    rule = rule_make(by=market.lena, virtual_cluster=market.speech, wanted=desired)
     assert (rule.kind, rule.lot, rule.price) == ("lend", {"gpus": {"P100": 3}, "cells": {}}, 500)
     for lot, words in (({"P100": 5}, "owns 4 P100, not 5"), ({"P9": 1}, "no GPU model 'P9'")):
         too_much = Lending(lot=Lot(gpus=lot), idle_seconds=60.0, lend_seconds=60.0)
@@ -271,15 +275,15 @@ def test_rules_are_made_and_removed_with_their_open_offers(market):
 
 def test_what_loans_rely_on_can_not_be_taken_away(market):
     loan = make_loan(market.speech, market.vision, {"P100": 3})
-    less = Wanted(name="speech", guaranteed={"P100": 2})
+    less = VirtualClusterSettings(name="speech", guaranteed={"P100": 2})
     with pytest.raises(Conflict) as caught:
-        virtual_cluster_set(virtual_cluster=market.speech, wanted=less, actor="user olga")
+        virtual_cluster_set(virtual_cluster=market.speech, desired=less, actor="user olga")
     assert f"loan {loan.id} of 3 P100 from speech to vision" in fields_of(caught.value)["guaranteed.P100"]
     for vc in (market.speech, market.vision):
         with pytest.raises(Conflict, match=f"takes part in the market \\(loan {loan.id}\\)"):
             virtual_cluster_delete(virtual_cluster=vc, actor="user olga")
     Loan.objects.update(ended_at=timezone.now())
-    virtual_cluster_set(virtual_cluster=market.speech, wanted=less, actor="user olga")
+    virtual_cluster_set(virtual_cluster=market.speech, desired=less, actor="user olga")
     with pytest.raises(Conflict, match="part of the history of the market"):
         virtual_cluster_delete(virtual_cluster=market.speech, actor="user olga")
     alone = make_vc("alone")
@@ -290,7 +294,9 @@ def test_what_loans_rely_on_can_not_be_taken_away(market):
     virtual_cluster_delete(virtual_cluster=alone, actor="user olga")
     for name in ("market", "bank"):
         with pytest.raises(Invalid, match="used by the platform itself"):
-            virtual_cluster_services.virtual_cluster_create(wanted=Wanted(name=name), actor="user olga")
+            virtual_cluster_services.virtual_cluster_create(
+                desired=VirtualClusterSettings(name=name), actor="user olga"
+            )
 
 
 def test_the_clock_closes_offers_begins_and_ends_loans(market):

@@ -1,7 +1,7 @@
 import pytest
 from django.db import connection, transaction
 
-from scheduler.rounds.run import Fenced, give_up, hold_fence, take_number
+from scheduler.rounds.run import FenceError, give_up, hold_fence, take_number
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def test_a_round_that_overstays_is_overtaken_and_fenced():
     let_the_lease_end()
     fast = take_number()
     assert fast == slow + 1
-    with pytest.raises(Fenced, match=f"round {slow} was overtaken by round {fast}"), transaction.atomic():
+    with pytest.raises(FenceError, match=f"round {slow} was overtaken by round {fast}"), transaction.atomic():
         hold_fence(slow)
     hold_fence(fast)
 

@@ -6,7 +6,7 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from scheduler.virtual_clusters.services import Wanted, virtual_cluster_create
+from scheduler.virtual_clusters.services import VirtualClusterSettings, virtual_cluster_create
 from tenants.errors import QuotaExceeded
 from tenants.models import Guarantee
 from tests.scheduler.builders import make_node
@@ -20,7 +20,9 @@ def test_two_operators_do_not_promise_the_same_gpus() -> None:
     def create(name: str) -> bool:
         try:
             together.wait()
-            virtual_cluster_create(wanted=Wanted(name=name, guaranteed={"V100": 5}), actor=f"user {name}")
+            virtual_cluster_create(
+                desired=VirtualClusterSettings(name=name, guaranteed={"V100": 5}), actor=f"user {name}"
+            )
         except QuotaExceeded:
             return False
         finally:

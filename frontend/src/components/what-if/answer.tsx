@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Foreseen, WhatIf, WhatIfEffect } from "@/api/schema";
+import type { StartForecast, WhatIf, WhatIfEffect } from "@/api/schema";
 import { clockAhead, count } from "@/components/format";
 import { DataTable } from "@/ui/data-table";
 import { muted, oneLine, Stack } from "@/ui/layout";
@@ -65,7 +65,7 @@ function JobName({ effect, word }: { effect: WhatIfEffect; word: string }) {
   );
 }
 
-function Start({ foreseen, now }: { foreseen: Foreseen | null; now: number }) {
+function Start({ foreseen, now }: { foreseen: StartForecast | null; now: number }) {
   if (!foreseen) return "–";
   const { starts_at, earliest, latest } = foreseen;
   if (starts_at === null) return <span className={muted}>{foreseen.why_not}</span>;

@@ -1,7 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 
-import type { FailureRule, FailureRulesFound } from "@/api/schema";
+import type { FailureRule, FailureRuleMatch } from "@/api/schema";
 import { tryFailureRules } from "@/api/settings-queries";
 import { Button } from "@/ui/button";
 import { ErrorNotice, Notice } from "@/ui/feedback";
@@ -60,7 +60,7 @@ export function Trial({ rules }: { rules?: () => readonly FailureRule[] }) {
   );
 }
 
-function Found({ found: { rule, tried_again: isTriedAgain } }: { found: FailureRulesFound }) {
+function Found({ found: { rule, tried_again: isTriedAgain } }: { found: FailureRuleMatch }) {
   if (!rule) return <Notice>No rule matches: the built-in ones decide.</Notice>;
   return (
     <Notice tone="running">

@@ -14,7 +14,7 @@ from scheduler.simulation.reproduction.gavel.matching import AlloX
 from scheduler.simulation.reproduction.gavel.programs import Program
 from scheduler.simulation.reproduction.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
 from scheduler.simulation.reproduction.gavel.rounds import Rules, Shares
-from scheduler.simulation.reproduction.gavel.splits import Gandiva, Isolated
+from scheduler.simulation.reproduction.gavel.splits import Gandiva, IsolatedSplit
 
 #: What `--rounds` must say.
 NAME = "gavel"
@@ -131,5 +131,5 @@ _POLICIES: Mapping[str, tuple[Callable[[Mapping[str, Any], int], Shares], Mappin
         _program,
         {"objective": _WORD, "aware": _FLAG, "sharing": _FLAG, "centre": _FLAG, "parts": _COUNT},
     ),
-    "isolated": (lambda given, seed: Isolated(), {}),
+    "isolated": (lambda given, seed: IsolatedSplit(), {}),
 }

@@ -16,7 +16,7 @@ def even_parts(cluster: Cluster, gang: int, units: int) -> tuple[float, ...]:
     return tuple([part / most for part in parts])
 
 
-class Isolated:
+class IsolatedSplit:
     """Each job has its own m-th of every model."""
 
     knows_speeds: ClassVar[bool] = False

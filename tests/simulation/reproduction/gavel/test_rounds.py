@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.simulation.reproduction.gavel.queues import FastestFirst
 from scheduler.simulation.reproduction.gavel.rounds import GavelRounds, Rules
-from scheduler.simulation.reproduction.gavel.splits import Isolated
+from scheduler.simulation.reproduction.gavel.splits import IsolatedSplit
 from tests.simulation.reproduction.gavel.worlds import Given, cluster, ends, job, run, starts
 
 
@@ -103,8 +103,8 @@ def test_models_are_filled_in_order_by_who_knows_speeds_and_shuffled_for_others(
 
 def test_the_order_of_models_can_be_set_apart_from_the_policy() -> None:
     jobs = [job(0, 3600, 2.0, 1.0, 0.5) for _ in range(3)]
-    fixed = run(cluster(2, 2, 2), jobs, Isolated(), order="fixed")
-    published = run(cluster(2, 2, 2), jobs, Isolated(), seed=1)
+    fixed = run(cluster(2, 2, 2), jobs, IsolatedSplit(), order="fixed")
+    published = run(cluster(2, 2, 2), jobs, IsolatedSplit(), seed=1)
     assert fixed.ended_at < published.ended_at
 
 
@@ -116,6 +116,6 @@ def test_it_ends_when_nobody_can_ever_run() -> None:
 
 def test_the_same_run_gives_the_same_result() -> None:
     jobs = [job(40 * number, 500 + 30 * number, 1.0, 0.7, 0.2) for number in range(12)]
-    outcomes = [run(cluster(2, 1, 1), jobs, Isolated(), seed=7) for _ in range(2)]
+    outcomes = [run(cluster(2, 1, 1), jobs, IsolatedSplit(), seed=7) for _ in range(2)]
     assert outcomes[0] == outcomes[1]
-    assert outcomes[0] != run(cluster(2, 1, 1), jobs, Isolated(), seed=8)
+    assert outcomes[0] != run(cluster(2, 1, 1), jobs, IsolatedSplit(), seed=8)

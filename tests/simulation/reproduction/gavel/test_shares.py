@@ -19,7 +19,7 @@ from scheduler.simulation.reproduction.gavel.matching import AlloX
 from scheduler.simulation.reproduction.gavel.programs import Program
 from scheduler.simulation.reproduction.gavel.queues import AnyModel, FastestFirst, PublishedAnyModel
 from scheduler.simulation.reproduction.gavel.rounds import GavelRounds, Rules
-from scheduler.simulation.reproduction.gavel.splits import Gandiva, Isolated
+from scheduler.simulation.reproduction.gavel.splits import Gandiva, IsolatedSplit
 from tests.simulation.reproduction.gavel.worlds import cluster, job, standing
 
 PAIRS = {(one, other): [(0.7, 0.8), (0.6, 0.6), (0.1, 0.1)] for one in range(3) for other in range(3)}
@@ -107,11 +107,11 @@ def test_allox_gives_the_short_job_the_gpu_first_and_takes_no_gangs() -> None:
 
 def test_isolated_jobs_have_equal_parts_and_no_more_than_all_their_time() -> None:
     jobs = [job(0, 1, 1.0, 1.0), job(0, 1, 1.0, 1.0, gang=2)]
-    assert Isolated().decide(standing(cluster(4, 2), jobs)) == {
+    assert IsolatedSplit().decide(standing(cluster(4, 2), jobs)) == {
         (0,): (pytest.approx(2 / 3), pytest.approx(1 / 3)),
         (1,): (pytest.approx(2 / 3), pytest.approx(1 / 3)),
     }
-    assert Isolated().decide(standing(cluster(1, 1), jobs)) == {(0,): (0.5, 0.5), (1,): (0.25, 0.25)}
+    assert IsolatedSplit().decide(standing(cluster(1, 1), jobs)) == {(0,): (0.5, 0.5), (1,): (0.25, 0.25)}
 
 
 def test_gandiva_pairs_jobs_only_when_they_do_not_all_fit() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from scheduler.jobspec import Fields
 from scheduler.jobspec.fields import described, is_storable
-from scheduler.sessions.services.opening import Wanted
+from scheduler.sessions.services.opening import SessionRequest
 from tenants.errors import FieldError, Invalid
 
 MOST_WORDS = 1_000
@@ -14,11 +14,11 @@ LARGEST_RANK = 100_000
 _NAME_CHARACTERS = 40
 
 
-def wanted_of(value: Any) -> Wanted:
+def session_request_of(value: Any) -> SessionRequest:
     """Read {rank, command, terminal: {type, rows, columns}} or {rank, port}; raise Invalid."""
     problems: list[FieldError] = []
     fields = Fields(value, "", problems)
-    wanted = Wanted(
+    request = SessionRequest(
         rank=fields.integer("rank", default=0, least=0, most=LARGEST_RANK),
         command=_command(fields),
         port=_port(fields),
@@ -29,7 +29,7 @@ def wanted_of(value: Any) -> Wanted:
         first = problems[0]
         where = first.field or "The request"
         raise Invalid(f"{where}: {first.problem}; right is {first.expected}.", problems)
-    return wanted
+    return request
 
 
 def _command(fields: Fields) -> tuple[str, ...]:
