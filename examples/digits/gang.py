@@ -7,6 +7,7 @@ torchrun, Kubernetes operators and Allotment all provide. Rank 0 is the hub of a
 import errno
 import json
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ HELLO_SECONDS = 5.0
 SHARED_LIMIT_BYTES = 64 * 1024 * 1024
 RETRY_SECONDS = 0.1
 WELCOME = b"welcome"
+NUMBER = struct.Struct("!Q")
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ class Gang(Protocol):
 
     def add_up(self, rows: np.ndarray) -> np.ndarray:
         """Every rank passes one row per shard of its own; all get the sum, added in shard order."""
+
+    def largest(self, number: int) -> int:
+        """Every rank passes a number from 0 on; all get the largest."""
 
     def close(self) -> None:
         """Hang up. The others notice at once."""
@@ -138,6 +143,16 @@ class Hub:
         self.share(total.astype("<f8").tobytes())
         return total
 
+    def largest(self, number: int) -> int:
+        numbers = [number]
+        for rank, connection in self._peers.items():
+            try:
+                numbers.append(_receive_number(connection, self._timeout_seconds))
+            except PeerLost as loss:
+                raise PeerLost(f"lost rank {rank}: {loss}") from loss
+        self.share(NUMBER.pack(max(numbers)))
+        return max(numbers)
+
     def close(self) -> None:
         for connection in self._peers.values():
             connection.close()
@@ -167,6 +182,13 @@ class Spoke:
         except PeerLost as loss:
             raise PeerLost(f"lost rank 0: {loss}") from loss
 
+    def largest(self, number: int) -> int:
+        try:
+            frames.send(self._connection, NUMBER.pack(number), timeout_seconds=self._timeout_seconds)
+            return _receive_number(self._connection, self._timeout_seconds)
+        except PeerLost as loss:
+            raise PeerLost(f"lost rank 0: {loss}") from loss
+
     def close(self) -> None:
         self._connection.close()
 
@@ -178,6 +200,14 @@ def _receive_array(connection: socket.socket, shape: tuple[int, ...], timeout_se
     if len(content) != expected_bytes:
         raise PeerLost(f"it sent {len(content)} bytes of numbers, expected {expected_bytes}")
     return np.frombuffer(content, dtype="<f8").reshape(shape)
+
+
+def _receive_number(connection: socket.socket, timeout_seconds: float) -> int:
+    content = frames.receive(connection, limit_bytes=NUMBER.size, timeout_seconds=timeout_seconds)
+    if len(content) != NUMBER.size:
+        raise PeerLost(f"it sent {len(content)} bytes where a number has {NUMBER.size}")
+    number: int = NUMBER.unpack(content)[0]
+    return number
 
 
 # Meeting. A rank says hello; rank 0 refuses it with a reason or, once all are there, welcomes all.

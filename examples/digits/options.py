@@ -9,19 +9,25 @@ from gang import SHARDS
 from pacing import REFERENCE_GPU, STEPS_PER_SECOND
 
 
-def parse_arguments(arguments: list[str] | None, *, description: str) -> argparse.Namespace:
+def parse_arguments(
+    arguments: list[str] | None,
+    *,
+    description: str,
+    program: str = "train.py",
+    add: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="train.py", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    whole, number = _whole_number, _number
-    parser.add_argument("--steps", type=whole(1, 10_000_000), default=600, help="steps in all (600)")
+    whole, number = whole_number, _number
+    parser.add_argument("--steps", type=whole(1, 10_000_000), default=600, help="steps in all (%(default)s)")
     parser.add_argument(
         "--batch",
         type=whole(SHARDS, TRAINING_IMAGES),
         default=64,
-        help="images per step, over all ranks (64)",
+        help="images per step, over all ranks (%(default)s)",
     )
-    parser.add_argument("--learning-rate", type=number(1e-9, 100), default=0.2, help="of SGD (0.2)")
+    parser.add_argument("--learning-rate", type=number(1e-9, 100), default=0.2, help="of SGD (%(default)s)")
     parser.add_argument("--hidden", type=whole(1, 4096), default=64, help="hidden units (64)")
     parser.add_argument("--seed", type=whole(0, 2**32 - 1), default=0, help="of weights and data order (0)")
     parser.add_argument(
@@ -43,10 +49,12 @@ def parse_arguments(arguments: list[str] | None, *, description: str) -> argpars
     parser.add_argument(
         "--peer-timeout-seconds", type=number(1, 3600), default=60.0, help="before a silent rank is lost (60)"
     )
+    if add is not None:
+        add(parser)
     return parser.parse_args(arguments)
 
 
-def _whole_number(least: int, most: int) -> Callable[[str], int]:
+def whole_number(least: int, most: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")

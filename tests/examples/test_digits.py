@@ -20,6 +20,7 @@ import yaml
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TRAIN = EXAMPLES / "digits" / "train.py"
+ADAPTIVE = [sys.executable, str(EXAMPLES / "digits" / "adaptive.py")]
 STOPPED_BY_SIGTERM = 128 + signal.SIGTERM
 LOST_A_PEER = 75
 # Slow enough that a run lasts several seconds and can be interrupted half-way.
@@ -63,6 +64,7 @@ def launch() -> Iterator[Launch]:
     ) -> Replica:
         environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
         if folder is not None:
+            folder.mkdir(exist_ok=True)
             environment |= {
                 "ALLOT_CHECKPOINT_DIR": str(folder),
                 "ALLOT_PROGRESS": str(folder / "progress.jsonl"),
@@ -346,7 +348,53 @@ def test_the_speeds_are_those_that_gavel_published(monkeypatch: pytest.MonkeyPat
     assert published == pacing.STEPS_PER_SECOND
 
 
-@pytest.mark.parametrize(("spec_name", "replicas"), [("single.yaml", 1), ("gang.yaml", 4)])
+def accuracy_in(output: str) -> float:
+    found = re.search(r"^done after .* test accuracy ([\d.]+)$", output, re.MULTILINE)
+    assert found, output
+    return float(found[1])
+
+
+def test_an_adaptive_run_learns_as_well_and_goes_on_with_another_number_of_workers(
+    launch: Launch, tmp_path: Path
+) -> None:
+    fixed = launch(tmp_path / "fixed", command=[*ADAPTIVE, "--most", "16"])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": 3}
+    ranks = [
+        launch(tmp_path / "job", command=[*ADAPTIVE, "--step-seconds", "0.004"], RANK=rank, **place)
+        for rank in (2, 1, 0)
+    ]
+    ranks[-1].wait_for(r"^step 1/2400  batch 18 \(3 x 1 x 6\)")
+    # Its batch changes a few times first, and each is timed anew.
+    for _ in range(3):
+        ranks[-1].wait_for(r"^step \d+/2400")
+    ranks[0].process.terminate()
+    assert [rank.finish() for rank in ranks] == [STOPPED_BY_SIGTERM] * 3, [rank.output for rank in ranks]
+    found = re.search(r"stopped at step (\d+)$", ranks[-1].output, re.MULTILINE)
+    assert found
+    before = (tmp_path / "job" / "progress.jsonl").read_text().count("\n")
+
+    alone = launch(tmp_path / "job", command=ADAPTIVE)
+    assert (alone.finish(), fixed.finish()) == (0, 0), alone.output + fixed.output
+    assert f"going on from step {found[1]}\n" in alone.output
+    assert accuracy_in(fixed.output) > 0.95
+    assert accuracy_in(alone.output) == pytest.approx(accuracy_in(fixed.output), abs=0.02)
+    lines = [json.loads(line) for line in (tmp_path / "job" / "progress.jsonl").read_text().splitlines()]
+    steps, samples = [line["step"] for line in lines], [line["samples"] for line in lines]
+    assert (steps, samples) == (sorted(steps), sorted(samples))
+    assert steps[-1] >= 2400 == lines[-1]["total_steps"]
+    measured = lines[before - 1]
+    assert (measured["initial_batch"], measured["max_batch"]) == (16, 512)
+    assert measured["batch_size"] == 3 * measured["local_batch"] * (measured["accumulation"] + 1)
+    assert 1 <= measured["lr_factor"] <= measured["batch_size"] / 16
+    assert measured["grad_var"] > measured["grad_sqr"] > 0
+    timed = [line for line in lines[:before] if "timed_iterations" in line]
+    assert all(0 < line["gradient_seconds"] <= line["iteration_seconds"] for line in timed)
+    assert timed, "a second's worth was told"
+
+
+@pytest.mark.parametrize(
+    ("spec_name", "replicas"), [("single.yaml", 1), ("gang.yaml", 4), ("adaptive.yaml", 1)]
+)
 def test_the_command_of_each_spec_runs_and_hears_the_signal(
     launch: Launch, tmp_path: Path, spec_name: str, replicas: int
 ) -> None:
@@ -354,6 +402,6 @@ def test_the_command_of_each_spec_runs_and_hears_the_signal(
     assert task["replicas"] == replicas
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     replica = launch(tmp_path, command=task["command"], PATH=path, ALLOT_EXAMPLES=EXAMPLES)
-    replica.wait_for(r"^step 1/600")
+    replica.wait_for(r"^step 1/(600|2400)")
     replica.process.terminate()
     assert replica.finish() == STOPPED_BY_SIGTERM, replica.output
