@@ -259,6 +259,8 @@ class Job:
     deadline_at: float | None = None
     #: None: nobody told, or its batch size never changes.
     training: Training | None = None
+    #: (step, loss) as told now and then, by step; empty: nobody told.
+    losses: tuple[tuple[float, float], ...] = ()
     #: GPU-seconds received in attempts that have ended, by GPU model; `service` adds what runs now.
     attained_service: Mapping[str, float] = field(default_factory=dict)
     #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.

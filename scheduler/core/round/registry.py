@@ -32,6 +32,7 @@ from scheduler.core.policies.las import Las
 from scheduler.core.policies.priority import Priority
 from scheduler.core.policies.shockwave.policy import Shockwave
 from scheduler.core.policies.sjf import Sjf
+from scheduler.core.policies.slaq import Slaq
 from scheduler.core.policies.srtf import Srtf
 from scheduler.core.policies.themis.policy import Themis
 from scheduler.core.policies.tiresias import Tiresias
@@ -51,6 +52,7 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "priority": Priority,
     "shockwave": Shockwave,
     "sjf": Sjf,
+    "slaq": Slaq,
     "srtf": Srtf,
     "themis": Themis,
     "tiresias": Tiresias,

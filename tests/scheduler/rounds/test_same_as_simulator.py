@@ -51,6 +51,7 @@ PARAMETERS = {
     "gandiva_fair": {"quantum_seconds": 60.0},
     "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
     "aryl": {"epoch_seconds": 60.0},
+    "slaq": {"epoch_seconds": 60.0},
     "themis": {"lease_seconds": 60.0, "interval_seconds": 20.0},
 }
 
@@ -193,14 +194,15 @@ def test_both_do_what_jobs_demand(in_cells, settings):
 
 
 @pytest.mark.parametrize(
-    ("north", "in_cells"), [("aryl", False), pytest.param("aryl", True, marks=pytest.mark.slow)]
+    ("north", "in_cells"),
+    [("aryl", False), ("slaq", False), pytest.param("aryl", True, marks=pytest.mark.slow)],
 )
 def test_both_resize_alike(north, in_cells, settings):
     """Elastic gangs under a policy that decides how large they are."""
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
     facts = cluster(clock, (north, "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
-    assert ("resize", "") in played(clock, facts, 26, 15, elastic)
+    assert ("resize", "") in played(clock, facts, 28, 15, elastic)
 
 
 @pytest.mark.parametrize("in_cells", [False, True])

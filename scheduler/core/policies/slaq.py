@@ -1,0 +1,126 @@
+"""SLAQ: GPUs go where the loss is expected to fall most in the next minutes.
+
+H. Zhang et al., "SLAQ: Quality-Driven Scheduling for Distributed Machine Learning", SoCC'17. For each job a
+curve is fitted to how its loss fell (`perf.convergence`); it tells by how much the loss will fall in the next
+epoch with any number of GPUs. Every job has its fewest GPUs; then, as long as some are left, the job gets one
+more whose loss falls most for it. So new jobs get most, and those that have nearly converged get little.
+Losses of different jobs are compared in parts of how much each has fallen in all. Deviations:
+
+- A job's steps come in proportion to its GPUs, at the pace that it had so far; the paper measures seconds of
+  an iteration by cores and adds what coordinating costs.
+- The paper's yardstick is the largest change of a loss between two iterations. We know the loss now and then
+  only, and take how far it has fallen since the first time.
+- Of a job whose curve is not known yet its loss is believed to fall by half of all it ever will in an epoch
+  on its fewest GPUs, by two thirds on twice as many, and so on.
+- Epochs are minutes where the paper has seconds: to be resized is to start anew from a checkpoint. Who waits
+  gets its fewest GPUs at once, by priority and in order of submission.
+- A job that is not elastic has all its GPUs or none, and nobody who runs is stopped. Where there are fewer
+  GPUs than jobs the rest waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from heapq import heapify, heappop, heapreplace
+from typing import ClassVar
+
+from scheduler.core.building_blocks.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.ordering import waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, Memory
+from scheduler.core.perf.convergence import fit_loss
+
+#: By how much a loss falls with so many GPUs, in parts of how much it has fallen so far.
+Fall = Callable[[int], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slaq:
+    """The fewest GPUs for everyone, and the others one by one to whoever learns most by it."""
+
+    #: It decides how large elastic gangs are.
+    resizes: ClassVar[bool] = True
+
+    #: How often GPUs are divided anew, and how far ahead it looks.
+    epoch_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not self.epoch_seconds > 0:
+            raise ValueError("epoch_seconds must be above 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Start whoever fits on its fewest GPUs, and divide what is left by what it is expected to bring."""
+        epoch_ends = float(memory.get("epoch_ends", view.now))
+        is_epoch = view.now >= epoch_ends - INSTANT_SECONDS
+        if is_epoch:
+            epoch_ends = view.now + self.epoch_seconds
+        waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
+        outcome = with_extra_workers(view, waiting, partial(self._divide, view), may_grow=is_epoch)
+        has_elastic = any(job.elastic is not None for job in view.jobs.values())
+        return outcome.decision(
+            outcome.reasons(_LATER),
+            memory={"epoch_ends": epoch_ends} if has_elastic else {},
+            wake_at=epoch_ends if has_elastic else None,
+        )
+
+    def _divide(
+        self, view: View, jobs: Sequence[Job], choices: Sequence[Sequence[int]], idle: int
+    ) -> list[int]:
+        falls = [self._fall(view, job, choice[0]) for job, choice in zip(jobs, choices, strict=True)]
+        return divide_greedily(falls, choices, idle)
+
+    def _fall(self, view: View, job: Job, fewest: int) -> Fall:
+        """Return by how much a job's loss is expected to fall until the next epoch."""
+        curve = fit_loss(job.losses)
+        service = attained_service(job, view.running.get(job.id), view.now)
+        if curve is None or service <= 0:
+            return lambda gpus: 1.0 - 1.0 / (1.0 + gpus / fewest)
+        step = job.losses[-1][0]
+        losses = [loss for _, loss in job.losses]
+        steps_per_gpu = step / service * self.epoch_seconds
+        fallen = max(losses) - min(losses)
+        return lambda gpus: (curve.at(step) - curve.at(step + steps_per_gpu * gpus)) / fallen
+
+
+def divide_greedily(falls: Sequence[Fall], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
+    """Return the size of each job: from its first choice on, whoever gains most by a GPU is next.
+
+    `choices` are the sizes that each may have, ascending. With gains that become less with every GPU, and
+    sizes one GPU apart, nothing is better; where the next size of a job is too large the others go on.
+    """
+    places = [0] * len(falls)
+
+    def offer(job: int) -> tuple[float, int] | None:
+        """The gain by its next size for each GPU, the largest first in a heap."""
+        if places[job] + 1 == len(choices[job]):
+            return None
+        now, larger = choices[job][places[job]], choices[job][places[job] + 1]
+        return -(falls[job](larger) - falls[job](now)) / (larger - now), job
+
+    offers = [offered for job in range(len(falls)) if (offered := offer(job)) is not None]
+    heapify(offers)
+    while offers and idle > 0:
+        gain, job = offers[0]
+        more = choices[job][places[job] + 1] - choices[job][places[job]]
+        if gain >= 0 or more > idle:
+            heappop(offers)
+            continue
+        places[job] += 1
+        idle -= more
+        following = offer(job)
+        if following is None:
+            heappop(offers)
+        else:
+            heapreplace(offers, following)
+    return [choice[place] for choice, place in zip(choices, places, strict=True)]
+
+
+_LATER = Reason(
+    code="higher_priority_first",
+    tier=Tier.ORDER,
+    message="Jobs of higher priority, and those of its own that were submitted earlier, go before it.",
+)
