@@ -23,7 +23,7 @@ from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.scaling import read_scalings
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
-from scheduler.rounds.training import read_trainings
+from scheduler.rounds.training import read_losses, read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
@@ -167,10 +167,10 @@ def _jobs(
     without_containers = [node for (node,) in cursor.fetchall()]
     cursor.execute(_CLOSING)
     closing = cursor.fetchall()
-    cursor.execute(_JOBS)
     jobs = []
     job_classes = {}
-    trainings, scalings = read_trainings(), read_scalings()
+    trainings, scalings, losses = read_trainings(), read_scalings(), read_losses(cursor)
+    cursor.execute(_JOBS)
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
@@ -200,6 +200,7 @@ def _jobs(
                 spread_speeds=known.spread,
                 deadline_at=told.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
+                losses=losses.get(job_id, ()),
                 goodput=scalings.of(job_id, known.throughput),
                 estimate_seconds=told.estimate_seconds if measured is None else measured,
                 measured=measured is not None,

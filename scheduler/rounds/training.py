@@ -1,14 +1,35 @@
-"""How far the jobs of a snapshot have come by their own account of epochs and batch sizes."""
+"""What the jobs of a snapshot say of their training: epochs, batch sizes, losses."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from scheduler.attempts.models import TrainingProgress
 from scheduler.attempts.services.training import reported_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.training_reports import TrainingReport
+from scheduler.core.round.registry import POLICIES
 
 _UNENDED = ("queued", "running")
+# So many losses of each job, evenly over its progress lines, the latest of them always. What was done again
+# after a restart counts as it was the last time.
+_LOSSES = """
+SELECT job_id, array_agg(step ORDER BY step), array_agg(loss ORDER BY step) FROM (
+    SELECT DISTINCT ON (job_id, part) job_id, step, loss FROM (
+        SELECT job_id, step, loss, ntile(32) OVER (PARTITION BY job_id ORDER BY step) AS part FROM (
+            SELECT DISTINCT ON (a.job_id, p.step) a.job_id, p.step, (p.values ->> 'loss')::float8 AS loss
+            FROM scheduler_job j JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
+            JOIN scheduler_attempt a ON a.job_id = j.id JOIN scheduler_progresspoint p ON p.attempt_id = a.id
+            WHERE j.state IN ('queued', 'running') AND jsonb_typeof(p.values -> 'loss') = 'number'
+              AND CASE WHEN j.guaranteed THEN v.policy
+                       ELSE (SELECT spare_policy FROM scheduler_clustersettings) END = ANY(%s)
+            ORDER BY a.job_id, p.step, p.attempt_id DESC, p.sequence DESC
+        ) steps
+    ) parts ORDER BY job_id, part, step DESC
+) kept GROUP BY job_id
+"""
+
+Losses = tuple[tuple[float, float], ...]
 
 
 class Trainings:
@@ -30,3 +51,13 @@ def read_trainings() -> Trainings:
     """Read what is known of the jobs that have not ended."""
     rows = TrainingProgress.objects.filter(job__state__in=_UNENDED)
     return Trainings({row.job_id: reported_of(row) for row in rows})
+
+
+def read_losses(cursor: Any) -> dict[int, Losses]:
+    """Read (step, loss) of the jobs whose policy looks at them, by job: most policies do not."""
+    names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]
+    cursor.execute(_LOSSES, [names])
+    return {
+        job: tuple((float(step), loss) for step, loss in zip(steps, losses, strict=True))
+        for job, steps, losses in cursor.fetchall()
+    }

@@ -44,6 +44,8 @@ class Slaq:
 
     #: It decides how large elastic gangs are.
     resizes: ClassVar[bool] = True
+    #: It looks at `Job.losses`, which nobody else needs.
+    reads_losses: ClassVar[bool] = True
 
     #: How often GPUs are divided anew, and how far ahead it looks.
     epoch_seconds: float = 300.0

@@ -2,6 +2,7 @@
 
 from dataclasses import MISSING, asdict, fields
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from django.utils import timezone
@@ -10,7 +11,14 @@ from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
 from scheduler.core.round.decide import decide
-from scheduler.models import ClusterSettings, JobScaling, PolicyMemory, Restraint, TrainingProgress
+from scheduler.models import (
+    ClusterSettings,
+    JobScaling,
+    PolicyMemory,
+    ProgressPoint,
+    Restraint,
+    TrainingProgress,
+)
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import on_record
 from tests.scheduler.builders import (
@@ -48,8 +56,8 @@ def test_every_field_is_filled_from_rows():
     Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0)
     ClusterSettings.objects.create(
         id=1,
-        spare_policy="las",
-        spare_policy_parameters={"quantum_seconds": 60},
+        spare_policy="slaq",
+        spare_policy_parameters={"epoch_seconds": 60},
         spare_placer="random",
         spare_placer_parameters={"seed": 4},
         preemptions_per_round=4,
@@ -109,7 +117,11 @@ def test_every_field_is_filled_from_rows():
         make_measurement(elsewhere, "other", speed, gpu_model=model, gpus=4)
     for first, second in (("bert", "bert"), ("bert", "gpt"), ("gpt", "bert")):
         make_measurement(tenant, first, 0.5, partner=second, gpus=4)
-    make_attempt(job, gpus_of(node), state="stopping")
+    attempt = make_attempt(job, gpus_of(node), state="stopping")
+    for sequence, (step, loss) in enumerate([(10, 2.5), (20, 1.5), (20, 1.25)]):
+        ProgressPoint.objects.create(
+            attempt=attempt, sequence=sequence, at=timezone.now(), step=step, values={"loss": loss}
+        )
     waiting = make_attempt(make_job(guaranteed=False), gpus_of(node)[:1], state="planned", phase="planned")
     PolicyMemory.objects.create(view="research", memory={"passes": [1, 2]})
     TrainingProgress.objects.create(
@@ -183,6 +195,7 @@ def test_every_field_is_filled_from_rows():
         core.Regime(batch_size=64, epochs=1.0, epoch_seconds=12.5),
     )
     assert read_job.training == core.Training(epochs=10.0, batch_size=64, regimes=regimes)
+    assert read_job.losses == ((10.0, 2.5), (20.0, 1.25))
     assert read_job.deadline_at == read_job.submitted_at + 90
     # Half of its steps took 200 s of its gang, where it is as fast as anywhere; 20 s were declared.
     assert (read_job.estimate_seconds, read_job.measured) == (400.0, True)
@@ -369,3 +382,21 @@ def test_estimates_follow_what_is_measured_at_once_and_the_references_within_a_m
     monkeypatch.undo()
     make_correction(other, "bert", 5.0, gpu_model="K80")
     assert on_k80() == 10.0
+
+
+def test_losses_are_thinned_and_read_for_policies_that_look_at_them():
+    node = make_node("v100-a1", gpus=4)
+    looked_at, not_looked_at = make_vc("research", policy="slaq"), make_vc("production", policy="las")
+    for vc in (looked_at, not_looked_at):
+        attempt = make_attempt(make_job(virtual_cluster=vc, guaranteed=True), gpus_of(node)[vc.id % 4 :][:1])
+        ProgressPoint.objects.bulk_create(
+            ProgressPoint(attempt=attempt, sequence=step, at=timezone.now(), step=step, values=values)
+            for step in range(1, 101)
+            for values in [{"loss": 1 / step} if step % 10 else {"loss": "low"}]
+        )
+    jobs = {job.virtual_cluster: job for job in read_snapshot(1).jobs}
+    losses = jobs["research"].losses
+    assert jobs["production"].losses == ()
+    assert len(losses) == 32
+    assert losses[-1] == (99.0, pytest.approx(1 / 99))
+    assert all(before < after for (before, _), (after, _) in pairwise(losses))
