@@ -22,7 +22,7 @@ WORTHWHILE = 1.05
 #: Iterations until the batch is chosen anew: few after a change, then twice as many each time.
 FIRST_CHOICE, RAREST_CHOICE = 16, 512
 #: Times are told over so long at least: shorter ones say little, and the platform reads once a second.
-TOLD_SECONDS = 1.0
+TOLD_SECONDS = 0.5
 
 
 class AdaptiveBatch:
