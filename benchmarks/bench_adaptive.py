@@ -1,0 +1,222 @@
+"""What measuring and adapting costs a step of training, by pairs of runs with it and without.
+
+python benchmarks/bench_adaptive.py [--runs 9] [--threads 1] [--ranks 1,2]
+
+A convolutional network of 2.2 million weights learns random images in a batch that stays: with the plain
+loop, and with `AdaptiveOptimiser` around the same optimiser. Both take turns of 24 steps in one process, so
+that whatever else the machine does falls on both; a pair is one turn of each, and who begins alternates. With
+several ranks they are processes that meet by gloo. Needs torch; --core measures only what is plain Python.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from machine import describe_machine
+
+import allot.training
+from allot.training.adaptive import AdaptiveBatch
+from allot.training.batch_choice import Limits, Times, best_way
+from allot.training.noise import GradientNoise
+
+BATCH, STEPS = 32, 24
+CORE_STEPS = 20_000
+CASES = {
+    # Name: optimiser, gradients of a step.
+    "sgd": ("sgd", 1),
+    "sgd, accumulating": ("sgd", 2),
+    "adam": ("adam", 1),
+}
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def microseconds_per_step() -> dict[str, float]:
+    """Of the session's loop: plain, and with an adaptive batch, noise and a report."""
+
+    def seconds(is_adaptive: bool, folder: str) -> float:
+        with allot.training.session(folder=folder) as run:
+            sampler = run.sampler(10**6)
+            batch = run.adaptive_batch(initial=16, most=16, local=(8, 8)) if is_adaptive else None
+            started = time.perf_counter()
+            for _ in run.steps(CORE_STEPS):
+                if batch is None:
+                    sampler.take(16)
+                else:
+                    for _share in batch.gradients(sampler):
+                        pass
+                    batch.noise.observe([2.0], [1.0], count=2, scale=1.0)
+                run.report(loss=0.0)
+            return (time.perf_counter() - started) / CORE_STEPS
+
+    pairs = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            pairs.append((seconds(False, one), seconds(True, other)))
+    return {
+        "plain": 1e6 * median([plain for plain, _ in pairs]),
+        "adaptive": 1e6 * median([adaptive for _, adaptive in pairs]),
+    }
+
+
+def milliseconds_to_choose() -> float:
+    """Of a batch, for limits under which all that are tried are possible."""
+    limits = Limits(initial_batch=128, max_batch=4096, min_local_batch=8, max_local_batch=256)
+    noise, times = GradientNoise(), Times()
+    noise.observe([30.0], [16.0], count=2, scale=1.0)
+    for size in (16, 64, 256):
+        times.add(size, 4, gradient=0.1 + 0.002 * size, rest=0.1)
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        best_way(limits, 4, times, noise)
+        return time.perf_counter() - started
+
+    return 1e3 * median([seconds() for _ in range(51)])
+
+
+def pairs_of_one_case(kind: str, gradients: int, runs: int, threads: int) -> list[tuple[float, float]]:
+    """Return seconds of a step, plain and adaptive, of each pair; all ranks do this together."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    from allot.training.pytorch import AdaptiveOptimiser
+    from allot.training.sampler import Sampler
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    images, labels = torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,))
+
+    def task():
+        network = torch.nn.Sequential(
+            *(torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.ReLU()),
+            *(torch.nn.Conv2d(32, 64, 3, padding=1, stride=2), torch.nn.ReLU()),
+            *(torch.nn.Conv2d(64, 128, 3, padding=1, stride=2), torch.nn.ReLU(), torch.nn.Flatten()),
+            *(torch.nn.Linear(128 * 64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)),
+        )
+        model = DistributedDataParallel(network) if world_size > 1 else network
+        optimisers = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+        sampler = Sampler(len(labels), seed=0, rank=rank, world_size=world_size)
+        return model, optimisers[kind](network.parameters(), lr=1e-4), sampler
+
+    def loss_of(model, share):
+        return torch.nn.functional.cross_entropy(model(images[share]), labels[share])
+
+    whole = BATCH * gradients * world_size
+    model, optimiser, sampler = task()
+
+    def plain() -> None:
+        share = sampler.take_whole(whole)
+        for begin in range(0, len(share), BATCH):
+            part = share[begin : begin + BATCH]
+            if world_size > 1 and begin + BATCH < len(share):
+                with model.no_sync():
+                    (loss_of(model, part) / gradients).backward()
+            else:
+                (loss_of(model, part) / gradients).backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    adaptive_model, adaptive_optimiser, adaptive_sampler = task()
+    limits = Limits(initial_batch=whole, max_batch=whole, min_local_batch=BATCH, max_local_batch=BATCH)
+    batch = AdaptiveBatch(limits, replicas=world_size, agree=(lambda number: number))
+    tuned = AdaptiveOptimiser(batch, adaptive_optimiser, adaptive_model)
+
+    def adaptive() -> None:
+        for share in tuned.gradients(adaptive_sampler):
+            tuned.backward(loss_of(adaptive_model, share))
+        tuned.step()
+        batch.finish_iteration()
+        batch.line()
+
+    def seconds(step) -> float:
+        if world_size > 1:
+            dist.barrier()
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        return (time.perf_counter() - started) / STEPS
+
+    seconds(plain), seconds(adaptive)  # Both are warm, and the iterations are over that are all measured.
+    found = []
+    for run in range(runs):
+        order = (plain, adaptive) if run % 2 == 0 else (adaptive, plain)
+        timed = {step: seconds(step) for step in order}
+        found.append((timed[plain], timed[adaptive]))
+    return found
+
+
+def measure_as_rank(case: str, runs: int, threads: int) -> None:
+    """Print what rank 0 measured of one case."""
+    import torch.distributed as dist
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("gloo")
+    pairs = pairs_of_one_case(*CASES[case], runs, threads)
+    if os.environ.get("RANK", "0") == "0":
+        print(json.dumps(pairs))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def gang(case: str, ranks: int, runs: int, threads: int) -> list[tuple[float, float]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
+    command = [sys.executable, __file__, "--case", case, "--runs", str(runs), "--threads", str(threads)]
+    processes = [
+        subprocess.Popen(
+            command, env={**os.environ, **place, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(ranks)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit(f"{case} on {ranks} ranks failed")
+    return json.loads(outputs[0].splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=9, help="pairs of each case (9)")
+    parser.add_argument("--threads", type=int, default=1, help="of each rank (1)")
+    parser.add_argument("--ranks", default="1,2", help="how many (1,2)")
+    parser.add_argument("--core", action="store_true", help="without PyTorch")
+    parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case:
+        measure_as_rank(options.case, options.runs, options.threads)
+        return
+    print(describe_machine())
+    core = microseconds_per_step()
+    print(
+        f"plain Python, a step: {core['plain']:.1f} µs in the session's loop, {core['adaptive']:.1f} µs with "
+        f"an adaptive batch and a report; a choice of a batch: {milliseconds_to_choose():.2f} ms"
+    )
+    if options.core:
+        return
+    print("| ranks | optimiser | a step, ms | more with it, median of pairs | pairs, % |")
+    print("|---:|---|---:|---:|---|")
+    for ranks in map(int, options.ranks.split(",")):
+        for case in CASES:
+            pairs = gang(case, ranks, options.runs, options.threads)
+            more = [100 * (adaptive / plain - 1) for plain, adaptive in pairs]
+            step = 1e3 * median([plain for plain, _ in pairs])
+            raw = " ".join(f"{each:.1f}" for each in more)
+            print(f"| {ranks} | {case} | {step:.1f} | {median(more):.2f} % | {raw} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
