@@ -1,16 +1,29 @@
-"""The objects and groups that a job's specification is made of, beside its tasks."""
+"""What a job's specification is made of beside its tasks: groups, objects, secrets and ports."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
 from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, RESIZABLE, Candidates, Topology
-from scheduler.jobspec.declaring import Flag, Group, Object, stated
-from scheduler.jobspec.fields import Fields
-from scheduler.jobspec.kinds import Choice, Duration, Names, Number, Table, Truth, Whole
-from scheduler.jobspec.tables import MAX_ATTEMPTS, MAX_RETRY_LINES, attempts_by_class, attempts_by_text
+from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, Object, stated
+from scheduler.jobspec.fields import Fields, described
+from scheduler.jobspec.kinds import Choice, Duration, Kind, Names, Number, Schema, Table, Truth, Whole, Word
+from scheduler.jobspec.tables import (
+    MAX_ATTEMPTS,
+    MAX_RETRY_LINES,
+    VARIABLE,
+    attempts_by_class,
+    attempts_by_text,
+    is_variable,
+)
 from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA
+from tenants import SECRET_SCOPES
+
+if TYPE_CHECKING:
+    from scheduler.jobspec.schema import Definitions
 
 #: What can be done about a job that is stuck.
 WATCHED_THEN = ("warn", "stop")
@@ -178,3 +191,153 @@ NODES = Object(
     make=_candidates,
     check_together=_leaves_a_node,
 )
+
+
+MAX_SECRETS = 20
+_SECRETS_EXPECTED = (
+    'such as [HF_TOKEN] or [{"name": "hf-token", "env": "HF_TOKEN"}, {"name": "s3-key", "file": "s3"}]'
+)
+
+
+class VariableName(Kind):
+    """The name of a variable that the platform does not set itself."""
+
+    def check(self, fields: Fields, name: str, value: object) -> str:
+        return str(value) if is_variable(fields, name, value) else ""
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        return {"type": "string", "pattern": f"^{VARIABLE.pattern}$", "maxLength": 128}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+
+    name: str = stated(Word(), help="Of the secret, as `allot secret list` shows it.")
+    #: The variable's name; empty: it is a file.
+    env: str = stated(VariableName(), default="", help="The variable in which it comes; or file.")
+    #: The file's name; empty: it is a variable.
+    file: str = stated(Word(), default="", help="The file in $ALLOT_SECRETS_DIR; or env.")
+    #: Whose it is, "user" or "tenant"; empty while that is not filled in.
+    scope: str = stated(
+        Choice(SECRET_SCOPES),
+        default="",
+        help="Whose it is; null: the submitter's own if he has one of that name, else the tenant's.",
+    )
+
+
+def _env_or_file(fields: Fields, use: SecretUse) -> None:
+    if not use.env and not use.file:
+        fields.refuse("env", "is missing", "the name of a variable; or file, with the name of a file")
+    elif use.env and use.file:
+        fields.refuse("file", "is given beside env", "one of the two; a secret may be listed twice")
+
+
+class Secrets(Kind):
+    """The secrets of a job, each written as a name or an object."""
+
+    takes = "entries"
+    _use = Object(SecretUse, "SecretUse", check_together=_env_or_file)
+
+    def check(self, fields: Fields, name: str, value: object) -> tuple[SecretUse, ...]:
+        if not isinstance(value, list | tuple) or len(value) > MAX_SECRETS:
+            fields.refuse(
+                name,
+                f"{described(value)} is no list of secrets",
+                f"at most {MAX_SECRETS}, {_SECRETS_EXPECTED}",
+            )
+            return ()
+        uses: list[SecretUse] = []
+        for number, each in enumerate(value):
+            if not isinstance(each, str | Mapping):
+                fields.refuse(f"{name}.{number}", f"{described(each)} is no secret", _SECRETS_EXPECTED)
+                continue
+            short = {"name": each, "env": each} if isinstance(each, str) else each
+            use = self._use.check(fields, f"{name}.{number}", short)
+            for kind in ("env", "file"):
+                target = getattr(use, kind)
+                if target and any(getattr(other, kind) == target for other in uses):
+                    fields.refuse(
+                        f"{name}.{number}.{kind}", f"{described(target)} is used twice", "one of its own"
+                    )
+            uses.append(use)
+        return tuple(uses)
+
+    def write(self, value: Sequence[SecretUse]) -> list[Any]:
+        return [self._use.write(use) for use in value]
+
+    def in_order(self, value: Any) -> Any:
+        return [self._use.in_order(use) for use in value] if isinstance(value, list) else value
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        use = self._use.schema(definitions)
+        items = use if definitions.normal else {"anyOf": [VariableName().schema(definitions), use]}
+        return {"type": "array", "items": items, "maxItems": MAX_SECRETS}
+
+
+NOTEBOOK = "notebook"
+MAX_PORTS = 8
+LEAST_NUMBER, MOST_NUMBER = 1_024, 65_535
+#: It becomes part of a host's name, a path and a variable.
+_PORT_NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+_PORT_EXPECTED = "1 to 32 lower-case letters, digits and '-', beginning with a letter"
+
+
+class Ports(Kind):
+    """Ports, each written as a name or an object; kept as numbers by name, None: the node chooses one."""
+
+    takes = "entries"
+
+    def read(self, fields: Fields, declared: FieldDeclaration) -> dict[str, int | None]:
+        ports: dict[str, int | None] = {}
+        if fields.boolean(NOTEBOOK, default=False):
+            ports[NOTEBOOK] = None
+        raw = fields.take(declared.name)
+        if raw is None:
+            return ports
+        if not isinstance(raw, list | tuple) or len(raw) > MAX_PORTS:
+            expected = (
+                f'a list of at most {MAX_PORTS} names, such as ["notebook"], or objects with name and port'
+            )
+            fields.refuse(declared.name, f"{described(raw)} is no list of ports", expected)
+            return ports
+        for number, value in enumerate(raw):
+            path = fields.path_of(f"{declared.name}.{number}")
+            inner = Fields({"name": value} if isinstance(value, str) else value, path, fields.problems)
+            name = inner.word("name", _PORT_NAME, _PORT_EXPECTED, default=None)
+            port = inner.integer("port", default=0, least=LEAST_NUMBER, most=MOST_NUMBER)
+            inner.finish()
+            if name in ports:
+                inner.refuse("name", f"{described(name)} is used twice", "a name of its own")
+            ports[name] = port or None
+        numbers = [port for port in ports.values() if port is not None]
+        if len(set(numbers)) < len(numbers):
+            fields.refuse(declared.name, "names a number twice", "a number for each")
+        return ports
+
+    def write(self, value: Mapping[str, int | None]) -> list[dict[str, Any]]:
+        return [{"name": name, "port": port} for name, port in value.items()]
+
+    def in_order(self, value: Any) -> Any:
+        return [{"name": each["name"], "port": each["port"]} for each in value] if value else value
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        name = {"type": "string", "pattern": f"^{_PORT_NAME.pattern}$", "maxLength": 32}
+        number = {
+            "type": ["integer", "null"],
+            "minimum": LEAST_NUMBER,
+            "maximum": MOST_NUMBER,
+            "description": "The number, for a program that can not be told one; null: the node chooses.",
+        }
+        port = definitions.define(
+            "Port",
+            {
+                "type": "object",
+                "description": "Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>.",
+                "properties": {"name": name, "port": number},
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+        )
+        items = port if definitions.normal else {"anyOf": [name, port]}
+        return {"type": "array", "items": items, "maxItems": MAX_PORTS}

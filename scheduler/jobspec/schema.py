@@ -6,7 +6,7 @@ Beside the standard keywords a field may have `x-flag`, its flag of `allot submi
 
 from scheduler.jobspec.declaring import FieldDeclaration, Group, Object
 from scheduler.jobspec.kinds import Schema, Truth
-from scheduler.jobspec.ports import NOTEBOOK
+from scheduler.jobspec.parts import NOTEBOOK
 from scheduler.jobspec.spec import JOB
 from scheduler.jobspec.tasks import RESOURCES, SHORTHAND, TASK
 

@@ -45,11 +45,12 @@ from scheduler.jobspec.parts import (
     TOPOLOGY,
     TRIAL,
     WATCH,
+    Ports,
+    Secrets,
+    SecretUse,
     Trial,
     Watch,
 )
-from scheduler.jobspec.ports import Ports
-from scheduler.jobspec.secrets import Secrets, SecretUse
 from scheduler.jobspec.shape import Shape
 from scheduler.jobspec.tables import (
     MAX_LABELS,

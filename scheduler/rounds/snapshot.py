@@ -21,9 +21,8 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
-from scheduler.rounds.scaling import read_scalings
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
-from scheduler.rounds.training import read_losses, read_trainings
+from scheduler.rounds.training import read_losses, read_scalings, read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
