@@ -1,13 +1,16 @@
 """Real servers for the tests that need them, none for those that do not (see `tests.servers`)."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
 
 from tests.servers import started
 
@@ -41,6 +44,15 @@ def pytest_configure() -> None:
     """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
     settings.WHITENOISE_AUTOREFRESH = True
     TransactionTestCase._fixture_teardown = _empty_tables
+    # How long an example takes says more of the machine than of the code.
+    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis.settings.load_profile("busy")
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections pass over what stays anyway: thousands of tests, and all modules."""
+    gc.collect()
+    gc.freeze()
 
 
 def _empty_tables(self: TransactionTestCase) -> None:
