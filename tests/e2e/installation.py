@@ -37,12 +37,16 @@ CHILDREN = {
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
-    """Return the condition's first true value; fail when the time is over."""
-    end = time.monotonic() + seconds
+    """Return the condition's first true value; fail when the time is over.
+
+    Asks ever more seldom, for most conditions ask the platform: at once, then five times a second.
+    """
+    end, pause = time.monotonic() + seconds, 0.01
     while not (value := condition()):
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:g} s: {what or condition}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.3 * pause, 0.2)
     return value
 
 

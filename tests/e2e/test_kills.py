@@ -16,16 +16,17 @@ WITNESS = """
 exec 9>>"$ALLOT_CHECKPOINT_DIR/lock"
 flock -n 9 || echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/twice"
 echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/runs"
-sleep 3
+sleep {seconds}
 echo "$ALLOT_ATTEMPT" >>"$ALLOT_CHECKPOINT_DIR/done"
 """
+LONG, SHORT = WITNESS.format(seconds=2), WITNESS.format(seconds=0)
 JOBS = 6
 
 
 @pytest.fixture
 def workload(platform: Installation) -> list[int]:
     """Six jobs of two GPUs, for eight GPUs: some run, some wait. Returns once the first ones run."""
-    jobs = [platform.submit(**spec(WITNESS, gpus=2)) for _ in range(JOBS)]
+    jobs = [platform.submit(**spec(LONG, gpus=2)) for _ in range(JOBS)]
     platform.wait_for(jobs[0], "running")
     return jobs
 
@@ -102,7 +103,7 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
     """The round is stopped where it would write, by holding the row that it must lock; then killed."""
     with platform.database() as database, database.transaction():
         database.execute("SELECT number FROM scheduler_leadership FOR UPDATE")
-        more = [platform.submit(**spec(WITNESS)) for _ in range(2)]
+        more = [platform.submit(**spec(SHORT)) for _ in range(2)]
         with platform.database() as other:
             blocked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE %s"
             until(
@@ -133,4 +134,4 @@ def find(platform: Installation, child: str) -> int | None:
 
 def platform_submit_again(platform: Installation) -> int:
     """The platform takes and runs new work as if nothing had been."""
-    return platform.submit(**spec(WITNESS))
+    return platform.submit(**spec(SHORT))
