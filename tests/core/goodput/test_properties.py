@@ -123,26 +123,33 @@ def test_no_speedup_is_more_than_the_gpus_are_worth(model: GoodputModel, where: 
         assert goodput <= where[1] * alone * (1 + 1e-12)
 
 
-@settings(max_examples=20, deadline=None)
-@given(
-    compute=st.floats(0.01, 0.5),
-    each=st.floats(0.003, 0.3),
-    on_node=st.floats(0.1, 5.0),
-    over_nodes=st.floats(1.1, 6.0),
-    overlap=st.floats(1.0, 8.0),
-)
-def test_a_fit_explains_what_the_model_made(
-    compute: float, each: float, on_node: float, over_nodes: float, overlap: float
-) -> None:
+@st.composite
+def planted_parameters(draw: st.DrawFn) -> Parameters:
+    compute, each = draw(st.floats(0.01, 0.5)), draw(st.floats(0.003, 0.3))
+    near = compute * draw(st.floats(0.1, 5.0))
+    over_nodes, overlap = near * draw(st.floats(1.1, 6.0)), draw(st.floats(1.0, 8.0))
+    return Parameters(compute, compute * each, over_nodes, over_nodes / 20, near, near / 10, overlap)
+
+
+def explains(planted: Parameters) -> None:
     """A large overlap is paid for, and so approximated; iterations are within 2 % on average all the same."""
-    near = on_node * compute
-    planted = Parameters(
-        compute, compute * each, near * over_nodes, near * over_nodes / 20, near, near / 10, overlap
-    )
     rows = ran(planted, (1, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 8), (4, 16))
     fitted = fit(rows)
     assert fitted[:2] == pytest.approx(planted[:2], rel=1e-2)
     assert log_error(fitted, rows) < 0.02
+
+
+@settings(max_examples=6, deadline=None)
+@given(planted_parameters())
+def test_a_fit_explains_what_the_model_made(planted: Parameters) -> None:
+    explains(planted)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(planted_parameters())
+def test_many_fits_explain_what_the_model_made(planted: Parameters) -> None:
+    explains(planted)
 
 
 @st.composite
@@ -154,9 +161,10 @@ def measured(draw: st.DrawFn) -> Measurement:
     )
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.lists(measured(), min_size=1, max_size=6))
-def test_a_fit_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
+measurements = st.lists(measured(), min_size=1, max_size=6)
+
+
+def can_be_used(rows: list[Measurement]) -> None:
     """Be it nonsense, as times are when a machine stalls: a gang of that job must not stop a round."""
     fitted = fit(rows)
     assert np.isfinite(fitted).all()
@@ -166,6 +174,19 @@ def test_a_fit_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> 
     goodput = GoodputModel(fitted, Noise(1.0, 10.0), limits).best([1, 1, 4], [1, 4, 16]).goodput
     assert np.isfinite(goodput).all()
     assert (goodput > 0).all()
+
+
+@settings(max_examples=6, deadline=None)
+@given(measurements)
+def test_a_fit_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
+    can_be_used(rows)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(measurements)
+def test_many_fits_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
+    can_be_used(rows)
 
 
 @profiles.are_here
