@@ -33,6 +33,7 @@ from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.models import PolicyMemory
 from scheduler.rounds.representations import publish_round
+from scheduler.rounds.resizing import resize_event, takers_of
 from scheduler.wakeups import request_round_on_commit
 from tenants.models import VirtualCluster
 
@@ -365,6 +366,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
 def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, actor: str) -> None:
     pairs = [(start, job) for start in starts for job in start.action.jobs]
     attempts, parts, events = [], [], []
+    takers = takers_of((start.action, start.placement) for start in starts)
     for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
         job = facts.jobs[job_id]
         by_node = _replicas_by_node(start.placement, job.task_names, facts.places)
@@ -379,6 +381,21 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
                 *_BLANK_ATTEMPT,
             )
         )  # fmt: skip
+        if start.action.kind is ActionKind.RESIZE and start.action.allocation is not None:
+            had = facts.attempts[start.action.allocation][0].allocation.replicas
+            events.append(
+                resize_event(
+                    start.action,
+                    had,
+                    takers,
+                    facts.holder,
+                    job=job_id,
+                    tenant_id=job.tenant_id,
+                    attempt=number,
+                    at=at,
+                    actor=actor,
+                )
+            )
         parts += [
             (attempt, node, PartState.WAITING, json.dumps(replicas), "", "")
             for node, replicas in by_node.items()

@@ -13,10 +13,12 @@ from scheduler.agents.services.reports import desired_parts
 from scheduler.attempts.services.lifecycle import part_exited, part_running, release_gpus
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model import codec
-from scheduler.core.model.plan import Plan
-from scheduler.models import AllocatedGpu, Allocation, Attempt, Explanation, Leadership, Node, Round
+from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
+from scheduler.models import AllocatedGpu, Allocation, Attempt, Event, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
+from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.run import run_round
+from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -88,6 +90,59 @@ def test_an_elastic_job_starts_with_as_many_replicas_as_there_is_room_for_and_gr
     assert (attempt.state, attempt.stop_cause) == ("stopping", "migrated")
     larger = job.attempts.get(state="planned")
     assert larger.allocation.gpus.count() == 4
+    event = Event.objects.get(kind="job.resized")
+    assert (event.job_id, event.from_state, event.to_state) == (job.id, "2 GPUs", "4 GPUs")
+    assert event.message == "Resized from 2 to 4 GPUs: there were idle GPUs for it."
+    assert event.data == {"gpus_before": 2, "gpus": 4, "attempt": 2}
+
+
+def test_a_resized_job_holds_its_gpus_until_its_processes_are_gone_and_runs_on_none_it_has_not(research):
+    job = submit(research, replicas=4)
+    job.shape["min_gpus"] = 1
+    job.save()
+    run_round()
+    first, node = job.attempts.get(), Node.objects.get()
+    part_running(first.parts.get(), at=timezone.now())
+    held = set(AllocatedGpu.objects.filter(phase="held").values_list("gpu_id", flat=True))
+    assert len(held) == 4
+    number = run_round()
+    (running,) = read_snapshot(number).running
+    place = Placement(gpu_model="V100", replicas=running.replicas[:2])
+    resize = Action(
+        kind=ActionKind.RESIZE,
+        jobs=(job.id,),
+        virtual_cluster="research",
+        placement=place,
+        allocation=running.allocation,
+    )
+    other = submit(research, replicas=2)
+    snapshot = read_snapshot(number)
+    start = Action(
+        kind=ActionKind.START,
+        jobs=(other.id,),
+        virtual_cluster="research",
+        placement=Placement(gpu_model="V100", replicas=running.replicas[2:]),
+    )
+    apply_plan(snapshot, Plan(round_number=number, actions=(resize, start)))
+    event = Event.objects.get(kind="job.resized")
+    assert event.message == f"Resized from 4 to 2 GPUs: GPUs that it leaves are for job {other.id}."
+    # The old attempt runs until its node says that it is gone; it holds all that it had, and both wait.
+    first.refresh_from_db()
+    assert first.state == "stopping"
+    assert set(AllocatedGpu.objects.filter(phase="held").values_list("gpu_id", flat=True)) == held
+    assert job.attempts.get(number=2).state == other.attempts.get().state == "planned"
+    assert [part.attempt for part in desired_parts(node)] == [first.id]
+    run_round()
+    assert other.attempts.get().state == "planned"
+    gone = {"exit_code": 143, "category": "", "message": "", "actor": f"node {node.name}"}
+    part_exited(first.parts.get(), at=timezone.now(), **gone)
+    assert job.attempts.get(number=2).state == other.attempts.get().state == "starting"
+    assert {part.attempt: part.world_size for part in desired_parts(node)} == {
+        job.attempts.get(number=2).id: 2,
+        other.attempts.get().id: 2,
+    }
+    for allocation in Allocation.objects.filter(phase="held"):
+        assert allocation.gpus.filter(phase="held").count() == allocation.gpu_count == 2
 
 
 def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_specification_names(research):

@@ -1,0 +1,74 @@
+"""What is written down of a job that gets another number of GPUs: from how many to how many, and why."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Action, Placement
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId
+
+RESIZED = "job.resized"
+#: Jobs that a sentence names.
+_NAMED = 5
+
+
+def resize_event(
+    action: Action,
+    had: Collection[Collection[GpuId]],
+    takers: Mapping[GpuId, Collection[JobId]],
+    givers: Mapping[GpuId, AllocationId],
+    *,
+    job: JobId,
+    tenant_id: int,
+    attempt: int,
+    at: datetime,
+    actor: str,
+) -> tuple[Any, ...]:
+    """Return the row of the event, in the order of `EVENT_COLUMNS`.
+
+    `had`: the GPUs of each replica so far. `takers`: who gets GPUs in the round;
+    `givers`: whose they are until then. `attempt`: the number of the one that has the new size.
+    """
+    assert action.placement is not None
+    before, after = sum(map(len, had)), len(action.placement.gpus)
+    why = action.message or _why({gpu for replica in had for gpu in replica}, action, takers, givers)
+    message = f"Resized from {before} to {after} GPUs: {why}"
+    data = {"gpus_before": before, "gpus": after, "attempt": attempt}
+    return (
+        at, RESIZED, "job", job, tenant_id, job, _gpus(before), _gpus(after), actor, message[:500],
+        json.dumps(data),
+    )  # fmt: skip
+
+
+def takers_of(actions: Iterable[tuple[Action, Placement]]) -> dict[GpuId, tuple[JobId, ...]]:
+    """Return which jobs get each GPU."""
+    return {gpu: action.jobs for action, placement in actions for gpu in placement.gpus}
+
+
+def _why(
+    had: Collection[GpuId],
+    action: Action,
+    takers: Mapping[GpuId, Collection[JobId]],
+    givers: Mapping[GpuId, AllocationId],
+) -> str:
+    assert action.placement is not None
+    gets = set(action.placement.gpus)
+    if len(gets) > len(had):
+        # Its own old place is no other's.
+        if all(gpu not in givers or givers[gpu] == action.allocation for gpu in gets):
+            return "there were idle GPUs for it."
+        return "its virtual cluster's policy gives it GPUs that others leave."
+    others = sorted({job for gpu in had for job in takers.get(gpu, ()) if job not in action.jobs})
+    if not others:
+        return "its virtual cluster's policy gives it fewer."
+    named = [str(job) for job in others[:_NAMED]]
+    more = [f"{len(others) - _NAMED} others"] if len(others) > _NAMED else []
+    return (
+        f"GPUs that it leaves are for {'job' if len(others) == 1 else 'jobs'} {wording.listed(named + more)}."
+    )
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
