@@ -27,6 +27,7 @@ from allot.commands import (
     notices,
     policies,
     restraint,
+    scaling,
     secrets,
     sessions,
     submit,
@@ -126,6 +127,7 @@ advice.register(app)
 policies.register(app)
 restraint.register(app)
 throughputs.register(app)
+scaling.register(app)
 market.register(app)
 ledger.register(app)
 fairness.register(app)

@@ -985,6 +985,51 @@ GpuModel1: TypeAlias = str
 RuleKind: TypeAlias = Literal['lend', 'borrow']
 
 
+class ScalingAllocation(TypedDict):
+    attempt: int
+    gpus: int
+    gpu_model: str
+    nodes: int
+    since: str
+    until: str | None
+    why: str
+
+
+class ScalingNow(TypedDict):
+    attempt: int
+    gpus: int
+    nodes: int
+    batch_size: int
+    local_batch: int
+    accumulation: int
+    lr_factor: float
+    noise_scale: float | None
+    efficiency: float | None
+    throughput: float | None
+    is_measured: bool
+    goodput: float | None
+    speedup: float | None
+
+
+class ScalingOnModel(TypedDict):
+    gpu_model: str
+    ways: int
+    most_replicas: int
+    projected_from: str
+    error: float | None
+
+
+class ScalingPoint(TypedDict):
+    gpus: int
+    nodes: int
+    goodput: float
+    speedup: float
+    efficiency: float
+    batch_size: int
+    local_batch: int
+    accumulation: int
+
+
 Scope: TypeAlias = Literal['read', 'submit', 'manage', 'operate']
 
 
@@ -2174,6 +2219,14 @@ class RuleInputRequest(TypedDict):
     price_per_gpu_hour: NotRequired[float]
 
 
+class ScalingEvidence(TypedDict):
+    ways: int
+    iterations: float
+    most_replicas: int
+    fitted_at: str | None
+    gpu_models: list[ScalingOnModel]
+
+
 class Secret(TypedDict):
     name: str
     scope: SecretScope
@@ -2465,6 +2518,20 @@ class JobMetricsAnswer(TypedDict):
     left_out: int
     series: list[Series]
     attempts: list[MeasuredAttempt]
+
+
+class JobScaling(TypedDict):
+    is_elastic: bool
+    mode: ElasticMode | NullEnum | None
+    min_gpus: int
+    gpus: int
+    max_gpus: int
+    allocations: list[ScalingAllocation]
+    has_earlier: bool
+    now: ScalingNow | None
+    gpu_model: str | None
+    curve: list[ScalingPoint]
+    rests_on: ScalingEvidence | None
 
 
 class JobSpec(TypedDict):

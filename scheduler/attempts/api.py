@@ -11,6 +11,7 @@ from scheduler.attempts import representations, schemas
 from scheduler.attempts.models import Attempt
 from scheduler.attempts.selectors import progress_points
 from scheduler.attempts.services.preemption_cost import preemptions_of_job, preemptions_of_virtual_cluster
+from scheduler.attempts.services.scaling_facts import scaling_of_job
 from scheduler.jobs.selectors import job_get
 from scheduler.representation import iso
 from scheduler.rest.lists import RepresentedList
@@ -106,6 +107,13 @@ class PreemptionsOfJob(APIView):
                 "may_borrow_at": iso(job.may_borrow_at),
             }
         )
+
+
+class ScalingOfJob(APIView):
+    @extend_schema(responses=schemas.JobScaling)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs."""
+        return Response(scaling_of_job(job_get(viewer(request), job_id)))
 
 
 class PreemptionsOfVirtualCluster(APIView):

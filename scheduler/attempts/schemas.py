@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from scheduler.core.failures.site_rules import Severity
 from scheduler.core.model.lifecycle import AttemptState, Outcome
+from scheduler.jobspec import ELASTIC_MODES
 
 ATTEMPT_STATES = [state.value for state in AttemptState]
 
@@ -79,3 +80,80 @@ class ProgressPoint(serializers.Serializer):
 
 class Progress(serializers.Serializer):
     points = ProgressPoint(many=True)
+
+
+class ScalingAllocation(serializers.Serializer):
+    attempt = serializers.IntegerField(help_text="Its number.")
+    gpus = serializers.IntegerField()
+    gpu_model = serializers.CharField()
+    nodes = serializers.IntegerField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField(allow_null=True, help_text="null: it has them still.")
+    why = serializers.CharField(allow_blank=True, help_text="Why it was resized to this; empty: it was not.")
+
+
+class ScalingNow(serializers.Serializer):
+    attempt = serializers.IntegerField(help_text="Its number.")
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    batch_size = serializers.IntegerField(help_text="Samples of a whole iteration.")
+    local_batch = serializers.IntegerField(help_text="Samples of one gradient of one replica.")
+    accumulation = serializers.IntegerField(help_text="Gradients added up before the one that synchronises.")
+    lr_factor = serializers.FloatField(help_text="By how much its learning rate is scaled.")
+    noise_scale = serializers.FloatField(
+        allow_null=True, help_text="Gradient noise scale, in samples: far larger batches waste samples."
+    )
+    efficiency = serializers.FloatField(
+        allow_null=True, help_text="What a sample is worth, in samples at the initial batch: at most 1."
+    )
+    throughput = serializers.FloatField(allow_null=True, help_text="Samples per second.")
+    is_measured = serializers.BooleanField(help_text="The throughput was measured so; otherwise predicted.")
+    goodput = serializers.FloatField(allow_null=True, help_text="Throughput times efficiency.")
+    speedup = serializers.FloatField(
+        allow_null=True, help_text="Predicted for so many GPUs with the best batch; of one replica it is 1."
+    )
+
+
+class ScalingPoint(serializers.Serializer):
+    gpus = serializers.IntegerField()
+    nodes = serializers.IntegerField()
+    goodput = serializers.FloatField()
+    speedup = serializers.FloatField(help_text="Goodput relative to one replica.")
+    efficiency = serializers.FloatField()
+    batch_size = serializers.IntegerField()
+    local_batch = serializers.IntegerField()
+    accumulation = serializers.IntegerField()
+
+
+class ScalingOnModel(serializers.Serializer):
+    gpu_model = serializers.CharField()
+    ways = serializers.IntegerField(help_text="Ways of running (nodes, replicas, batch) that were timed.")
+    most_replicas = serializers.IntegerField()
+    projected_from = serializers.CharField(
+        allow_blank=True, help_text="Model by which its synchronising is told; empty: by its own."
+    )
+    error = serializers.FloatField(
+        allow_null=True, help_text="Of the fit: 0.1 is a tenth more or less, typically."
+    )
+
+
+class ScalingEvidence(serializers.Serializer):
+    ways = serializers.IntegerField()
+    iterations = serializers.FloatField(help_text="Iterations that were timed.")
+    most_replicas = serializers.IntegerField(help_text="It is given at most twice as many, so far.")
+    fitted_at = serializers.DateTimeField(allow_null=True)
+    gpu_models = ScalingOnModel(many=True)
+
+
+class JobScaling(serializers.Serializer):
+    is_elastic = serializers.BooleanField()
+    mode = serializers.ChoiceField(choices=ELASTIC_MODES, allow_null=True)
+    min_gpus = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="Its own number.")
+    max_gpus = serializers.IntegerField()
+    allocations = ScalingAllocation(many=True, help_text="By attempt, the newest 100, oldest first.")
+    has_earlier = serializers.BooleanField(help_text="There were more allocations before these.")
+    now = ScalingNow(allow_null=True, help_text="null: the job has told nothing of its batch.")
+    gpu_model = serializers.CharField(allow_null=True, help_text="That of the curve.")
+    curve = ScalingPoint(many=True, help_text="Predicted, for at most 64 numbers of GPUs.")
+    rests_on = ScalingEvidence(allow_null=True)

@@ -10,8 +10,6 @@ from scheduler.core.model.plan import Action, Placement
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId
 
 RESIZED = "job.resized"
-#: Jobs that a sentence names.
-_NAMED = 5
 
 
 def resize_event(
@@ -37,8 +35,8 @@ def resize_event(
     message = f"Resized from {before} to {after} GPUs: {why}"
     data = {"gpus_before": before, "gpus": after, "attempt": attempt}
     return (
-        at, RESIZED, "job", job, tenant_id, job, _gpus(before), _gpus(after), actor, message[:500],
-        json.dumps(data),
+        at, RESIZED, "job", job, tenant_id, job, wording.gpus(before), wording.gpus(after), actor,
+        message[:500], json.dumps(data),
     )  # fmt: skip
 
 
@@ -63,12 +61,4 @@ def _why(
     others = sorted({job for gpu in had for job in takers.get(gpu, ()) if job not in action.jobs})
     if not others:
         return "its virtual cluster's policy gives it fewer."
-    named = [str(job) for job in others[:_NAMED]]
-    more = [f"{len(others) - _NAMED} others"] if len(others) > _NAMED else []
-    return (
-        f"GPUs that it leaves are for {'job' if len(others) == 1 else 'jobs'} {wording.listed(named + more)}."
-    )
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+    return f"GPUs that it leaves are for {wording.jobs(others)}."

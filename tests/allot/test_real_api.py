@@ -103,6 +103,7 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
         "--name x --gpus 2 --model V100 --replicas 2 --opportunistic --vc shared --tenant research --cpu 1 "
         "--memory 4GiB --time-limit 1h --env K=V --label team=vision --priority 5 --topology rack "
         "--deadline 2h --topology-required --grace 60 --max-attempts 2 --description warm-up --min-gpus 2 "
+        "--max-gpus 8 --elastic-mode adaptive "
         "-- python train.py --lr 1"
     )
     checked = allot("submit", "--dry-run", *flags.split(" "))
@@ -115,7 +116,8 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     assert (spec["time_limit"], spec["deadline"]) == (3600, 7200)
     assert spec["topology"] == {"level": "rack", "required": True}
     assert spec["tasks"][0]["resources"] == {"gpu": 2, "gpu_model": ["V100"], "cpu": 1.0, "memory": 4 * 2**30}
-    assert (spec["elastic"], spec["description"]) == ({"min_gpus": 2}, "warm-up")
+    elastic = {"min_gpus": 2, "max_gpus": 8, "mode": "adaptive"}
+    assert (spec["elastic"], spec["description"]) == (elastic, "warm-up")
     shown = allot("show", str(job_of("x").id)).stdout
     assert re.search(r"Description +warm-up", shown)
     assert "4 GPUs of V100, opportunistic" in shown

@@ -661,6 +661,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/scaling": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs. */
+        get: operations["jobs_scaling_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/sessions": {
         parameters: {
             query?: never;
@@ -3585,6 +3602,25 @@ export interface components {
             /** @description What is measured is longer than its time limit. */
             outlasts_limit: boolean;
         };
+        JobScaling: {
+            is_elastic: boolean;
+            mode: (components["schemas"]["ElasticMode"] | components["schemas"]["NullEnum"]) | null;
+            min_gpus: number;
+            /** @description Its own number. */
+            gpus: number;
+            max_gpus: number;
+            /** @description By attempt, the newest 100, oldest first. */
+            allocations: components["schemas"]["ScalingAllocation"][];
+            /** @description There were more allocations before these. */
+            has_earlier: boolean;
+            /** @description null: the job has told nothing of its batch. */
+            now: components["schemas"]["ScalingNow"] | null;
+            /** @description That of the curve. */
+            gpu_model: string | null;
+            /** @description Predicted, for at most 64 numbers of GPUs. */
+            curve: components["schemas"]["ScalingPoint"][];
+            rests_on: components["schemas"]["ScalingEvidence"] | null;
+        };
         /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpec: {
             /** @description Name of the job. */
@@ -5419,6 +5455,108 @@ export interface components {
          * @enum {string}
          */
         RuleKind: "lend" | "borrow";
+        ScalingAllocation: {
+            /** @description Its number. */
+            attempt: number;
+            gpus: number;
+            gpu_model: string;
+            nodes: number;
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: date-time
+             * @description null: it has them still.
+             */
+            until: string | null;
+            /** @description Why it was resized to this; empty: it was not. */
+            why: string;
+        };
+        ScalingEvidence: {
+            ways: number;
+            /**
+             * Format: double
+             * @description Iterations that were timed.
+             */
+            iterations: number;
+            /** @description It is given at most twice as many, so far. */
+            most_replicas: number;
+            /** Format: date-time */
+            fitted_at: string | null;
+            gpu_models: components["schemas"]["ScalingOnModel"][];
+        };
+        ScalingNow: {
+            /** @description Its number. */
+            attempt: number;
+            gpus: number;
+            nodes: number;
+            /** @description Samples of a whole iteration. */
+            batch_size: number;
+            /** @description Samples of one gradient of one replica. */
+            local_batch: number;
+            /** @description Gradients added up before the one that synchronises. */
+            accumulation: number;
+            /**
+             * Format: double
+             * @description By how much its learning rate is scaled.
+             */
+            lr_factor: number;
+            /**
+             * Format: double
+             * @description Gradient noise scale, in samples: far larger batches waste samples.
+             */
+            noise_scale: number | null;
+            /**
+             * Format: double
+             * @description What a sample is worth, in samples at the initial batch: at most 1.
+             */
+            efficiency: number | null;
+            /**
+             * Format: double
+             * @description Samples per second.
+             */
+            throughput: number | null;
+            /** @description The throughput was measured so; otherwise predicted. */
+            is_measured: boolean;
+            /**
+             * Format: double
+             * @description Throughput times efficiency.
+             */
+            goodput: number | null;
+            /**
+             * Format: double
+             * @description Predicted for so many GPUs with the best batch; of one replica it is 1.
+             */
+            speedup: number | null;
+        };
+        ScalingOnModel: {
+            gpu_model: string;
+            /** @description Ways of running (nodes, replicas, batch) that were timed. */
+            ways: number;
+            most_replicas: number;
+            /** @description Model by which its synchronising is told; empty: by its own. */
+            projected_from: string;
+            /**
+             * Format: double
+             * @description Of the fit: 0.1 is a tenth more or less, typically.
+             */
+            error: number | null;
+        };
+        ScalingPoint: {
+            gpus: number;
+            nodes: number;
+            /** Format: double */
+            goodput: number;
+            /**
+             * Format: double
+             * @description Goodput relative to one replica.
+             */
+            speedup: number;
+            /** Format: double */
+            efficiency: number;
+            batch_size: number;
+            local_batch: number;
+            accumulation: number;
+        };
         /**
          * @description * `read` - Read: whatever its owner may see
          *     * `submit` - Submit: jobs, and sessions inside them
@@ -6552,6 +6690,7 @@ export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
 export type JobRunTime = components['schemas']['JobRunTime'];
+export type JobScaling = components['schemas']['JobScaling'];
 export type JobSpec = components['schemas']['JobSpec'];
 export type JobSpecRequest = components['schemas']['JobSpecRequest'];
 export type JobSpeeds = components['schemas']['JobSpeeds'];
@@ -6686,6 +6825,11 @@ export type RoundState = components['schemas']['RoundState'];
 export type RoundTimings = components['schemas']['RoundTimings'];
 export type RuleInputRequest = components['schemas']['RuleInputRequest'];
 export type RuleKind = components['schemas']['RuleKind'];
+export type ScalingAllocation = components['schemas']['ScalingAllocation'];
+export type ScalingEvidence = components['schemas']['ScalingEvidence'];
+export type ScalingNow = components['schemas']['ScalingNow'];
+export type ScalingOnModel = components['schemas']['ScalingOnModel'];
+export type ScalingPoint = components['schemas']['ScalingPoint'];
 export type Scope = components['schemas']['Scope'];
 export type Secret = components['schemas']['Secret'];
 export type SecretInputRequest = components['schemas']['SecretInputRequest'];
@@ -10740,6 +10884,81 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobRunTime"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_scaling_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobScaling"];
                 };
             };
             /** @description Malformed, or wrong fields. */

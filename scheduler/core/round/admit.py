@@ -35,6 +35,8 @@ class Admission:
         self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
         #: What could never run once all that is lent is its owners' again; None: nothing is lent.
         self._after_loans = _after_loans(facts)
+        #: Jobs whose processes are being ended while they count on their tenant's quota, with the tenant.
+        self._ending_of: dict[JobId, str] = {}
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
         self.admitted: dict[JobId, Job] = {}
@@ -64,6 +66,8 @@ class Admission:
             for number in facts.changed_jobs
             if (job := self.admitted.get(number)) and self._quota_of(job)
         )
+        # Until then what it held was not to be handed out.
+        capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
         for tenant in capped:
             looked_at.update(facts.by_tenant.get(tenant, ()))
         candidates: dict[str, list[Job]] = {}
@@ -76,6 +80,22 @@ class Admission:
         for jobs in candidates.values():
             _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
         return looked_at
+
+    def still_held(self, tenant: str) -> dict[str, int]:
+        """Return by model what processes of a tenant hold that were told to stop, beyond what their jobs have
+        already been promised in its place."""
+        facts = self._facts
+        found: dict[str, int] = {}
+        for number, leaving in facts.stopping.items():
+            job = facts.jobs.get(number)
+            if job is None or job.tenant != tenant or leaving.jobs[0] != number:
+                continue
+            self._ending_of[number] = tenant
+            gpus, next_one = len(leaving.gpus), facts.current.get(number)
+            if next_one is not None and next_one.gpu_model == leaving.gpu_model:
+                gpus -= len(next_one.gpus)
+            found[leaving.gpu_model] = found.get(leaving.gpu_model, 0) + max(gpus, 0)
+        return found
 
     def _never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None; note it where only its guarantee is gone."""
@@ -229,13 +249,19 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     """Admit a tenant's jobs, in order, as far as its quota goes.
 
     Which model a waiting job will get is not known yet, so it counts against every model it may still
-    use. That can hold back a later job for a round or more; it can never overrun a quota.
+    use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
+    stopped counts until its processes are gone.
     """
-    wanted = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs])
+    still_held = admission.still_held(jobs[0].tenant) if quota else {}
+    wanted = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs]) + sum(still_held.values())
     if not quota or wanted <= min(quota.values()):
         admission.admitted.update([(job.id, job) for job in jobs])
         return
     left: dict[str, float] = {**quota}
+    for model, gpus in still_held.items():
+        for line in (model, ALL_MODELS):
+            if line in left:
+                left[line] -= gpus
 
     def room(model: str) -> float:
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
@@ -256,49 +282,52 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
             least, models = len(running.gpus), (running.gpu_model,)
             # It counts on the model that it has: if it must move, it moves to the same.
             narrows = quota.keys() != {ALL_MODELS}
-        most = least
         if job.elastic is not None:
-            most = int(max(least, min(job.gpus, job.elastic[1], *map(room, models))))
-            most -= (most - least) % job.tasks[0].gpus  # Whole replicas only.
-            job = replace(job, elastic=(min(job.elastic[0], least), most))
+            job = replace(job, elastic=(min(job.elastic[0], least), least))
             elastic.append(job.id)
         if narrows:
             job = replace(job, gpu_models=models)
         admission.admitted[job.id] = job
         for line in (*models, ALL_MODELS):
             if line in left:
-                left[line] -= most
-    _grow_within(
+                left[line] -= least
+    _share_rest(
         left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
     )
 
 
-def _grow_within(
+def _share_rest(
     left: dict[str, float], elastic: list[JobId], facts: Facts, admission: Admission, *, is_crowded: bool
 ) -> None:
-    """Let elastic gangs be larger than their own size as far as their tenant's quota is left.
+    """Let elastic gangs be larger than they must as far as their tenant's quota is left: all up to their own
+    size, and then beyond it.
 
-    Where some of its jobs are held back by it, what a gang has beyond its own size is for those: a policy
-    that resizes takes it back, and under any other it stays.
+    Where some of its jobs are held back by the quota, nothing that runs grows into it, and what a gang has
+    beyond its own size is for those: a policy that resizes takes it back, and under any other it stays.
     """
-    for name in elastic:
-        job, declared = admission.admitted[name], facts.jobs[name].elastic
-        assert job.elastic is not None
-        assert declared is not None
-        least, most = job.elastic
-        if is_crowded:
-            most = max(least, min(most, job.gpus))
-        else:
-            running = facts.current.get(name)
-            lines = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
-            lines = (*lines, ALL_MODELS)
-            extra = int(max(0, min(declared[1] - most, *[left.get(line, UNLIMITED) for line in lines])))
-            extra -= extra % job.tasks[0].gpus
-            most += extra
-            for line in lines:
-                if line in left:
-                    left[line] -= extra
-        admission.admitted[name] = replace(job, elastic=(least, most))
+    for beyond_own_size in (False, True):
+        for name in elastic:
+            job, declared, running = (
+                admission.admitted[name],
+                facts.jobs[name].elastic,
+                facts.current.get(name),
+            )
+            assert job.elastic is not None
+            assert declared is not None
+            least, most = job.elastic
+            if is_crowded and (beyond_own_size or running is not None):
+                most = max(least, min(most, job.gpus)) if beyond_own_size else most
+            else:
+                target = declared[1] if beyond_own_size else min(declared[1], job.gpus)
+                models = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
+                lines = (*models, ALL_MODELS)
+                extra = int(max(0, min(target - most, *[left.get(line, UNLIMITED) for line in lines])))
+                extra -= extra % job.tasks[0].gpus  # Whole replicas only.
+                most += extra
+                for line in lines:
+                    if line in left:
+                        left[line] -= extra
+            admission.admitted[name] = replace(job, elastic=(least, most))
 
 
 def _over_quota(job: Job, gpus: int, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:

@@ -220,6 +220,30 @@ class TestQuota:
         jobs = [make_job(1, 4), make_job(2, 4, priority=1), make_job(3, 4)]
         assert set(self.started(self.snapshot(*jobs, quota={"*": 8}))) == {1, 2}
 
+    def test_is_free_again_only_when_processes_are_gone(self) -> None:
+        """A job that shrinks to two of its four GPUs leaves the others to its tenant when they are left."""
+        shrunk, waiting = make_job(1, 1, replicas=4, elastic=(1, 4)), make_job(2, 2)
+        snapshot = self.snapshot(shrunk, waiting, quota={"*": 4})
+        leaving = make_running(shrunk, [[100], [101], [102], [103]], stopping=True)
+        smaller = make_running(shrunk, [[100], [101]], allocation=77, phase="planned")
+        during = replace(snapshot, running=(leaving, smaller))
+        assert 2 not in self.started(during)
+        reason = reason_of(during, 2)
+        assert (reason.code, reason.needed, reason.available) == ("quota", 2, 0)
+        # It does not take what it gave up for itself again while another one of its tenant waits.
+        gone = replace(snapshot, running=(replace(smaller, phase="held"),))
+        assert set(self.started(gone)) == {2}
+        # What a cancelled job still holds counts as well.
+        cancelled = replace(snapshot, running=(leaving,), jobs=(replace(shrunk, cancelling=True), waiting))
+        assert 2 not in self.started(cancelled)
+
+    def test_does_not_hinder_the_fewest_gpus_of_an_elastic_job(self) -> None:
+        elastic = make_job(1, 1, replicas=8, elastic=(2, 16))
+        plan = decide(self.snapshot(elastic, make_job(2, 3), quota={"*": 5}))
+        assert [len(action.placement.gpus) for action in plan.actions if action.placement] == [2, 3]
+        assert set(self.started(self.snapshot(elastic, quota={"*": 2}))) == {1}
+        assert reason_of(self.snapshot(elastic, quota={"*": 1}), 1).code == "exceeds_quota"
+
     def test_of_one_model_leaves_the_others(self) -> None:
         jobs = [make_job(1, 2, gpu_models=("V100", "P100")), make_job(2, 2, gpu_models=("V100",))]
         snapshot = self.snapshot(*jobs, quota={"V100": 1})
