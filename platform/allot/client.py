@@ -218,10 +218,6 @@ class Client:
         """How often a job was preempted, and what that cost."""
         return cast("schema.JobPreemptions", self._read(f"/jobs/{job_id}/preemptions"))
 
-    def job_scaling(self, job_id: int) -> schema.JobScaling:
-        """Which GPUs a job had, its batch now, and how fast it would be on more or fewer GPUs."""
-        return cast("schema.JobScaling", self._read(f"/jobs/{job_id}/scaling"))
-
     def nodes(self) -> list[schema.Node]:
         return cast("list[schema.Node]", list(self._pages("/nodes", {}, None)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from allot.schema import JobThroughputs, ThroughputImport, ThroughputRow
+    from allot.schema import JobScaling, JobThroughputs, ThroughputImport, ThroughputRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,10 @@ class Throughputs:
     def of_job(self, job_id: int) -> JobThroughputs:
         """How fast a job is on each GPU model, what its policy aims at, and what it received."""
         return cast("JobThroughputs", self.read(f"/jobs/{job_id}/throughputs"))
+
+    def scaling_of_job(self, job_id: int) -> JobScaling:
+        """Which GPUs a job had, its batch now, and how fast it would be on more or fewer GPUs."""
+        return cast("JobScaling", self.read(f"/jobs/{job_id}/scaling"))
 
     def correct(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> ThroughputRow:
         """Say what a throughput is. `setting`: tenant, application, gpu_model, gpus, spread, partner."""

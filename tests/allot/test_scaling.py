@@ -101,7 +101,7 @@ def allot(token: str, live_server: Any, monkeypatch: pytest.MonkeyPatch) -> Allo
 
 def test_what_a_job_had_has_and_could_do(job: Job, token: str, live_server: Any) -> None:
     with Client(str(live_server.url), token=token) as client:
-        found = client.job_scaling(job.id)
+        found = client.throughputs.scaling_of_job(job.id)
     msgspec.convert(found, schema.JobScaling, strict=True)
     assert (found["mode"], found["min_gpus"], found["gpus"], found["max_gpus"]) == ("adaptive", 1, 2, 8)
     assert [(each["attempt"], each["gpus"], each["why"]) for each in found["allocations"]] == [
@@ -150,7 +150,7 @@ def test_of_a_job_that_told_nothing_there_are_its_gpus_alone(job: Job, token: st
     JobScaling.objects.all().delete()
     Job.objects.update(shape=make_job().shape)
     with Client(str(live_server.url), token=token) as client:
-        found = client.job_scaling(job.id)
+        found = client.throughputs.scaling_of_job(job.id)
     msgspec.convert(found, schema.JobScaling, strict=True)
     assert (found["is_elastic"], found["mode"], found["now"], found["rests_on"]) == (False, None, None, None)
     assert found["curve"] == []
@@ -162,7 +162,7 @@ def test_before_a_fit_and_the_noise_there_is_the_batch_and_what_was_timed(
 ) -> None:
     JobScaling.objects.update(parameters={}, noise=None, fitted_at=None)
     with Client(str(live_server.url), token=token) as client:
-        found = client.job_scaling(job.id)
+        found = client.throughputs.scaling_of_job(job.id)
     msgspec.convert(found, schema.JobScaling, strict=True)
     assert found["now"] is not None
     assert (found["now"]["efficiency"], found["now"]["goodput"], found["curve"]) == (None, None, [])
@@ -184,6 +184,6 @@ def test_of_many_attempts_the_newest_are_told(job: Job, token: str, live_server:
         for number in range(3, 3 + ALLOCATIONS_MOST)
     )
     with Client(str(live_server.url), token=token) as client:
-        found = client.job_scaling(job.id)
+        found = client.throughputs.scaling_of_job(job.id)
     assert found["has_earlier"]
     assert [each["attempt"] for each in found["allocations"]] == list(range(3, 3 + ALLOCATIONS_MOST))

@@ -19,7 +19,7 @@ def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
     SPEEDUP is relative to one replica, with the best batch for so many GPUs; * marks what the job has.
     """
     with connect() as client:
-        found = client.job_scaling(job_id)
+        found = client.throughputs.scaling_of_job(job_id)
     if output is not Format.table:
         print_objects(found, output)
         return
