@@ -15,7 +15,8 @@ from hypothesis import HealthCheck
 from tests.servers import started
 
 #: Folders whose tests run whole platforms, or a whole Slurm: they need the machine alone, for they take all
-#: the processors there are. `make test` runs them after the others, as two processes; -m alone names them.
+#: the processors there are. `make test` runs them after the others, as three processes; -m alone names them.
+#: A folder that comes here comes into the Makefile too.
 ALONE = ("browser", "e2e", "slurm", "up")
 
 #: They take longest, so they come first: else one process would still be at them when the others are done.
