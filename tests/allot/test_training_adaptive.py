@@ -357,6 +357,34 @@ def test_a_session_counts_steps_at_the_initial_batch_and_keeps_what_was_measured
         assert batch.scale > 1
 
 
+@pytest.mark.parametrize("measured", [[], [12]])
+def test_a_start_that_ran_out_of_memory_lowers_the_limit_of_those_that_follow(
+    alone: Callable[..., training.Session], monkeypatch: pytest.MonkeyPatch, measured: list[int]
+) -> None:
+    """To what went well before, or to half of what did not; on other GPUs it says nothing."""
+    limits = {"initial": 16, "most": 256, "local": (4, 16)}
+    monkeypatch.setenv("ALLOT_GPU_MODEL", "V100")
+    with alone(every_steps=1) as run:
+        batch = run.adaptive_batch(**limits)
+        for size in measured:
+            batch._times.add(size, 1, gradient=1.0, rest=0.0)
+        for _ in run.steps(1):
+            pass
+
+    def run_out_of_memory() -> None:
+        with alone() as run:
+            assert run.adaptive_batch(**limits).local_batch == 16
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        run_out_of_memory()
+    with alone() as run:
+        assert run.adaptive_batch(**limits).limits.max_local_batch == (measured[0] if measured else 8)
+    monkeypatch.setenv("ALLOT_GPU_MODEL", "A100")
+    with alone() as run:
+        assert run.adaptive_batch(**limits).limits.max_local_batch == 16
+
+
 def test_a_run_that_becomes_adaptive_goes_on_from_its_steps(alone: Callable[..., training.Session]) -> None:
     with alone() as run:
         for _ in run.steps(10):

@@ -2,6 +2,7 @@
 
     claims/START                            who may write: the highest
     origins/START                           JSON: from which checkpoint that start went on
+    limits/SAMPLES                          GPU model: on it gradients of so many do not fit into memory
     checkpoints/START/STEP/RANK/files/...   what one rank saved
     checkpoints/START/STEP/RANK/manifest.json   written last: without it the part does not count
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CLAIMS, ORIGINS, CHECKPOINTS = "claims/", "origins/", "checkpoints/"
+CLAIMS, ORIGINS, CHECKPOINTS, LIMITS = "claims/", "origins/", "checkpoints/", "limits/"
 MANIFEST = "manifest.json"
 FILES = "files"
 

@@ -214,7 +214,8 @@ class AdaptiveOptimiser:
         divisor = (self._denominators or {}).get(parameter)
         if divisor is not None:
             one, other = one / divisor, other / divisor
-        return torch.sum(one * other, dtype=torch.float32)
+        one, other = (each if each.dtype in EXACT else each.float() for each in (one, other))
+        return torch.dot(one.reshape(-1), other.reshape(-1))
 
     def _squares_of(self, parameters: Iterable[Any], gradients: Tensors) -> Any:
         """Return the squared norms of gradients, by group of parameters."""
@@ -280,8 +281,9 @@ class FixedWorldOptimiser:
             raise TrainingError(
                 f"{len(self._taken)} gradients were taken; there must be one for each of {each} ranks"
             )
-        own, self._taken = torch.stack(self._taken), []
-        mean = torch.cat([self._mean_of(part) for part in own.split(GATHERED_NUMBERS, dim=1)])
+        own: Any = torch.stack(self._taken)
+        self._taken = []
+        mean: Any = torch.cat([self._mean_of(part) for part in own.split(GATHERED_NUMBERS, dim=1)])
         parts = mean.split([parameter.numel() for parameter in self._parameters])
         for parameter, part in zip(self._parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from allot.training.batch_choice import Limits
 from allot.training.errors import Stopped, TrainingError, say
 from allot.training.keeper import Keeper
 from allot.training.manifest import Manifest
+from allot.training.naming import LIMITS
 from allot.training.noise import Rule
 from allot.training.place import Place
 from allot.training.progress import ProgressWriter
@@ -153,6 +155,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and self._adaptive is not None and _is_out_of_memory(kind):
+            self._note_limit(self._adaptive)
         self._ending.close()
 
     @property
@@ -219,13 +223,16 @@ class Session:
         local    samples of one gradient of one replica: the least and the most, by the GPU's memory
         rule     for the learning rate: adascale (for SGD), adam, linear, square_root, or `legw(...)`
 
+        A start that ran out of memory lowers the most for those that follow on the same GPU model.
+
         Raises TrainingError for limits that nothing fits, and where ranks cannot agree.
         """
         if self.world_size > 1 and self._agree is None:
             raise TrainingError("all ranks have to choose the same batch: give session(agree=...)")
-        limits = Limits(
-            initial_batch=initial, max_batch=most, min_local_batch=local[0], max_local_batch=local[1]
-        )
+        least, largest = local
+        # Rank 0 looks, as another rank may see a start's last words only later.
+        largest = self._agreed(max(least, min(largest, self._learned_limit())) if self.rank == 0 else 0)
+        limits = Limits(initial_batch=initial, max_batch=most, min_local_batch=least, max_local_batch=largest)
         self._adaptive = AdaptiveBatch(
             limits,
             replicas=self.world_size,
@@ -350,6 +357,26 @@ class Session:
                 self._load(self.restored.folders if self._shard else self.restored.folder)  # type: ignore[arg-type]
         self.report(samples=self._samples, restored_step=self.step)
 
+    def _note_limit(self, batch: AdaptiveBatch) -> None:
+        """Write down that gradients of so many samples do not fit, for starts that follow."""
+        try:
+            self._opened.store.create(f"{LIMITS}{batch.local_batch:09d}", self._place.gpu_model.encode())
+            say(f"out of memory with {batch.local_batch} samples a gradient: the next start takes fewer")
+        except (OSError, TrainingError) as error:
+            say(f"warning: that memory ended could not be written down: {error}")
+
+    def _learned_limit(self) -> int:
+        """Return how many samples a gradient may have by what earlier starts wrote down: as many as went well
+        and are fewer than what did not, else half of that."""
+        store, model = self._opened.store, self._place.gpu_model.encode()
+        names = [name for name in store.names(LIMITS) if store.read(name) == model]
+        if not names:
+            return sys.maxsize
+        failed = min(int(name.removeprefix(LIMITS)) for name in names)
+        adaptive = self.restored.adaptive if self.restored else {}
+        times = adaptive["times"]["gradient"] if adaptive else []
+        return max((size for size, *_ in times if size < failed), default=failed // 2)
+
     def _agreed(self, wish: int) -> int:
         return wish if self._agree is None else self._agree(wish)
 
@@ -377,6 +404,11 @@ class Session:
         if wish == STOP:
             say(f"stopped at step {self.step}")
             raise Stopped(self._stop.signal_number or signal.SIGTERM)
+
+
+def _is_out_of_memory(kind: type[BaseException]) -> bool:
+    """Return whether it is Python's error for it, or PyTorch's, which is not imported here."""
+    return issubclass(kind, MemoryError) or kind.__name__ == "OutOfMemoryError"
 
 
 def _saving_bytes(produce: Callable[[], bytes]) -> Save:
