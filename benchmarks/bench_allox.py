@@ -186,7 +186,7 @@ def report_round(jobs: int, gpus: int, window: int, runs: int, seed: int) -> Non
         snapshot = make_snapshot(jobs, gpus, window, seed, busy=busy)
         plan = decide(snapshot)
         assert not plan.degraded
-        taken = timed(lambda snapshot=snapshot: decide(snapshot), runs)  # type: ignore[misc]
+        taken = timed(lambda snapshot=snapshot: decide(snapshot), runs)
         print(
             f"  {jobs:6} wait, {gpus} GPUs, {name}, window {window}: {len(plan.actions)} start, median "
             f"{statistics.median(taken):.3f} s   raw " + " ".join(f"{run:.3f}" for run in taken),

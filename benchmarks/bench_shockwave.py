@@ -28,7 +28,7 @@ from machine import describe_machine
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from scheduler.core.policies.shockwave.bidding import Bidder, Market
+from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 from scheduler.core.policies.shockwave.planning import Timetable, plan
 from scheduler.core.policies.shockwave.program import CORNERS, GAP, ORIGIN, Program
 
@@ -60,19 +60,19 @@ def main() -> None:
 
 def measure(jobs: int, seed: int, plainly: bool, limit_seconds: float) -> tuple[float, float, float, float]:
     """Return seconds of ours, what was lost, seconds of plain, and our objective relative to plain's."""
-    market = make_market(jobs, seed)
+    window = make_window(jobs, seed)
     began = time.perf_counter()
-    table = plan(market)
+    table = plan(window)
     ours = time.perf_counter() - began
     if not plainly:
-        return ours, lost_part(market, table), math.nan, math.nan
+        return ours, lost_part(window, table), math.nan, math.nan
     began = time.perf_counter()
-    other = solve_plainly(market, limit_seconds)
+    other = solve_plainly(window, limit_seconds)
     plain = time.perf_counter() - began
-    return ours, lost_part(market, table), plain, gain(market, table) / gain(market, other)
+    return ours, lost_part(window, table), plain, gain(window, table) / gain(window, other)
 
 
-def make_market(jobs: int, seed: int) -> Market:
+def make_window(jobs: int, seed: int) -> PlanningWindow:
     dice = np.random.default_rng(seed)
     gpus = max(8, jobs * 32 // 120)
     bidders = tuple(
@@ -87,7 +87,7 @@ def make_market(jobs: int, seed: int) -> Market:
         )
         for number in range(jobs)
     )
-    return Market(
+    return PlanningWindow(
         gpus=(gpus,),
         rounds=ROUNDS,
         round_seconds=ROUND_SECONDS,
@@ -100,45 +100,45 @@ def make_market(jobs: int, seed: int) -> Market:
     )
 
 
-def weights_of(market: Market) -> np.ndarray:
-    return bought(market)[1]
+def weights_of(window: PlanningWindow) -> np.ndarray:
+    return bought(window)[1]
 
 
-def bought(market: Market) -> tuple[np.ndarray, np.ndarray]:
-    room = np.full((market.rounds, 1), market.gpus[0], dtype=np.int64)
-    return Program(market, market.levels[0], room).solve()
+def bought(window: PlanningWindow) -> tuple[np.ndarray, np.ndarray]:
+    room = np.full((window.rounds, 1), window.gpus[0], dtype=np.int64)
+    return Program(window, window.levels[0], room).solve()
 
 
-def lost_part(market: Market, table: Timetable) -> float:
+def lost_part(window: PlanningWindow, table: Timetable) -> float:
     """Return the part of the GPU time bought that is not in the timetable."""
-    gpus = np.array([bidder.gpus for bidder in market.levels[0]])
-    all_bought = float((bought(market)[0][:, 0] * gpus).sum())
+    gpus = np.array([bidder.gpus for bidder in window.levels[0]])
+    all_bought = float((bought(window)[0][:, 0] * gpus).sum())
     return 1 - sum(gpus[number] for runs in table for number in runs) / all_bought
 
 
-def gain(market: Market, table: Timetable) -> float:
+def gain(window: PlanningWindow, table: Timetable) -> float:
     """Return the paper's objective for a timetable, above that of an empty one."""
-    rounds = np.zeros(len(market.levels[0]))
+    rounds = np.zeros(len(window.levels[0]))
     for runs in table:
         for number in runs:
             rounds[number] += 1
-    weights = weights_of(market)
+    weights = weights_of(window)
 
     def objective(rounds: np.ndarray) -> float:
         utility, longest = 0.0, 0.0
-        for bidder, weight, each in zip(market.levels[0], weights, rounds, strict=True):
+        for bidder, weight, each in zip(window.levels[0], weights, rounds, strict=True):
             run = min(each * ROUND_SECONDS, bidder.left_seconds)
             done = bidder.done + (1 - bidder.done) * run / bidder.left_seconds
             utility += weight * float(np.interp(done, CORNERS, HEIGHTS))
             longest = max(longest, bidder.left_seconds - run)
-        return utility / (len(rounds) * market.rounds) - market.makespan_weight * longest
+        return utility / (len(rounds) * window.rounds) - window.makespan_weight * longest
 
     return objective(rounds) - objective(np.zeros(len(rounds)))
 
 
-def solve_plainly(market: Market, limit_seconds: float) -> Timetable:
+def solve_plainly(window: PlanningWindow, limit_seconds: float) -> Timetable:
     """Return the timetable of the program as the paper has it."""
-    bidders, weights = market.levels[0], weights_of(market)
+    bidders, weights = window.levels[0], weights_of(window)
     jobs, corners = len(bidders), len(CORNERS)
     runs = np.arange(jobs * ROUNDS).reshape(jobs, ROUNDS)
     done = runs.size + np.arange(jobs)
@@ -147,11 +147,11 @@ def solve_plainly(market: Market, limit_seconds: float) -> Timetable:
     longest = runs.size + jobs + 2 * part.size
     cost = np.zeros(longest + 1)
     cost[part] = -weights[:, None] * np.array(HEIGHTS) / (jobs * ROUNDS)
-    cost[longest] = market.makespan_weight
+    cost[longest] = window.makespan_weight
     rows: list[tuple[list[tuple[int, float]], float, float]] = []
     for number in range(ROUNDS):
         rows.append(
-            ([(runs[job, number], bidders[job].gpus) for job in range(jobs)], -np.inf, market.gpus[0])
+            ([(runs[job, number], bidders[job].gpus) for job in range(jobs)], -np.inf, window.gpus[0])
         )
     for job, bidder in enumerate(bidders):
         a_round = ROUND_SECONDS * (1 - bidder.done) / bidder.left_seconds

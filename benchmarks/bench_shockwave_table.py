@@ -70,7 +70,9 @@ def print_published(path: Path) -> None:
             if (row["result_set"], row["kind"]) == ("tacc_32gpus", "simulation"):
                 numbers = [float(value) for value in list(row.values())[3:]]
                 makespan, jct, worst, *unfair, used, kept = numbers
-                print_row(f"published: {row['policy']}", makespan, jct, worst, *unfair, 100 * used, kept)
+                print_row(
+                    f"published: {row['policy']}", makespan, jct, worst, *unfair, used=100 * used, kept=kept
+                )
 
 
 def print_result(policy: str, result: Result, gpus: int, round_seconds: float) -> None:
@@ -86,7 +88,13 @@ def print_result(policy: str, result: Result, gpus: int, round_seconds: float) -
     begun = sum(job.attempts for job in jobs)
     unfair = [float((ftf > bound).mean() * 100) for bound in (1.05, 1.1)]
     print_row(
-        policy, makespan, float(jct.mean()), float(ftf.max()), *unfair, 100 * used, 100 - 100 * begun / rounds
+        policy,
+        makespan,
+        float(jct.mean()),
+        float(ftf.max()),
+        *unfair,
+        used=100 * used,
+        kept=100 - 100 * begun / rounds,
     )
 
 

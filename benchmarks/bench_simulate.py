@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("CLUSTER", "POLICY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        philly(*given.one, given.limit)
+        philly(*given.one, limit=given.limit)
         return
     print(describe_machine())
     if given.scaling:
