@@ -193,27 +193,27 @@ def take_choice(
     Raise Invalid for what is wrong with an alias, and when it says something else than the field.
     """
     alias = at.removesuffix("_plugin")
-    told = {name: given.pop(name) for name in (alias, f"{alias}_parameters") if name in given}
+    aliases = {name: given.pop(name) for name in (alias, f"{alias}_parameters") if name in given}
     chosen = ChosenPlugin(**given.pop(at)) if at in given else None
-    if not told:
+    if not aliases:
         return chosen
-    old = _of_aliases(kind, told, alias, None if current is None else chosen or current)
+    old = _of_aliases(kind, aliases, alias, None if current is None else chosen or current)
     if chosen is None:
         return old
     problems = kind.problems(chosen, at)
     if not problems and kind.make(old.name, old.parameters) != kind.make(chosen.name, chosen.parameters):
-        says = " and ".join(told) + (" say" if len(told) > 1 else " says")
+        says = " and ".join(aliases) + (" say" if len(aliases) > 1 else " says")
         problem = f"says {chosen.text[:200]}, and {says} {old.text[:200]}"
-        problems = [FieldError(at, problem, f"{at} alone, or the same in {' and '.join(told)}")]
+        problems = [FieldError(at, problem, f"{at} alone, or the same in {' and '.join(aliases)}")]
     _refuse(problems)
     return chosen
 
 
 def _of_aliases(
-    kind: PluginKind, told: Mapping[str, Any], alias: str, current: ChosenPlugin | None
+    kind: PluginKind, aliases: Mapping[str, Any], alias: str, current: ChosenPlugin | None
 ) -> ChosenPlugin:
-    parameters = told.get(f"{alias}_parameters")
-    text = told[alias] if alias in told or current is None else current.name
+    parameters = aliases.get(f"{alias}_parameters")
+    text = aliases[alias] if alias in aliases or current is None else current.name
     try:
         name, stated = kind.split(text)
     except UnknownPlugin as error:

@@ -28,7 +28,7 @@ from scheduler.core.model.lifecycle import JobState
 from scheduler.fairness.models import FairnessState, FairnessViolation
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import SPARE_VIEW
-from scheduler.metrics.selectors.buckets import GPU_MEASURES, told
+from scheduler.metrics.selectors.buckets import GPU_MEASURES, values_of
 from scheduler.metrics.selectors.now import newest_readings
 from scheduler.nodes.models import Gpu, Node, NodeCheck, Verdict
 from scheduler.nodes.selectors import gpu_states
@@ -241,10 +241,10 @@ def _nodes() -> Iterator[Metric]:
     for node, row in sorted(readings.items(), key=lambda item: names[item[0]]):
         own = [names[node], "true" if row.simulated else "false"]
         gpus = list(row.values["gpus"].values())
-        if percents := told(gpus, GPU_MEASURES.index("utilisation_percent")):
+        if percents := values_of(gpus, GPU_MEASURES.index("utilisation_percent")):
             utilisation.add_metric(own, sum(percents) / len(percents))
-        if used := told(gpus, GPU_MEASURES.index("memory_used_bytes")):
+        if used := values_of(gpus, GPU_MEASURES.index("memory_used_bytes")):
             memory.add_metric(own, sum(used))
-        if watts := told(gpus, GPU_MEASURES.index("power_watts")):
+        if watts := values_of(gpus, GPU_MEASURES.index("power_watts")):
             power.add_metric(own, sum(watts))
     yield from (utilisation, memory, power)

@@ -173,15 +173,15 @@ def advise(advice_id: str) -> None:
 
 
 def _answered_or_given_up(
-    asked: str, answer: Callable[[str], object], give_up: Callable[[str, str], None], too_long: str
+    question: str, answer: Callable[[str], object], give_up: Callable[[str, str], None], too_long: str
 ) -> None:
     """Work on what was asked; whatever happens, who asked is told how it ended."""
     try:
-        answer(asked)
+        answer(question)
     except SoftTimeLimitExceeded:
-        give_up(asked, too_long)
+        give_up(question, too_long)
     except Exception:
-        give_up(asked, _FOR_OPERATORS)
+        give_up(question, _FOR_OPERATORS)
         raise
 
 

@@ -86,14 +86,14 @@ def scopes_by_name(user: User, tenant_id: int) -> Mapping[str, frozenset[str]]:
 
 
 def secret_values(
-    wanted: Iterable[tuple[str, str]], *, user: User, tenant: Tenant
+    named: Iterable[tuple[str, str]], *, user: User, tenant: Tenant
 ) -> tuple[dict[tuple[str, str], str], str]:
     """Return values by (scope, name) for a job of this user in this tenant, and "" or why there are none.
 
     All are read, or none: a right that ended since the job was submitted counts, and so does a secret that is
     gone. What is read counts as used.
     """
-    keys = list(wanted)
+    keys = list(named)
     if not _may_use(user, tenant):
         return {}, f"{user.username} may no longer use secrets in tenant {tenant.name}"
     rows = Secret.objects.filter(Q(tenant=tenant) | Q(user=user), name__in=[name for _, name in keys])

@@ -152,9 +152,9 @@ def user_create(
         if is_operator:
             by.require_password("create operators")
     user = User(username=username, email=email, is_operator=is_operator)
-    told = None
+    generated = None
     if password is None:
-        password = told = secrets.token_urlsafe(15)
+        password = generated = secrets.token_urlsafe(15)
     else:
         _check_password(password, user, "password")
     user.set_password(password)
@@ -163,7 +163,7 @@ def user_create(
             user.save()
     except IntegrityError:
         raise _taken("username", f"There is already a user named {username!r}.") from None
-    return user, told
+    return user, generated
 
 
 @transaction.atomic
@@ -195,8 +195,8 @@ def user_change(
         raise NotFound(f"There is no user {username!r}.")
     if (is_active is False or is_operator is False) and [one.pk for one in operators] == [user.pk]:
         raise Conflict(f"{username!r} is the last operator: make another one first.")
-    wanted = {"email": email, "is_active": is_active, "is_operator": is_operator}
-    changed = {name: value for name, value in wanted.items() if value not in (None, getattr(user, name))}
+    desired = {"email": email, "is_active": is_active, "is_operator": is_operator}
+    changed = {name: value for name, value in desired.items() if value not in (None, getattr(user, name))}
     for name, value in changed.items():
         setattr(user, name, value)
     if password is not None:
@@ -279,12 +279,12 @@ def token_create(
     One made by means of a token alone is no wider and does not outlive that one: a leaked token can not be
     made to last, or into a better one. Each includes the scope to read.
     """
-    wanted = {Scope.READ.value, *scopes}
-    _check_scopes(by, wanted)
+    needed = {Scope.READ.value, *scopes}
+    _check_scopes(by, needed)
     days = _checked_days(expires_in_days, never_expires)
     User.objects.select_for_update(no_key=True).get(pk=by.user.pk)
     _check_room_for_token(by.user)
-    token, text = _token_new(by.user, name=name, scopes=wanted, expires_at=_end(by, days))
+    token, text = _token_new(by.user, name=name, scopes=needed, expires_at=_end(by, days))
     return token, text
 
 
@@ -336,11 +336,11 @@ def _own_token(by: Viewer, owned: QuerySet[Token], key: str) -> Token:
     return token
 
 
-def _check_scopes(by: Viewer, wanted: set[str]) -> None:
-    if Scope.OPERATE in wanted and not by.user.is_operator:
+def _check_scopes(by: Viewer, needed: set[str]) -> None:
+    if Scope.OPERATE in needed and not by.user.is_operator:
         problem = FieldError("scopes", "operate is for operators", "scopes of what you may do yourself")
         raise NotAllowed("Only an operator's token can have the scope operate.", [problem])
-    if not wanted <= by.scopes:
+    if not needed <= by.scopes:
         by.require_password("make one with more scopes than its own")
 
 

@@ -54,25 +54,25 @@ class Handler(ASGIHandler):
             body = await self.read_body(receive)
         except RequestAborted:
             return
-        asked = body.read()
+        content = body.read()
         try:
-            response = await self._in_turn(scope, asked, receive, send)
+            response = await self._in_turn(scope, content, receive, send)
             if seconds := scope.get(TURN_AFTER_SECONDS):
                 # Many wrong passwords came before: it waits here, where that holds up nobody.
                 await asyncio.sleep(seconds)
                 again = {name: value for name, value in scope.items() if name != TURN_AFTER_SECONDS}
-                response = await self._in_turn(again | {ITS_TURN: True}, asked, receive, send)
+                response = await self._in_turn(again | {ITS_TURN: True}, content, receive, send)
         except TooMany as error:
             await refuse(send, 429, "too_many_requests", str(error), error.headers())
             return
         if not response.streaming:
             await self.send_response(response, send)  # type: ignore[arg-type]  # messages are mutable here, and only read there
 
-    async def _in_turn(self, scope: Scope, asked: bytes, receive: Receive, send: Send) -> Any:
+    async def _in_turn(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> Any:
         """Answer when it is the caller's turn; what streams has been sent by then."""
         lane = self._lane_of(scope["path"])
         async with lane.turn(self.callers.of(scope)) as turn:
-            response = await self._answers[lane](scope, BytesIO(asked))
+            response = await self._answers[lane](scope, BytesIO(content))
             if response.caller is not None:
                 self.callers.learn(scope, response.caller)
             if response.streaming:

@@ -364,8 +364,8 @@ def _stop(
         if part.phase is Phase.READY:
             part = replace(part, phase=Phase.EXITED, outcome=LEFT if is_leaving else NEVER_STARTED)
         return part, release
-    asked = part.stop_grace_seconds
-    if part.phase is Phase.EXITED or (asked is not None and asked <= grace_seconds):
+    stated = part.stop_grace_seconds
+    if part.phase is Phase.EXITED or (stated is not None and stated <= grace_seconds):
         return part, ()
     part = replace(part, phase=Phase.STOPPING, stop_grace_seconds=grace_seconds)
     stop = Stop(attempt=part.desired.attempt, grace_seconds=grace_seconds, is_leaving=is_leaving)

@@ -13,8 +13,8 @@ from scheduler.representation import Representation, iso
 def attempts(ids: Iterable[int]) -> list[Representation]:
     """Return attempts with the GPUs of each node."""
     ids = list(ids)
-    told = attempts_by_id(Attempt.objects.select_related("allocation").filter(id__in=ids))
-    return [told[attempt_id] for attempt_id in ids if attempt_id in told]
+    found = attempts_by_id(Attempt.objects.select_related("allocation").filter(id__in=ids))
+    return [found[attempt_id] for attempt_id in ids if attempt_id in found]
 
 
 def attempts_by_id(rows: Iterable[Attempt]) -> dict[int, Representation]:

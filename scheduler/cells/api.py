@@ -73,8 +73,8 @@ class Cells(APIView):
         by.require_operator()
         given = CellsInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
-        done = cells_apply(document=wanted["specification"], version=wanted["version"], actor=by.actor)
+        body = given.validated_data
+        done = cells_apply(document=body["specification"], version=body["version"], actor=by.actor)
         return Response(cells_answer(done))
 
 

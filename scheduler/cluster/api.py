@@ -96,7 +96,7 @@ class ClusterSettings(APIView):
     @extend_schema(responses=schemas.ClusterSettings)
     def get(self, request: Request) -> Response:
         """How the spare GPUs are handed out."""
-        return Response(_told(cluster_settings()))
+        return Response(_represented(cluster_settings()))
 
     @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
     def patch(self, request: Request) -> Response:
@@ -109,10 +109,10 @@ class ClusterSettings(APIView):
         for kind, at in ((POLICY, "spare_policy_plugin"), (PLACER, "spare_placer_plugin")):
             if chosen := take_choice(kind, changes, at):
                 changes[at] = chosen
-        return Response(_told(cluster_settings_change(by=by, changes=changes)))
+        return Response(_represented(cluster_settings_change(by=by, changes=changes)))
 
 
-def _told(settings: dict[str, Any]) -> dict[str, Any]:
+def _represented(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings as the API tells them."""
     return {
         **settings,

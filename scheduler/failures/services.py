@@ -148,7 +148,7 @@ def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, An
 
 def first_match(rules: Sequence[SiteRule], text: str) -> SiteRule | None:
     """Return the first rule whose pattern is found in the text. Raises MatchTimeout."""
-    wanted: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "patterns": [rule.pattern for rule in rules],
         "text": text[-TEXT_CHARACTERS_MOST:].replace("\0", " "),
     }
@@ -158,7 +158,7 @@ def first_match(rules: Sequence[SiteRule], text: str) -> SiteRule | None:
             cursor.execute("SELECT current_setting('statement_timeout')")
             (usual,) = cursor.fetchone()
             cursor.execute(_SET_TIMEOUT, [str(int(PATTERNS_SECONDS * 1_000))])
-            cursor.execute(_FIRST_MATCH, wanted)
+            cursor.execute(_FIRST_MATCH, parameters)
             row = cursor.fetchone()
             cursor.execute(_SET_TIMEOUT, [usual])
     except OperationalError as error:
@@ -192,22 +192,22 @@ def _rule(fields: Fields) -> SiteRule:
 
 def _failure(fields: Fields, name: str) -> FailureClass:
     """Return the class that a rule names: a built-in one, or one of the site's own with its `retry`."""
-    wanted = fields.word("class", _NAME, _NAME_EXPECTED, default=None)
-    known = CLASSES.get(wanted)
+    class_name = fields.word("class", _NAME, _NAME_EXPECTED, default=None)
+    known = CLASSES.get(class_name)
     says = _text(fields, "says", 80)
     retry = fields.take("retry")
     if known is not None:
         if retry is not None:
             expected = "no retry, or a class of your own"
-            fields.refuse("retry", f"{wanted} is a built-in class, which has its own", expected)
+            fields.refuse("retry", f"{class_name} is a built-in class, which has its own", expected)
         return FailureClass(known.name, known.layer, says or known.words, known.is_hardware)
-    if wanted in set(Layer):
-        fields.refuse("class", f"{described(wanted)} is a layer, not a class", "another name")
+    if class_name in set(Layer):
+        fields.refuse("class", f"{described(class_name)} is a layer, not a class", "another name")
     if retry not in tuple(Retry):
         problem = f"{described(retry)} is not known" if retry is not None else "is missing"
         fields.refuse("retry", problem, f"for a class of your own, one of: {', '.join(Retry)}")
         retry = Retry.NEVER
-    return own_class(wanted, Retry(retry), says or name.replace("-", " ").replace("_", " "))
+    return own_class(class_name, Retry(retry), says or name.replace("-", " ").replace("_", " "))
 
 
 def _text(fields: Fields, name: str, most: int) -> str:

@@ -72,7 +72,7 @@ class _Books:
         self._before: float | None = None
         states = {row.virtual_cluster: row.memory for row in FairnessState.objects.all()}
         self._contention = {name: memory.get("contention", {}) for name, memory in states.items()}
-        self._wanted_since: dict[Key, float] = {
+        self._demand_since: dict[Key, float] = {
             (name, tenant): since
             for name, memory in states.items()
             for tenant, since in memory.get("wanted_since", {}).items()
@@ -107,7 +107,7 @@ class _Books:
         now = account.snapshot.now
         windows: dict[str, FairnessSample] = {}
         for tenant, standing in division.standings.items():
-            since = self._wanted((name, tenant), standing, now)
+            since = self._demand_began((name, tenant), standing, now)
             self._add((name, tenant), standing, seconds, now)
             windows[tenant] = self._window(
                 (name, tenant), now, now - WINDOW_SECONDS if since is None else since
@@ -130,29 +130,29 @@ class _Books:
             memory={
                 "contention": division.memory,
                 "wanted_since": {
-                    tenant: self._wanted_since[name, tenant]
+                    tenant: self._demand_since[name, tenant]
                     for tenant in division.standings
-                    if (name, tenant) in self._wanted_since
+                    if (name, tenant) in self._demand_since
                 },
             },
         )
 
-    def _wanted(self, key: Key, standing: Standing, now: float) -> float | None:
+    def _demand_began(self, key: Key, standing: Standing, now: float) -> float | None:
         """Return since when its demand has not ceased; None while it has none."""
-        if standing.wanted_since is None:
-            self._wanted_since.pop(key, None)
+        if standing.demand_since is None:
+            self._demand_since.pop(key, None)
             return None
-        if key not in self._wanted_since:
+        if key not in self._demand_since:
             # A job may have come long ago and have been held: at the last account nobody wanted anything.
-            since = max(standing.wanted_since, self._before) if self._before else standing.wanted_since
-            self._wanted_since[key] = since
-        self._wanted_since[key] = min(self._wanted_since[key], now)
-        return self._wanted_since[key]
+            since = max(standing.demand_since, self._before) if self._before else standing.demand_since
+            self._demand_since[key] = since
+        self._demand_since[key] = min(self._demand_since[key], now)
+        return self._demand_since[key]
 
     def _add(self, key: Key, standing: Standing, seconds: float, now: float) -> None:
         if not (standing.demand_gpus or standing.received or standing.borrowed):
             return
-        since = self._wanted_since.get(key)
+        since = self._demand_since.get(key)
         counted = seconds if since is None else min(seconds, max(0.0, now - since))
         minute = int(now) // _MINUTE * _MINUTE
         sample = self._samples.setdefault(key, {}).get(minute)
@@ -190,8 +190,8 @@ class _Books:
     ) -> None:
         """Open, go on with or close what sharing costs the tenant."""
         window = _window_of(sums)
-        wanted_since = self._wanted_since.get(key)
-        if wanted_since is None or not window.is_violated:
+        demand_since = self._demand_since.get(key)
+        if demand_since is None or not window.is_violated:
             self._close(key)
             return
         gain = window.gain or 0.0
@@ -208,7 +208,7 @@ class _Books:
             )
             self._open[key] = row
         if lost > 0:
-            finding = cause_of(account, *key, wanted_since)
+            finding = cause_of(account, *key, demand_since)
             row.causes[finding.cause] = row.causes.get(finding.cause, 0.0) + lost
             if max(row.causes, key=lambda cause: (row.causes[cause], cause)) == finding.cause:
                 row.cause, row.message = finding.cause, finding.message

@@ -55,8 +55,8 @@ class JobFilter(filters.FilterSet):
 
     def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         key, has_value, text = value.partition("=")
-        wanted = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
-        return queryset.filter(**wanted)
+        condition = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
+        return queryset.filter(**condition)
 
     def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(guaranteed=value == GUARANTEED)
@@ -204,13 +204,13 @@ class JobsCancel(APIView):
         """Cancel all jobs under a filter that have not ended, or only say how many these are."""
         given = spec_schemas.BulkCancel(data=request.data)
         given.is_valid(raise_exception=True)
-        by, wanted = viewer(request), given.validated_data
-        jobs = _filtered(by, wanted["filter"])
-        if wanted["dry_run"]:
+        by, body = viewer(request), given.validated_data
+        jobs = _filtered(by, body["filter"])
+        if body["dry_run"]:
             found = services.jobs_to_cancel(by, jobs)
             states = found.aggregate(**{state: Count("id", filter=Q(state=state)) for state in _UNFINISHED})
             return Response({"jobs": sum(states.values()), "remaining": 0, **states})
-        done = services.jobs_cancel(viewer=by, jobs=jobs, most=wanted.get("most"))
+        done = services.jobs_cancel(viewer=by, jobs=jobs, most=body.get("most"))
         return Response({"jobs": done.jobs, "remaining": done.remaining, "queued": None, "running": None})
 
 

@@ -30,10 +30,10 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     )
     by_id = {job.id: job for job in rows}
     newest = _newest_attempts(by_id)
-    attempts_told = attempts_by_id(newest.values())
+    attempt_forms = attempts_by_id(newest.values())
     positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
     return [
-        _job(job, newest.get(job.id), attempts_told, reasons_of(job), positions.get(job.id))
+        _job(job, newest.get(job.id), attempt_forms, reasons_of(job), positions.get(job.id))
         for job in [by_id[job_id] for job_id in ids if job_id in by_id]
     ]
 
@@ -46,7 +46,7 @@ def new_job(job: Job) -> Representation:
 def _job(
     job: Job,
     attempt: Attempt | None,
-    attempts_told: Mapping[int, Representation],
+    attempt_forms: Mapping[int, Representation],
     reasons: list[Representation],
     position: int | None,
 ) -> Representation:
@@ -68,7 +68,7 @@ def _job(
         "ended_at": iso(job.ended_at),
         "deadline_at": _deadline_at(job),
         "attempts": job.attempts_started,
-        "attempt": attempts_told[attempt.id] if attempt else None,
+        "attempt": attempt_forms[attempt.id] if attempt else None,
         "guarantee_lapsed": _guarantee_lapsed(job, attempt),
         "reasons": reasons,
         "position": position,

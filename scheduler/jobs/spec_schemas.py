@@ -64,30 +64,32 @@ def _as_openapi(schema: Any, suffix: str) -> Any:
         return [_as_openapi(each, suffix) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "examples", "x-flag")}
-    if isinstance(told.get("type"), list):
-        types = [each for each in told["type"] if each != "null"]
-        is_nullable = len(types) < len(told["type"])
-        told |= {"type": types[0]} if len(types) == 1 else {"anyOf": [{"type": each} for each in types]}
+    converted = {
+        key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "examples", "x-flag")
+    }
+    if isinstance(converted.get("type"), list):
+        types = [each for each in converted["type"] if each != "null"]
+        is_nullable = len(types) < len(converted["type"])
+        converted |= {"type": types[0]} if len(types) == 1 else {"anyOf": [{"type": each} for each in types]}
         if len(types) > 1:
-            del told["type"]
+            del converted["type"]
         if is_nullable:
-            told["nullable"] = True
-    if "enum" in told:
-        told["enum"] = [each for each in told["enum"] if each is not None]
-    told = {key: _as_openapi(value, suffix) for key, value in told.items()}
+            converted["nullable"] = True
+    if "enum" in converted:
+        converted["enum"] = [each for each in converted["enum"] if each is not None]
+    converted = {key: _as_openapi(value, suffix) for key, value in converted.items()}
     if "examples" in schema:
-        told["example"] = schema["examples"][0]
+        converted["example"] = schema["examples"][0]
     if "$ref" in schema:
         reference = {"$ref": schema["$ref"].replace("#/$defs/", "#/components/schemas/") + suffix}
-        return {**told, "allOf": [reference]} if told else reference
+        return {**converted, "allOf": [reference]} if converted else reference
     if "anyOf" in schema:
         others = [each for each in schema["anyOf"] if each != {"type": "null"}]
         if len(others) < len(schema["anyOf"]):
-            told["nullable"] = True
+            converted["nullable"] = True
         kind = "allOf" if len(others) == 1 else "anyOf"
-        told[kind] = [_as_openapi(each, suffix) for each in others]
-    return told
+        converted[kind] = [_as_openapi(each, suffix) for each in others]
+    return converted
 
 
 class BulkSubmit(serializers.Serializer):

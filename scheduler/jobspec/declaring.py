@@ -98,8 +98,8 @@ def _declared(name: str, of: Field[Any]) -> FieldDeclaration:
     default = REQUIRED if of.default is MISSING else of.default
     if of.default_factory is not MISSING:
         default = of.default_factory()
-    told: FieldDeclaration = of.metadata[_KEY]
-    return replace(told, attribute=name, name=told.name or name, default=default)
+    declaration: FieldDeclaration = of.metadata[_KEY]
+    return replace(declaration, attribute=name, name=declaration.name or name, default=default)
 
 
 class Object(Kind):

@@ -119,8 +119,8 @@ def publish_ledger(
         for group in groups:
             by_group[group].append(line)
     messages = []
-    for group, told in by_group.items():
-        for batch in batches(told):
+    for group, group_lines in by_group.items():
+        for batch in batches(group_lines):
             jobs = {job for line in batch for job in line["jobs"]}
             known = {str(job): owners[job] for job in sorted(jobs) if owners.get(job)}
             messages.append(((group,), {"type": "live.ledger", "lines": batch, "owners": known}))

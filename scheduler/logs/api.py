@@ -36,7 +36,7 @@ class JobLogs(APIView):
     @extend_schema(parameters=[schemas.LogQuery], responses=schemas.LogPage)
     def get(self, request: Request, job_id: int) -> Response:
         """Read the output of one rank of one attempt, by the numbers of its chunks."""
-        _job, attempt, tasks, query = _asked(request, job_id, schemas.LogQuery)
+        _job, attempt, tasks, query = _query_of(request, job_id, schemas.LogQuery)
         rank = query.get("rank", 0)
         if query.get("task") is not None:
             rank = log_reading.chosen_ranks(tasks, query["task"], query.get("rank"))[0]
@@ -63,7 +63,7 @@ class JobLogsMerged(APIView):
     @extend_schema(parameters=[schemas.MergedQuery], responses=schemas.MergedLogPage)
     def get(self, request: Request, job_id: int) -> Response:
         """Read the output of all ranks, or of those of a task, merged by the time at which it was sent."""
-        _job, attempt, tasks, query = _asked(request, job_id, schemas.MergedQuery)
+        _job, attempt, tasks, query = _query_of(request, job_id, schemas.MergedQuery)
         known = log_reading.cursor_parse(query["after"])
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), None)
         seen = {rank: known.get(rank, log_reading.NONE_SEEN) for rank in ranks}
@@ -90,7 +90,7 @@ class JobLogsSearch(APIView):
     @extend_schema(parameters=[schemas.SearchQuery], responses=schemas.LogSearch)
     def get(self, request: Request, job_id: int) -> Response:
         """Find the lines of an attempt's output that contain a text or match a regular expression."""
-        _job, attempt, tasks, query = _asked(request, job_id, schemas.SearchQuery)
+        _job, attempt, tasks, query = _query_of(request, job_id, schemas.SearchQuery)
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         after = log_search.Place.parse(query["after"]) if query["after"] else None
         matcher = log_search.matcher_of(query["q"], is_pattern=query["regex"], match_case=query["match_case"])
@@ -123,7 +123,7 @@ class JobLogsDownload(APIView):
     )
     def get(self, request: Request, job_id: int) -> StreamingHttpResponse:
         """Download the whole output of an attempt: of one rank as text, of several as a zip."""
-        job, attempt, tasks, query = _asked(request, job_id, schemas.DownloadQuery)
+        job, attempt, tasks, query = _query_of(request, job_id, schemas.DownloadQuery)
         ranks = log_reading.chosen_ranks(tasks, query.get("task"), query.get("rank"))
         if attempt is None:
             raise Conflict(f"Job {job.id} has not started yet, so there is no output.")
@@ -134,7 +134,7 @@ class JobLogsDownload(APIView):
         return zip_file(name, attempt, {rank: tasks[rank] for rank in ranks})
 
 
-def _asked(
+def _query_of(
     request: Request, job_id: int, kind: type[schemas.WhichOutput]
 ) -> tuple[Job, Attempt | None, dict[int, str], dict[str, Any]]:
     """Return the job, the attempt, the task of each of its ranks, and the checked query."""

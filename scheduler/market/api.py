@@ -54,16 +54,16 @@ class Offers(ListAPIView):
         """Offer what a virtual cluster owns. For admins of its only member, and operators."""
         by, given = viewer(request), schemas.OfferInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
-        virtual_cluster = virtual_cluster_get(wanted["virtual_cluster"])
-        lot = schemas.lot_of(wanted["lot"])
+        body = given.validated_data
+        virtual_cluster = virtual_cluster_get(body["virtual_cluster"])
+        lot = schemas.lot_of(body["lot"])
         assert lot is not None
         terms = Terms(
             lot=lot,
-            starts_at=wanted.get("starts_at"),
-            ends_at=wanted["ends_at"],
-            price=wanted["price_per_gpu_hour"],
-            in_return=schemas.lot_of(wanted.get("in_return")),
+            starts_at=body.get("starts_at"),
+            ends_at=body["ends_at"],
+            price=body["price_per_gpu_hour"],
+            in_return=schemas.lot_of(body.get("in_return")),
         )
         offer = offer_make(by=by, virtual_cluster=virtual_cluster, terms=terms, require_unused=require_unused)
         return Response(representations.offers([offer.id], by)[0], status=201)
@@ -181,11 +181,11 @@ class MarketRules(ListAPIView):
         given.is_valid(raise_exception=True)
         said = given.validated_data
         virtual_cluster = virtual_cluster_get(said["virtual_cluster"])
-        rule = rule_make(by=by, virtual_cluster=virtual_cluster, wanted=_wanted(said))
+        rule = rule_make(by=by, virtual_cluster=virtual_cluster, terms=_rule_terms(said))
         return Response(representations.rules([rule], by)[0], status=201)
 
 
-def _wanted(said: dict[str, Any]) -> Lending | Borrowing:
+def _rule_terms(said: dict[str, Any]) -> Lending | Borrowing:
     price = said["price_per_gpu_hour"]
     if said["kind"] == RuleKind.BORROW:
         return Borrowing(

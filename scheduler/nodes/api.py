@@ -92,13 +92,13 @@ class NodeDetail(APIView):
         node = node_get(name)
         given = NodeChange(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
+        body = given.validated_data
         node_change(
             node=node,
-            cordoned=wanted.get("cordoned"),
-            rack=wanted.get("rack"),
+            cordoned=body.get("cordoned"),
+            rack=body.get("rack"),
             actor=by.actor,
-            why=wanted.get("why", ""),
+            why=body.get("why", ""),
         )
         return Response(_represented(node))
 
@@ -123,8 +123,8 @@ class NodeDrain(APIView):
         node = node_get(name)
         given = DrainInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
-        node_drain(node=node, actor=by.actor, why=wanted["why"], deadline=_deadline(wanted))
+        body = given.validated_data
+        node_drain(node=node, actor=by.actor, why=body["why"], deadline=_deadline(body))
         return Response(_represented(node))
 
 
@@ -138,9 +138,9 @@ class NodeToken(APIView):
         return _with_token(node_token_rotate(node=node_get(name), actor=by.actor), status=200)
 
 
-def _deadline(wanted: Mapping[str, Any]) -> datetime | None:
+def _deadline(body: Mapping[str, Any]) -> datetime | None:
     """Return when the node is to be emptied; None: at once."""
-    now, seconds, until = database_now(), wanted.get("deadline_seconds"), wanted.get("until")
+    now, seconds, until = database_now(), body.get("deadline_seconds"), body.get("until")
     if until is None:
         return now + timedelta(seconds=seconds) if seconds else None
     expected = "an instant in the future, at most a year away"

@@ -172,7 +172,7 @@ def _count_kept(snapshot: Snapshot, changes: Sequence[Action]) -> int:
 def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
     """Lock the jobs, then the nodes, in id order, and read what is true of them now."""
     jobs = sorted({job for action in changes for job in action.jobs})
-    wanted = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
+    needed = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
     versions = {job.id: job.version for job in snapshot.jobs}
     changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
     locked: dict[JobId, _LockedJob] = {}
@@ -189,8 +189,8 @@ def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
                 del changed[job]
             else:
                 changed[job] = f"job {job} changed after the snapshot"
-        cursor.execute(_LOCK_NODES, [wanted])
-        cursor.execute(_USABLE_GPUS, [wanted])
+        cursor.execute(_LOCK_NODES, [needed])
+        cursor.execute(_USABLE_GPUS, [needed])
         for gpu, node, index, held_by, nominee in cursor.fetchall():
             places[gpu] = _GpuPlace(node_id=node, index=index)
             if held_by is not None:

@@ -175,11 +175,11 @@ def _jobs(
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
         lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds, pace,
     ) in cursor.fetchall():  # fmt: skip
-        told = shape_of(shape)
+        stated = shape_of(shape)
         # A plain tuple, equal to a JobClass and made in a third of the time.
-        job_class = job_classes[job_id] = tenant, told.application or f"name:{name}"
-        known = throughputs.of(job_class, told.gpus, told.throughput, shape)
-        measured = pace and measured_seconds(_pace_of(pace), told.gpus, known.throughput)
+        job_class = job_classes[job_id] = tenant, stated.application or f"name:{name}"
+        known = throughputs.of(job_class, stated.gpus, stated.throughput, shape)
+        measured = pace and measured_seconds(_pace_of(pace), stated.gpus, known.throughput)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -190,35 +190,39 @@ def _jobs(
                 gpu_models=known.accepted(tuple(gpu_models)) if known.not_on else tuple(gpu_models),
                 priority=priority,
                 guaranteed=guaranteed,
-                time_limit_seconds=told.limited(time_limit_seconds),
+                time_limit_seconds=stated.limited(time_limit_seconds),
                 eligible_at=eligible_at,
                 held=held,
                 cancelling=cancelling,
                 throughput=known.throughput,
                 estimated=known.estimated,
                 spread_speeds=known.spread,
-                deadline_at=told.deadline_at(submitted_at),
+                deadline_at=stated.deadline_at(submitted_at),
                 training=trainings.of(job_id, known.throughput),
                 losses=losses.get(job_id, ()),
                 goodput=scalings.of(job_id, known.throughput),
-                estimate_seconds=told.estimate_seconds if measured is None else measured,
+                estimate_seconds=stated.estimate_seconds if measured is None else measured,
                 measured=measured is not None,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
-                avoid=tuple(sorted({*avoid, *without_containers}) if told.needs_containers else avoid),
-                outlasts=tuple([node for node, seconds in closing if told.limited(lasts_seconds) > seconds]),
+                avoid=tuple(sorted({*avoid, *without_containers}) if stated.needs_containers else avoid),
+                outlasts=tuple(
+                    [node for node, seconds in closing if stated.limited(lasts_seconds) > seconds]
+                ),
                 preemption_cost_seconds=preemption_cost_seconds,
                 short_runs=short_runs,
                 may_borrow_at=may_borrow_at,
                 version=version,
-                **told.facts(),
+                **stated.facts(),
             )
         )
-        if told.after_trial:
-            gang = shape_of(told.after_trial)
-            known = throughputs.of(job_class, gang.gpus, gang.throughput, told.after_trial)
+        if stated.after_trial:
+            gang = shape_of(stated.after_trial)
+            known = throughputs.of(job_class, gang.gpus, gang.throughput, stated.after_trial)
             itself = _after_trial(jobs[-1], gang, known, time_limit_seconds)
-            jobs[-1] = replace(jobs[-1], trial=core.Trial(seconds=told.estimate_seconds or 0.0, gang=itself))
+            jobs[-1] = replace(
+                jobs[-1], trial=core.Trial(seconds=stated.estimate_seconds or 0.0, gang=itself)
+            )
     return tuple(jobs), job_classes
 
 

@@ -115,7 +115,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
         console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
         for place, case in enumerate(order.cases):
-            if stop.asked:
+            if stop.requested:
                 break
             experiment = first if place == 0 else prepare(case).experiment
             task = progress.add_task(_label(case, order.cases), total=len(experiment.workload.arrivals))
@@ -129,7 +129,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
                     simulate(
                         experiment,
                         on_progress=show,
-                        is_interrupted=stop.is_asked,
+                        is_interrupted=stop.is_requested,
                         on_round=None if file is None else file.on_round,
                     )
                 )
@@ -144,22 +144,22 @@ class Stop:
     """While entered, Ctrl-C is a wish, asked for between rounds; a second one is an interrupt again."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
-    def is_asked(self) -> bool:
-        return self.asked
+    def is_requested(self) -> bool:
+        return self.requested
 
     def __enter__(self) -> Stop:
-        self._before = signal.signal(signal.SIGINT, self._ask)
+        self._before = signal.signal(signal.SIGINT, self._request)
         return self
 
     def __exit__(self, *error: object) -> None:
         signal.signal(signal.SIGINT, self._before)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
 def _progress(console: Console, quiet: bool) -> Progress:

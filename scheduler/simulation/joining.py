@@ -21,8 +21,8 @@ def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> t
     no quota.
     """
     names = [vc.name for vc in cluster.virtual_clusters]
-    wanted = sorted({arrival.job.virtual_cluster for arrival in workload.arrivals})
-    strangers = [name for name in wanted if name not in names]
+    named = sorted({arrival.job.virtual_cluster for arrival in workload.arrivals})
+    strangers = [name for name in named if name not in names]
     if strangers and len(names) == 1:
         workload = _moved(workload, names[0], strangers)
     elif strangers:

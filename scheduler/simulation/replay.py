@@ -34,7 +34,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
         policy=scenario.policy or policy_text(case.policy),
         placer=scenario.placer or case.placer,
         round_seconds=scenario.round_seconds if scenario.round_seconds is not None else 0.0,
-        script=tuple(teller.told(event) for event in scenario.script),
+        script=tuple(teller.printed(event) for event in scenario.script),
     )
     result = simulate(experiment, on_round=teller.tell)
     for record in result.jobs:
@@ -56,7 +56,7 @@ class _Printer:
     def name(self, job: JobId) -> str:
         return self._names.get(job, f"job {job}")
 
-    def told(self, event: ScenarioEvent) -> ScenarioEvent:
+    def printed(self, event: ScenarioEvent) -> ScenarioEvent:
         """Return the event such that it is printed when it happens."""
 
         def act(engine: Engine) -> None:

@@ -47,13 +47,13 @@ def simulate(
     measured = [arrival.job.id for arrival in arrivals[first:end]]
     in_window = tuple(measured)
     cut_short = ""
-    told = 0
+    reported = 0
 
     def is_over(engine: Engine) -> bool:
-        nonlocal cut_short, told, measured
+        nonlocal cut_short, reported, measured
         ended = engine.ended
-        if ended >= told + max(1, len(arrivals) // 100):
-            told = ended
+        if ended >= reported + max(1, len(arrivals) // 100):
+            reported = ended
             on_progress(Milestone(ended_jobs=ended, jobs=len(arrivals), now=engine.now))
         if is_interrupted():
             cut_short = "it was interrupted"

@@ -88,10 +88,10 @@ def parameters_of(policy: str) -> dict[str, Any]:
         if parameter not in PARAMETERS:
             known = ", ".join(PARAMETERS)
             raise InputError(f"policy: gavel has no parameter {parameter!r}; it has {known}")
-        wanted = type(PARAMETERS[parameter])
-        if type(value) is not wanted:
+        expected = type(PARAMETERS[parameter])
+        if type(value) is not expected:
             words = {bool: "true or false", int: "a whole number", str: "a name"}
-            raise InputError(f"policy: {parameter}: is {value!r}; write {words[wanted]}")
+            raise InputError(f"policy: {parameter}: is {value!r}; write {words[expected]}")
     if (objective := given.get("objective", "max_min")) not in OBJECTIVES:
         known = ", ".join(sorted(OBJECTIVES))
         raise InputError(f"policy: objective: there is no {objective!r}; there are {known}")

@@ -55,10 +55,10 @@ class AuditFilter(filters.FilterSet):
         return queryset.filter(Q(actor__in=[value, f"user {value}", f"node {value}"]) | Q(token=value))
 
     def by_subject(self, queryset: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
-        wanted = Q(subject=value) | Q(object_id=value)
+        condition = Q(subject=value) | Q(object_id=value)
         if value.isdecimal() and int(value) <= _LARGEST_ID:
-            wanted |= Q(after__has_key="ids", after__contains={"ids": [int(value)]})
-        return queryset.filter(wanted)
+            condition |= Q(after__has_key="ids", after__contains={"ids": [int(value)]})
+        return queryset.filter(condition)
 
     def by_address(self, queryset: QuerySet[AuditEntry], name: str, value: str) -> QuerySet[AuditEntry]:
         try:

@@ -127,7 +127,7 @@ class PasswordView(APIView):
         given.is_valid(raise_exception=True)
         by = viewer(request)
         confirm_password(request._request, user=by.user, password=given.validated_data["current"])
-        wanted = given.validated_data
-        user = password_change(by=by, new=wanted["new"], end_tokens=wanted["end_tokens"])
+        body = given.validated_data
+        user = password_change(by=by, new=body["new"], end_tokens=body["end_tokens"])
         update_session_auth_hash(request._request, user)
         return Response(status=204)

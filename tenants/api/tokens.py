@@ -134,11 +134,11 @@ class TokensView(ListAPIView):
         """Create a token; its text is shown once."""
         given = TokenInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        by = with_password(request._request, viewer(request), wanted.pop("your_password", None))
+        body = dict(given.validated_data)
+        by = with_password(request._request, viewer(request), body.pop("your_password", None))
         # Left out and null say different things.
-        never = "expires_in_days" in wanted and wanted["expires_in_days"] is None
-        return _new(*token_create(by=by, never_expires=never, **wanted))
+        never = "expires_in_days" in body and body["expires_in_days"] is None
+        return _new(*token_create(by=by, never_expires=never, **body))
 
 
 class TokenView(APIView):

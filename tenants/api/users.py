@@ -87,9 +87,9 @@ class UsersView(ListAPIView):
         by.require_operator()
         given = UserInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        by = with_password(request._request, by, wanted.pop("your_password", None))
-        user, password = user_create(by=by, **wanted)
+        body = dict(given.validated_data)
+        by = with_password(request._request, by, body.pop("your_password", None))
+        user, password = user_create(by=by, **body)
         return Response({**UserOutput(user).data, "password": password}, status=201)
 
 
@@ -103,6 +103,6 @@ class UserView(APIView):
         by.require_operator()
         given = UserChange(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = dict(given.validated_data)
-        by = with_password(request._request, by, wanted.pop("your_password", None))
-        return Response(UserOutput(user_change(by=by, username=username, **wanted)).data)
+        body = dict(given.validated_data)
+        by = with_password(request._request, by, body.pop("your_password", None))
+        return Response(UserOutput(user_change(by=by, username=username, **body)).data)

@@ -147,12 +147,12 @@ def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
     """
     who = source()
     action = "user.sign-in" if tried else "request.refuse"
-    is_told, untold = _REFUSALS.counted((who.kind, who.actor, who.address, who.request, action))
+    is_recorded, untold = _REFUSALS.counted((who.kind, who.actor, who.address, who.request, action))
     try:
         for (kind, actor, address, request, left), count in untold.items():
             by = Source(kind=kind[:8], actor=actor, address=address, request=request)
             record(left, outcome=Outcome.REFUSED, after={"more_like_this": count}, by=by)
-        if is_told:
+        if is_recorded:
             about = _account(tried) if tried else {}
             after = {"status": status, "message": message[:300]}
             record(action, outcome=Outcome.REFUSED, after=after, **about)

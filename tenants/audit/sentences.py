@@ -76,8 +76,8 @@ def _deed(entry: AuditEntry) -> str:
 
 
 def _of_many(entry: AuditEntry) -> Any:
-    told = entry.after or entry.before
-    return told.get("count") if isinstance(told, dict) else None
+    row = entry.after or entry.before
+    return row.get("count") if isinstance(row, dict) else None
 
 
 def _past(verb: str) -> str:
@@ -100,9 +100,9 @@ def _details(entry: AuditEntry) -> str:
     names = sorted({*entry.before, *entry.after})
     # Who and when stand in front already.
     names = [name for name in names if not name.endswith(("_at", "_by"))] or names
-    told = [_field(name, entry.before, entry.after) for name in names[:_FIELDS_TOLD]]
+    shown = [_field(name, entry.before, entry.after) for name in names[:_FIELDS_TOLD]]
     more = [f"and {len(names) - _FIELDS_TOLD} more"] if len(names) > _FIELDS_TOLD else []
-    return f": {', '.join(told + more)}" if told else ""
+    return f": {', '.join(shown + more)}" if shown else ""
 
 
 def _field(name: str, before: dict[str, Any], after: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ class Source:
     #: Method and route, such as "POST api/v1/jobs": not the path itself, which may hold a secret.
     request: str = ""
     #: The database was told of it.
-    is_told: bool = False
+    is_set: bool = False
 
     def is_by(self, kind: str, actor: str, *, token: str = "") -> None:
         self.kind, self.actor, self.token = kind, actor[:80], token
@@ -62,21 +62,23 @@ def acting(by: Source) -> Iterator[Source]:
     """Whatever this thread writes in the block is written down as done by this source."""
     previous = _CURRENT.set(by)
     try:
-        with connection.execute_wrapper(_told):
+        with connection.execute_wrapper(_with_source):
             yield by
     finally:
         _CURRENT.reset(previous)
-    if by.is_told and connection.in_atomic_block and not connection.needs_rollback:
+    if by.is_set and connection.in_atomic_block and not connection.needs_rollback:
         # A transaction that began outside of the block goes on, and not in this name.
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('allot.source', '', true)")
 
 
-def _told(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+def _with_source(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
     by = _CURRENT.get()
     if many or by is None or isinstance(params, dict) or not _WRITES.match(sql):
         return execute(sql, params, many, context)
-    by.is_told = True
+    by.is_set = True
     if params is None:
         sql, params = sql.replace("%", "%%"), ()
     execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)

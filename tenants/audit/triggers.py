@@ -194,7 +194,7 @@ def _function(
 ) -> str:
     what, slug = audited.what, action_word(audited.what)
     key = f"r.{model._meta.pk.column}"
-    told = _object(recorded, "r")
+    state = _object(recorded, "r")
     marks = " || ".join(
         f"CASE WHEN old.{one.column} IS DISTINCT FROM new.{one.column}"
         f" THEN '{{\"{one.name}\": \"{CHANGED_SECRET}\"}}'::jsonb ELSE '{{}}' END"
@@ -220,7 +220,7 @@ def _function(
             GROUP BY {source}, t.id, t.name;
         ELSE
             INSERT INTO tenants_auditentry ({_COLUMNS})
-            SELECT {source}, '{slug}.{verb}', 'done', {single}, {columns.format(f"audit_bounded({told})")}
+            SELECT {source}, '{slug}.{verb}', 'done', {single}, {columns.format(f"audit_bounded({state})")}
             FROM given r CROSS JOIN audit_source() s {tenant} WHERE {audited.only} ORDER BY {key};
         END IF;"""
 
@@ -231,8 +231,8 @@ DECLARE
     was jsonb; became jsonb; r {model._meta.db_table}%ROWTYPE;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
-        r := old; was := {told};
-        r := new; became := {told};
+        r := old; was := {state};
+        r := new; became := {state};
         INSERT INTO tenants_auditentry ({_COLUMNS})
         SELECT {source}, {action}, 'done', {single},
             audit_bounded(audit_differing(was, became)),

@@ -87,18 +87,18 @@ class SessionEnd(AsyncWebsocketConsumer):
             await self.forward(frame)
 
     async def session_left(self, event: Event) -> None:
-        await self.end(event["problem"], OVER, is_told=True)
+        await self.end(event["problem"], OVER, is_notified=True)
 
     async def forward(self, frame: bytes) -> None:
         with socket_may_be_gone():
             await self.send(bytes_data=frame)
 
-    async def end(self, problem: str, code: int, *, is_told: bool = False) -> None:
+    async def end(self, problem: str, code: int, *, is_notified: bool = False) -> None:
         """Close this end, and let the other know unless it was the one that said so."""
         relay, self.relay = self.relay, None
         if relay is not None:
             relay.close()
-            if not is_told:
+            if not is_notified:
                 await relay.leave(problem)
         await self.say_goodbye(problem, code)
 

@@ -16,16 +16,16 @@ async def in_foreground(start: Callable[[Supervisor], Awaitable[None]], console:
     The first SIGINT, SIGTERM or SIGHUP stops the children in order, a second one kills them.
     """
     supervisor = Supervisor(console, logs)
-    told = asyncio.Event()
+    stopping = asyncio.Event()
 
     def on_signal() -> None:
-        if told.is_set():
+        if stopping.is_set():
             console.warn("killing what still runs")
             supervisor.kill()
         else:
             console.say()
             console.warn("stopping; once more to kill at once")
-            told.set()
+            stopping.set()
 
     async def work() -> None:
         await start(supervisor)
@@ -34,14 +34,14 @@ async def in_foreground(start: Callable[[Supervisor], Awaitable[None]], console:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     working = asyncio.create_task(work())
-    waiting = asyncio.create_task(told.wait())
+    waiting = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
     finally:
         # From here on a signal means: at once.
-        told.set()
+        stopping.set()
         console.follow = False
         working.cancel()
         await asyncio.wait({working, waiting})

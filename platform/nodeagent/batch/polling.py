@@ -28,7 +28,7 @@ class BatchPoller:
         self.jobs: Mapping[str, BatchJobStatus] = {}
         #: How many lists of jobs there were, and when the newest was asked for.
         self.lists = 0
-        self.asked_at = 0.0
+        self.polled_at = 0.0
         self.is_silent = False
         self.is_due = asyncio.Event()
         self.has_jobs: list[Callable[[], bool]] = []
@@ -63,9 +63,9 @@ class BatchPoller:
 
     async def _ask(self, *, is_nodes_turn: bool) -> None:
         if any(has_jobs() for has_jobs in self.has_jobs):
-            asked_at = boot_clock_seconds()
+            polled_at = boot_clock_seconds()
             self.jobs = await self.system.jobs()
-            self.asked_at = asked_at
+            self.polled_at = polled_at
             self.lists += 1
         if is_nodes_turn:
             self.nodes = await self.system.nodes()

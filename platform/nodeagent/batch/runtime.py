@@ -138,9 +138,9 @@ class BatchRuntime:
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
         """Hand the lease on, to each remote runner by its own clock."""
         write_json(self.lease, {"deadline": deadline, "lease_seconds": lease_seconds})
-        asked_at = deadline - lease_seconds
+        polled_at = deadline - lease_seconds
         for attempt, record in self.records.items():
-            clocks = [clock for read_at, clock in record.beats if read_at <= asked_at]
+            clocks = [clock for read_at, clock in record.beats if read_at <= polled_at]
             if clocks and not record.is_over:
                 record.dead_by = boot_clock_seconds() + lease_seconds
                 grant = {
@@ -310,7 +310,7 @@ class BatchRuntime:
             record.submitted_at = boot_clock_seconds()
             if job is None and not self._job_folder(attempt).is_claimed():
                 self._begin(self._submit(record))
-        elif self.poller.asked_at > record.submitted_at:
+        elif self.poller.polled_at > record.submitted_at:
             is_alive = job is not None and job.state in ("waiting", "running")
             record.lists_over = 0 if is_alive else record.lists_over + 1
             if record.lists_over >= (1 if record.stage == "ended" else LISTS_UNTIL_OVER):

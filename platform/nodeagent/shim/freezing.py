@@ -60,13 +60,13 @@ class Freezer:
         self.is_frozen = True
         self.in_groups = [replica for replica in others if replica.cgroup.freeze()]
         # A process of several threads whose first has ended looks dead: so all are told at first.
-        running = self._told_by_signals()
+        running = self._signalled()
         for _ in range(MOST_PASSES):
             if not running:
                 return
             for pid in running:
                 _signal(pid, signal.SIGSTOP)
-            running = [pid for pid in self._told_by_signals() if not is_stopped(pid)]
+            running = [pid for pid in self._signalled() if not is_stopped(pid)]
 
     def is_complete(self) -> bool:
         """Whether nothing can run any more: the kernel and engines take a moment to stop things."""
@@ -74,14 +74,14 @@ class Freezer:
             self.is_frozen
             and not self.not_paused
             and all(replica.cgroup.is_frozen() for replica in self.in_groups)
-            and all(map(is_stopped, self._told_by_signals()))
+            and all(map(is_stopped, self._signalled()))
         )
 
     def thaw(self) -> None:
         """Let everything go on; nothing happens to what is not frozen."""
         if not self.is_frozen:
             return
-        stopped = self._told_by_signals()
+        stopped = self._signalled()
         self.is_frozen = False
         for replica in self._alive():
             if replica.container is not None:
@@ -100,7 +100,7 @@ class Freezer:
     def _alive(self) -> list[RunningReplica]:
         return [replica for replica in self.replicas if replica.pid and replica.wait_status is None]
 
-    def _told_by_signals(self) -> list[int]:
+    def _signalled(self) -> list[int]:
         """Return the processes that neither a control group nor an engine stops."""
         pids = descendants(os.getpid())
         if any(replica.container is not None for replica in self.replicas):

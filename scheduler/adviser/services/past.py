@@ -151,8 +151,10 @@ def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, time_limit_seconds,
         ended_at, limit_seconds, was_held, stays,
     ) = row  # fmt: skip
-    told = shape_of(shape)
-    known = throughputs.of(job_class_of(tenant, told.application, name), told.gpus, told.throughput, shape)
+    declared = shape_of(shape)
+    known = throughputs.of(
+        job_class_of(tenant, declared.application, name), declared.gpus, declared.throughput, shape
+    )
     job = Job(
         id=JobId(job_id),
         tenant=tenant,
@@ -163,9 +165,9 @@ def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
         time_limit_seconds=time_limit_seconds,
         throughput=known.throughput,
         estimated=known.estimated,
-        deadline_at=told.deadline_at(submitted_at),
-        estimate_seconds=told.estimate_seconds,
-        **told.facts(),
+        deadline_at=declared.deadline_at(submitted_at),
+        estimate_seconds=declared.estimate_seconds,
+        **declared.facts(),
     )
     return PastJob(
         job=job,

@@ -104,11 +104,11 @@ def _privately(frame: Snapshot, vc: str, past: Sequence[PastJob], until: float) 
 def evidence_for(comparison: Comparison, most: int) -> dict[JobId, Evidence]:
     """Find what the worst of the late jobs were told when their private cluster would have started them."""
     late = {anomaly.delay.job: anomaly.delay for anomaly in comparison.anomalies[:most]}
-    told: dict[JobId, list[Event]] = {job: [] for job in late}
+    events_of: dict[JobId, list[Event]] = {job: [] for job in late}
     for event in Event.objects.filter(job_id__in=list(late), kind="job.waiting").order_by("id"):
-        told[JobId(event.job_id or 0)].append(event)
+        events_of[JobId(event.job_id or 0)].append(event)
     found = {}
-    for job, events in told.items():
+    for job, events in events_of.items():
         due = late[job].submitted_at + late[job].private_seconds
         # An event for each change of the decisive reason: the last one before holds until the next.
         before = [event for event in events if event.at.timestamp() <= due]

@@ -65,8 +65,8 @@ def _drain_later(*, node: Node, actor: str, why: str, deadline: datetime) -> Non
         raise Conflict(f"Node {node.name} is being drained already; resume it first.")
     at = f"{deadline:%Y-%m-%d %H:%M %Z}"
     state = {"draining": True, "drain_deadline": deadline, "returns_itself": False}
-    told = f"Its jobs are moved away at {at}. {why}".strip()
-    change_node(node, "node.drain_announced", actor=actor, why=told, **state, **withdrawn(actor, why))
+    reason = f"Its jobs are moved away at {at}. {why}".strip()
+    change_node(node, "node.drain_announced", actor=actor, why=reason, **state, **withdrawn(actor, why))
     message = f"Node {node.name} is drained at {at}: the job is then stopped, and goes on elsewhere."
     for attempt in _unended_attempts(node).select_related("job").order_by("id"):
         attempt_event(

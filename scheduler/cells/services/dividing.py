@@ -145,12 +145,12 @@ def _set_guarantees(before: Layout, after: Layout, *, actor: str) -> dict[str, d
     rows = VirtualCluster.objects.select_for_update(no_key=True).order_by("id")
     for row in rows:
         guaranteed = dict(row.guarantees.filter(gpu_model__in=divided).values_list("gpu_model", "gpus"))
-        wanted = after.guaranteed(row.name)
-        is_other = guaranteed != wanted
+        owned = after.guaranteed(row.name)
+        is_other = guaranteed != owned
         if is_other:
             with recorded_change(row, actor=actor):
-                guarantees_set(row, wanted, models=divided)
-            changed[row.name] = {"before": guaranteed, "after": wanted}
+                guarantees_set(row, owned, models=divided)
+            changed[row.name] = {"before": guaranteed, "after": owned}
         if is_other or _cells_of(before, row.name) != _cells_of(after, row.name):
             VirtualCluster.objects.filter(id=row.id).update(version=F("version") + 1)
             publish_virtual_clusters([row.id])

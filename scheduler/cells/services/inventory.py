@@ -57,10 +57,12 @@ def problems_with_hardware(
         if as_before.get(physical.name) == physical:
             continue
         chain = layout.chains[physical.type]
-        wanted = range(chain.sizes[chain.node_level])
+        expected = range(chain.sizes[chain.node_level])
         for place, node in enumerate(physical.nodes):
             where = f"physical[{number}].nodes[{place}]"
-            problem = _problem_with_node(where, node, physical.gpus.get(node, wanted), chain.gpu_model, there)
+            problem = _problem_with_node(
+                where, node, physical.gpus.get(node, expected), chain.gpu_model, there
+            )
             if problem is not None:
                 yield problem
 

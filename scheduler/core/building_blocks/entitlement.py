@@ -58,8 +58,8 @@ def entitled(gpus: Mapping[str, float], claims: Mapping[Claimant, Claim]) -> Hol
         parts = _parts(left, held, claims)
         if not parts:
             break
-        for claimant, wanted in parts.items():
-            for model, amount in wanted.items():
+        for claimant, amounts in parts.items():
+            for model, amount in amounts.items():
                 held[claimant][model] = held[claimant].get(model, 0.0) + amount
                 left[model] -= amount
     return held
@@ -79,8 +79,8 @@ def _together(weight: float, claims: Iterable[Claim]) -> Claim:
     gpus, by_model, worth = 0.0, dict[str, float](), dict[str, float]()
     for claim in claims:
         gpus += claim.gpus
-        for model, wanted in claim.by_model.items():
-            by_model[model] = by_model.get(model, 0.0) + wanted
+        for model, amounts in claim.by_model.items():
+            by_model[model] = by_model.get(model, 0.0) + amounts
         for model, value in claim.worth.items():
             worth[model] = worth.get(model, 0.0) + value * claim.gpus
     return Claim(weight, gpus, by_model, worth)
@@ -108,22 +108,22 @@ def _parts(
         for claimant, want in takers.items():
             even = count * claims[claimant].weight / weight
             parts.setdefault(claimant, {})[model] = min(even, want)
-    for claimant, wanted in parts.items():
+    for claimant, amounts in parts.items():
         room = claims[claimant].gpus - sum(held[claimant].values())
-        if sum(wanted.values()) > room:
-            parts[claimant] = _most_of_use(wanted, room, claims[claimant].worth)
+        if sum(amounts.values()) > room:
+            parts[claimant] = _most_of_use(amounts, room, claims[claimant].worth)
     return parts
 
 
-def _most_of_use(wanted: Mapping[str, float], room: float, worth: Mapping[str, float]) -> dict[str, float]:
+def _most_of_use(amounts: Mapping[str, float], room: float, worth: Mapping[str, float]) -> dict[str, float]:
     """Return so much of what is wanted as there is room for: the best first, equal parts of what is alike."""
     taken: dict[str, float] = {}
     by_worth: dict[float, list[str]] = {}
-    for model in wanted:
+    for model in amounts:
         by_worth.setdefault(worth.get(model, 0.0), []).append(model)
     for _, models in sorted(by_worth.items(), reverse=True):
-        much = sum([wanted[model] for model in models])
+        much = sum([amounts[model] for model in models])
         part = min(1.0, room / much) if much > 0 else 0.0
-        taken.update({model: wanted[model] * part for model in models})
+        taken.update({model: amounts[model] * part for model in models})
         room -= much * part
     return taken

@@ -97,8 +97,8 @@ class Adopter:
     def _new_root(self, leaves: Sequence[int], hint: int | None) -> tuple[int, int] | None:
         """Bind an owned cell around GPUs: of the level it has been, else the smallest that can be had."""
         pool, sizes = self.hardware.pool, self.space.chain.sizes
-        wanted = self.level if hint is None else self.space.roots_of(hint).level
-        for level in sorted(self.space.unbound, key=lambda level: (level != wanted, level)):
+        target = self.level if hint is None else self.space.roots_of(hint).level
+        for level in sorted(self.space.unbound, key=lambda level: (level != target, level)):
             number = leaves[0] // sizes[level]
             free = pool.source(level, number)
             if (

@@ -104,7 +104,7 @@ def _most_broken(hardware: Hardware, level: int) -> int | None:
     return None
 
 
-def attainable(hardware: Hardware, wanted: Mapping[int, int]) -> dict[int, int]:
+def attainable(hardware: Hardware, desired: Mapping[int, int]) -> dict[int, int]:
     """Return by level how many of the cells owed to one virtual cluster it could have healthy, all together.
 
     Larger cells come first. Healthy cells are split before broken ones, the lowest first; each split uses up
@@ -112,7 +112,7 @@ def attainable(hardware: Hardware, wanted: Mapping[int, int]) -> dict[int, int]:
     """
     pool, chain = hardware.pool, hardware.chain
     if not hardware.broken:
-        return dict(wanted)
+        return dict(desired)
     spare = [pool.spare(level) for level in range(chain.top + 1)]
     healthy = [cells.bit_count() for cells in pool.free]
     broken: list[list[int]] = [[] for _ in healthy]
@@ -147,10 +147,10 @@ def attainable(hardware: Hardware, wanted: Mapping[int, int]) -> dict[int, int]:
         return False
 
     found: dict[int, int] = {}
-    for level in sorted(wanted, reverse=True):
+    for level in sorted(desired, reverse=True):
         found[level] = 0
-        while found[level] < wanted[level] and (healthy[level] or split(level)):
-            taken = min(healthy[level], wanted[level] - found[level])
+        while found[level] < desired[level] and (healthy[level] or split(level)):
+            taken = min(healthy[level], desired[level] - found[level])
             healthy[level] -= taken
             found[level] += taken
     return found

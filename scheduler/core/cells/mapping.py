@@ -104,7 +104,7 @@ class Binder:
         """
         given: dict[int, int] = {}
 
-        def give(virtual: int, asked: set[int]) -> bool:
+        def give(virtual: int, visited: set[int]) -> bool:
             leaves = needs[virtual]
             fitting = [option for option in options if self._fits(level, leaves, option)]
             fitting.sort(key=lambda option: self._cost(level, leaves, option))
@@ -113,9 +113,9 @@ class Binder:
                     given[option] = virtual
                     return True
             for option in fitting:
-                if option not in asked:
-                    asked.add(option)
-                    if give(given[option], asked):
+                if option not in visited:
+                    visited.add(option)
+                    if give(given[option], visited):
                         given[option] = virtual
                         return True
             return False

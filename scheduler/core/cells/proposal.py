@@ -141,15 +141,15 @@ def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]])
 
     Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs say.
     """
-    wanted = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
+    remaining = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
     left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}
     shares: dict[str, dict[str, int]] = defaultdict(dict)
     # Of two cells of one size, a node is the better one to own.
     for kind, cell, size, _ in sorted(_cells(kinds), key=lambda entry: (-entry[2], not entry[3], entry[1])):
-        for (name, model), gpus in sorted(wanted.items()):
+        for (name, model), gpus in sorted(remaining.items()):
             if model == kind.gpu_model and (count := min(gpus, left[kind.prefix]) // size):
                 shares[name][cell] = count
-                wanted[name, model] -= count * size
+                remaining[name, model] -= count * size
                 left[kind.prefix] -= count * size
     return dict(sorted(shares.items()))
 

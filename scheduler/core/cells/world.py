@@ -68,10 +68,10 @@ class World:
         found = [space for space in spaces.values() if group.gpu_model in (None, space.chain.gpu_model)]
         if not found:
             models = ", ".join(dict.fromkeys(space.chain.gpu_model for space in spaces.values()))
-            wanted = "cells" if group.gpu_model is None else f"cells of {group.gpu_model}"
+            missing = "cells" if group.gpu_model is None else f"cells of {group.gpu_model}"
             raise RequestError(
                 "gpu_model" if spaces else "virtual_cluster",
-                f"{group.virtual_cluster} owns no {wanted} that are not pinned",
+                f"{group.virtual_cluster} owns no {missing} that are not pinned",
                 f"one of: {models}" if spaces else "an opportunistic group, or other cells",
             )
         return found

@@ -69,14 +69,14 @@ class Verdict:
 def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRules) -> Verdict:
     """Return what becomes of a job that failed just now, and before as listed, the oldest first."""
     failures = len(before) + 1
-    attempts, is_asked_for = rules.attempts_for(failed)
+    attempts, is_explicit = rules.attempts_for(failed)
     named = failed.failure.words
     if failures >= attempts:
         if attempts <= 1:
             return Verdict(False, failed.failure.name, f"{named}: the next attempt would fail alike")
         return Verdict(False, failed.failure.name, f"{named}, and all its {attempts} attempts failed")
     alike = bool(before) and before[-1].signature == failed.signature
-    if alike and failed.failure.layer is not Layer.PLATFORM and not is_asked_for:
+    if alike and failed.failure.layer is not Layer.PLATFORM and not is_explicit:
         return Verdict(False, failed.failure.name, f"{named}: it failed twice in the same way")
     after = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
     where = " on another node" if failed.failure.is_hardware else ""

@@ -50,9 +50,9 @@ class Finding:
     message: str
 
 
-def cause_of(account: Account, virtual_cluster: str, tenant: str, wanted_since: float) -> Finding:
+def cause_of(account: Account, virtual_cluster: str, tenant: str, demand_since: float) -> Finding:
     """Return why; `wanted_since`: since when the tenant's demand has not ceased."""
-    circumstances = _Circumstances(account, virtual_cluster, tenant, wanted_since)
+    circumstances = _Circumstances(account, virtual_cluster, tenant, demand_since)
     for look in _LOOKS:
         finding = look(circumstances)
         if finding is not None:
@@ -63,11 +63,11 @@ def cause_of(account: Account, virtual_cluster: str, tenant: str, wanted_since: 
 class _Circumstances:
     """What is looked at for one tenant of a virtual cluster."""
 
-    def __init__(self, account: Account, virtual_cluster: str, tenant: str, wanted_since: float) -> None:
+    def __init__(self, account: Account, virtual_cluster: str, tenant: str, demand_since: float) -> None:
         self.account, self.snapshot, self.facts = account, account.snapshot, account.facts
         self.division: Division = account.divisions[virtual_cluster]
         self.standing: Standing = self.division.standings[tenant]
-        self.wanted_since = wanted_since
+        self.demand_since = demand_since
 
     @property
     def waiting_gpus(self) -> int:
@@ -225,7 +225,7 @@ def _asks_for_gpus_alone(job: Job) -> bool:
 
 
 def _just_arrived(seen: _Circumstances) -> Finding | None:
-    passed = seen.snapshot.now - seen.wanted_since
+    passed = seen.snapshot.now - seen.demand_since
     if passed >= WINDOW_SECONDS or not (seen.standing.waiting and seen.others_hold_more):
         return None
     return Finding(

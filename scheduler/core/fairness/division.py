@@ -41,7 +41,7 @@ class Standing:
     #: GPUs that its guaranteed jobs could use at once.
     demand_gpus: float = 0.0
     #: When the oldest of these came; None: there are none.
-    wanted_since: float | None = None
+    demand_since: float | None = None
     #: Its weight's part of what the virtual cluster is guaranteed itself, lent or not.
     own: Gpus = field(default_factory=dict)
     #: Its part of what is in force now, as far as it can use it, and what others leave.
@@ -144,14 +144,14 @@ class _Draft:
             self._jobs.setdefault(job.tenant, []).append(job)
         self.tenants = sorted(self._jobs)
         self._weights = _weights(vc, self.tenants)
-        self._wanting = {tenant: self._wanted(self._jobs[tenant]) for tenant in self.tenants}
+        self._wanting = {tenant: self._demands(self._jobs[tenant]) for tenant in self.tenants}
         self._entitled = entitled(
             {model: float(gpus) for model, gpus in vc.guaranteed.items()},
             {tenant: self._claim(tenant) for tenant in self.tenants},
         )
         self._in, self._out = _trades(snapshot.memory.get(vc.name, {}))
 
-    def _wanted(self, jobs: Iterable[Job]) -> list[tuple[Job, RunOption]]:
+    def _demands(self, jobs: Iterable[Job]) -> list[tuple[Job, RunOption]]:
         """Return the guaranteed jobs that run or could run now, here."""
         found = []
         for job in jobs:
@@ -198,7 +198,7 @@ class _Draft:
             jobs_running=running,
             jobs_waiting=len(jobs) - running,
             demand_gpus=float(sum(gang.gpus for gang in gangs)),
-            wanted_since=min([max(job.submitted_at, job.eligible_at) for job, _ in wanting], default=None),
+            demand_since=min([max(job.submitted_at, job.eligible_at) for job, _ in wanting], default=None),
             own=own,
             entitled=self._entitled[tenant],
             received=held.guaranteed,

@@ -153,11 +153,11 @@ class Feasibility:
     def _models(self, job: Job) -> Reason | None:
         if models_of(job, self.cluster):
             return None
-        wanted = wording.either(job.gpu_models) or "GPU"
+        models = wording.either(job.gpu_models) or "GPU"
         return Reason(
             code="unknown_gpu_model",
             tier=Tier.NEVER,
-            message=f"This cluster has no {wanted}.",
+            message=f"This cluster has no {models}.",
             blocking={"gpu_models": list(job.gpu_models)},
             needed=job.gpus,
             available=0,

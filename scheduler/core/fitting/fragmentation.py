@@ -125,9 +125,9 @@ def _ways(free: Free, ask: Ask) -> list[Free]:
             Free(free.model, cpus, (*shares[:gpu], shares[gpu] - ask.share, *shares[gpu + 1 :]))
             for gpu in sorted(first.values())
         ]
-    left, wanted = list(shares), ask.gpus
+    left, needed = list(shares), ask.gpus
     for gpu, share in enumerate(shares):
-        if wanted and share >= ask.share:
+        if needed and share >= ask.share:
             left[gpu] -= ask.share
-            wanted -= 1
+            needed -= 1
     return [Free(free.model, cpus, tuple(left))]

@@ -149,10 +149,10 @@ def best_batches(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replica
     found = Best(np.zeros(job.size), np.zeros(job.size, dtype=np.int64), np.zeros(job.size, dtype=np.int64))
     if not job.size:
         return found
-    asked = _columns(models, job, nodes, replicas)
+    allocations = _columns(models, job, nodes, replicas)
     for begin in range(0, job.size, _TOGETHER):
         rows = slice(begin, begin + _TOGETHER)
-        for all_of_them, some in zip(found, _best_of(asked.part(rows)), strict=True):
+        for all_of_them, some in zip(found, _best_of(allocations.part(rows)), strict=True):
             all_of_them[rows] = some
     return found
 
@@ -177,48 +177,50 @@ def _columns(models: Sequence[GoodputModel], job: Ints, nodes: Ints, replicas: I
     )
 
 
-def _best_of(asked: _Allocations) -> Best:
-    best = _choose(asked, *_growing(asked))
+def _best_of(allocations: _Allocations) -> Best:
+    best = _choose(allocations, *_growing(allocations))
     narrow = np.flatnonzero(best.goodput == 0)
     if narrow.size:
-        some = asked.part(narrow)
+        some = allocations.part(narrow)
         for all_of_them, found in zip(best, _choose(some, *_dividing(some)), strict=True):
             all_of_them[narrow] = found
     return best
 
 
-def _growing(asked: _Allocations) -> tuple[Floats, Floats]:
+def _growing(allocations: _Allocations) -> tuple[Floats, Floats]:
     """Return per-GPU batch and accumulation of batches of growing size."""
-    smallest: Floats = np.maximum(asked.initial, asked.min_local * asked.replicas)
-    factor = np.maximum(asked.largest / smallest, 1.0)
-    local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / asked.replicas
-    gradients: Floats = np.maximum(np.ceil(local / asked.max_local - _ROUNDING), 1.0)
+    smallest: Floats = np.maximum(allocations.initial, allocations.min_local * allocations.replicas)
+    factor = np.maximum(allocations.largest / smallest, 1.0)
+    local = smallest * factor ** np.linspace(0.0, 1.0, _BATCHES) / allocations.replicas
+    gradients: Floats = np.maximum(np.ceil(local / allocations.max_local - _ROUNDING), 1.0)
     # One gradient alone does not tell the noise, so that a larger batch on one GPU takes two or more.
-    alone = (asked.replicas == 1) & (local > asked.initial + _ROUNDING)
+    alone = (allocations.replicas == 1) & (local > allocations.initial + _ROUNDING)
     gradients = np.where(alone, np.maximum(gradients, 2.0), gradients)
     rounded_up = np.ceil(local / gradients - _ROUNDING)
-    local_batch: Floats = np.minimum(rounded_up, asked.largest // (asked.replicas * gradients))
+    local_batch: Floats = np.minimum(rounded_up, allocations.largest // (allocations.replicas * gradients))
     return local_batch, gradients - 1.0
 
 
-def _dividing(asked: _Allocations) -> tuple[Floats, Floats]:
+def _dividing(allocations: _Allocations) -> tuple[Floats, Floats]:
     """Return the same for the smallest batches that so many gradients make, the limits being narrow."""
-    local = np.maximum(asked.initial / asked.replicas, asked.min_local)
-    gradients: Floats = np.ceil(local / asked.max_local - _ROUNDING) + np.arange(_DIVISIONS)
-    smallest = np.ceil(asked.initial / (asked.replicas * gradients))
-    local_batch: Floats = np.maximum(smallest, asked.min_local)
-    larger_alone = (asked.replicas == 1) & (gradients == 1) & (local_batch > asked.initial)
+    local = np.maximum(allocations.initial / allocations.replicas, allocations.min_local)
+    gradients: Floats = np.ceil(local / allocations.max_local - _ROUNDING) + np.arange(_DIVISIONS)
+    smallest = np.ceil(allocations.initial / (allocations.replicas * gradients))
+    local_batch: Floats = np.maximum(smallest, allocations.min_local)
+    larger_alone = (allocations.replicas == 1) & (gradients == 1) & (local_batch > allocations.initial)
     local_batch[larger_alone] = 0.0
     return local_batch, gradients - 1.0
 
 
-def _choose(asked: _Allocations, local_batch: Floats, accumulation: Floats) -> Best:
+def _choose(allocations: _Allocations, local_batch: Floats, accumulation: Floats) -> Best:
     """Return the best of n × c batches for each allocation, the smallest of those that are as good."""
-    batch = asked.replicas * local_batch * (accumulation + 1.0)
-    possible = (asked.initial <= batch) & (batch <= asked.largest)
-    possible &= (asked.min_local <= local_batch) & (local_batch <= asked.max_local)
-    seconds = iteration_seconds(asked.theta, asked.nodes, asked.replicas, local_batch, accumulation)
-    worth = efficiency(asked.noise, asked.initial, np.maximum(batch, asked.initial))
+    batch = allocations.replicas * local_batch * (accumulation + 1.0)
+    possible = (allocations.initial <= batch) & (batch <= allocations.largest)
+    possible &= (allocations.min_local <= local_batch) & (local_batch <= allocations.max_local)
+    seconds = iteration_seconds(
+        allocations.theta, allocations.nodes, allocations.replicas, local_batch, accumulation
+    )
+    worth = efficiency(allocations.noise, allocations.initial, np.maximum(batch, allocations.initial))
     goodput = np.where(possible, batch / seconds * worth, 0.0)
     rows, chosen = np.arange(len(goodput)), goodput.argmax(axis=1)
     found = goodput[rows, chosen]

@@ -198,25 +198,25 @@ def _whole(value: float, least: int, most: int) -> int:
     return int(value)
 
 
-def _smoothed(known: Noise | None, told: Noise | None) -> Noise | None:
-    if known is None or told is None:
-        return told or known
-    return Noise(*[old + NOISE_PART * (new - old) for old, new in zip(known, told, strict=True)])
+def _smoothed(known: Noise | None, measured: Noise | None) -> Noise | None:
+    if known is None or measured is None:
+        return measured or known
+    return Noise(*[old + NOISE_PART * (new - old) for old, new in zip(known, measured, strict=True)])
 
 
-def _with(times: Mapping[Way, Times], way: Way, told: Times) -> dict[Way, Times]:
+def _with(times: Mapping[Way, Times], way: Way, measured: Times) -> dict[Way, Times]:
     """Return the times with one more report of a way, which is then the last."""
     found = {each: kept for each, kept in times.items() if each != way}
     before = times.get(way)
     if before is not None:
         weight = min(before.iterations, WEIGHT_MOST)
-        part = told.iterations / (weight + told.iterations)
-        told = Times(
-            before.gradient_seconds + part * (told.gradient_seconds - before.gradient_seconds),
-            before.iteration_seconds + part * (told.iteration_seconds - before.iteration_seconds),
-            min(before.iterations + told.iterations, ITERATIONS_MOST),
+        part = measured.iterations / (weight + measured.iterations)
+        measured = Times(
+            before.gradient_seconds + part * (measured.gradient_seconds - before.gradient_seconds),
+            before.iteration_seconds + part * (measured.iteration_seconds - before.iteration_seconds),
+            min(before.iterations + measured.iterations, ITERATIONS_MOST),
         )
-    found[way] = told
+    found[way] = measured
     for forgotten in list(found)[: max(len(found) - WAYS_MOST, 0)]:
         del found[forgotten]
     return found

@@ -20,7 +20,7 @@ NOBODY = ""
 def problems(
     own: Guarantees,
     loans: Sequence[Loan],
-    wanted: Offer | Loan,
+    desired: Offer | Loan,
     now: float,
     *,
     offered: Iterable[Offer] = (),
@@ -30,13 +30,13 @@ def problems(
     `own`: what everybody is guaranteed without loans. `offered`: offers that count as though they had been
     taken, such as other open ones of the same lender, so that nothing is offered twice.
     """
-    loan = _as_loan(wanted, now)
+    loan = _as_loan(desired, now)
     found = [*_problems_with_lot("lot", loan.lot, loan.lender, own)]
-    if wanted.in_return is not None:
-        if isinstance(wanted, Loan):
-            found += _problems_with_lot("in_return", wanted.in_return, wanted.borrower, own)
+    if desired.in_return is not None:
+        if isinstance(desired, Loan):
+            found += _problems_with_lot("in_return", desired.in_return, desired.borrower, own)
         else:
-            found += _problems_with_form("in_return", wanted.in_return, own)
+            found += _problems_with_form("in_return", desired.in_return, own)
     if not loan.ends_at > max(loan.starts_at, now):
         expected = "a later instant" if loan.ends_at > now else "an instant that is yet to come"
         found.append(Problem("ends_at", f"{_instant(loan.ends_at)} is too early", expected))
@@ -83,24 +83,24 @@ def problems_with_change(own: Guarantees, loans: Sequence[Loan], now: float) -> 
                 found[key] = Problem(
                     field,
                     f"{lack.virtual_cluster} would have {lack.available} {lack.name} to lend, and has lent"
-                    f" {lack.wanted}: {_listed(relying)}",
-                    f"at least {lack.wanted} until {_instant(until)}, or end the loan first",
+                    f" {lack.desired}: {_listed(relying)}",
+                    f"at least {lack.desired} until {_instant(until)}, or end the loan first",
                 )
     return list(found.values())
 
 
-def _as_loan(wanted: Offer | Loan, now: float) -> Loan:
-    if isinstance(wanted, Loan):
-        return wanted
+def _as_loan(desired: Offer | Loan, now: float) -> Loan:
+    if isinstance(desired, Loan):
+        return desired
     return Loan(
         id=LoanId(0),
-        lender=wanted.lender,
+        lender=desired.lender,
         borrower=NOBODY,
-        lot=wanted.lot,
+        lot=desired.lot,
         # Whose it would be is not known before somebody takes the offer.
         in_return=None,
-        starts_at=now if wanted.starts_at is None else wanted.starts_at,
-        ends_at=wanted.ends_at,
+        starts_at=now if desired.starts_at is None else desired.starts_at,
+        ends_at=desired.ends_at,
     )
 
 
@@ -149,7 +149,7 @@ def _problems_with_lot(field: str, lot: Lot, owner: str, own: Guarantees) -> Ite
     for lack in lacks(own, [alone]):
         yield Problem(
             f"{field}.{lack.part}.{lack.name}",
-            f"{owner} owns {lack.available} {lack.name}, not {lack.wanted}",
+            f"{owner} owns {lack.available} {lack.name}, not {lack.desired}",
             f"at most {lack.available}; {_own_words(lack, own)}",
         )
 
@@ -168,7 +168,7 @@ def _too_much(lack: Lack, loan: Loan, there: Sequence[Loan], own: Guarantees, in
     left = max(0, lack.available - sum(_count(other, lack) for other in others))
     return Problem(
         f"{'lot' if is_lot else 'in_return'}.{lack.part}.{lack.name}",
-        f"from {_instant(instant)} on {lack.virtual_cluster} would have lent {lack.wanted} {lack.name} and"
+        f"from {_instant(instant)} on {lack.virtual_cluster} would have lent {lack.desired} {lack.name} and"
         f" owns {lack.available} to lend: {_listed(others)}",
         f"at most {left}, or until {_instant(instant)}" if instant > loan.starts_at else f"at most {left}",
     )

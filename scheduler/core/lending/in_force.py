@@ -46,7 +46,7 @@ class Lack:
     #: "gpus" or "cells", and the model or type.
     part: str
     name: str
-    wanted: int
+    desired: int
     available: int
 
 
@@ -118,16 +118,16 @@ def lacks(own: Guarantees, loans: Iterable[Loan]) -> list[Lack]:
         gpus.setdefault(giver, Counter()).update(lot.gpus)
         cells.setdefault(giver, Counter()).update(cells_of(lot, layout))
         found += [
-            Lack(virtual_cluster=giver, part="cells", name=path, wanted=count, available=0)
+            Lack(virtual_cluster=giver, part="cells", name=path, desired=count, available=0)
             for path, count in sorted(lot.cells.items())
             if layout is None or len(kinds_of(path, layout)) != 1
         ]
     for giver, counts in gpus.items():
-        for model, wanted in sorted(counts.items()):
+        for model, desired in sorted(counts.items()):
             available = 0 if model in divided else own.gpus.get(giver, {}).get(model, 0)
-            if wanted > available:
+            if desired > available:
                 lack = Lack(
-                    virtual_cluster=giver, part="gpus", name=model, wanted=wanted, available=available
+                    virtual_cluster=giver, part="gpus", name=model, desired=desired, available=available
                 )
                 found.append(lack)
     for giver, taken in cells.items():
@@ -146,7 +146,7 @@ def _lacking_cells(layout: Layout, giver: str, taken: Cells) -> Iterable[Lack]:
                     virtual_cluster=giver,
                     part="cells",
                     name=name_of(layout, kind),
-                    wanted=taken[kind],
+                    desired=taken[kind],
                     available=done,
                 )
                 left = before
@@ -202,14 +202,14 @@ def _moved(own: Guarantees, loans: Sequence[Loan]) -> Guarantees:
         got.setdefault(taker, Counter()).update(cells_of(lot, layout))
     cells = own.cells
     if layout is not None and cells is not None:
-        wanted = {}
+        desired = {}
         for vc in given.keys() | got.keys():
             left = split(layout, layout.owned.get(vc, {}), given.get(vc, Counter()))
             assert left is not None
-            wanted[vc] = left + got.get(vc, Counter())
-        cells = _specification(cells, layout, wanted)
+            desired[vc] = left + got.get(vc, Counter())
+        cells = _specification(cells, layout, desired)
         after = compiled(cells)
-        for vc in wanted:
+        for vc in desired:
             counts = {model: n for model, n in gpus.get(vc, {}).items() if model not in layout.gpu_models}
             gpus[vc] = Counter(counts | after.guaranteed(vc))
     return Guarantees(
@@ -219,20 +219,20 @@ def _moved(own: Guarantees, loans: Sequence[Loan]) -> Guarantees:
 
 
 def _specification(
-    specification: Specification, layout: Layout, wanted: Mapping[str, Cells]
+    specification: Specification, layout: Layout, desired: Mapping[str, Cells]
 ) -> Specification:
     """Return the specification in which these virtual clusters own these cells; the same object each time."""
-    wanted = {vc: cells for vc, cells in wanted.items() if cells != layout.owned.get(vc, {})}
-    if not wanted:
+    desired = {vc: cells for vc, cells in desired.items() if cells != layout.owned.get(vc, {})}
+    if not desired:
         return specification
-    for known, known_wanted, found in _recent:
-        if known is specification and known_wanted == wanted:
+    for known, known_desired, found in _recent:
+        if known is specification and known_desired == desired:
             return found
     virtual = dict(specification.virtual_clusters)
-    for vc, cells in sorted(wanted.items()):
+    for vc, cells in sorted(desired.items()):
         pinned = virtual[vc].pinned if vc in virtual else {}
         counts = {name_of(layout, kind): count for kind, count in sorted(cells.items())}
         virtual[vc] = VirtualCells(cells=counts, pinned=pinned)
     found = replace(specification, virtual_clusters=virtual)
-    _recent.append((specification, wanted, found))
+    _recent.append((specification, desired, found))
     return found

@@ -112,9 +112,9 @@ class _RuleRun:
             standing = self._standings.get(offer.lender)
             if offer.rule is None or offer.rule not in rules or standing is None:
                 continue
-            is_wanted = any(standing.waits_for(model) for model in gpus_of(offer.lot, self._layout))
+            is_needed = any(standing.waits_for(model) for model in gpus_of(offer.lot, self._layout))
             offered = [each.lot for each in self._offers_of(offer.lender)]
-            if is_wanted or not standing.spares(offered, self._layout):
+            if is_needed or not standing.spares(offered, self._layout):
                 self.actions.append(
                     MarketAction(
                         kind="withdraw", virtual_cluster=offer.lender, rule=offer.rule, offer=offer.id

@@ -94,10 +94,10 @@ class References:
         # Of references that are as near but for a rounding error, the first.
         nearest = int(np.argmax(np.round(likeness, 9)))
         scale = float(np.exp(np.mean(np.log(values) - np.log(complete[nearest, places]))))
-        told = {
+        estimates = {
             column: _rounded(scale * float(complete[nearest, at]), 6) for column, at in self._position.items()
         }
-        return RowEstimate(told, min(1.0, max(0.0, float(likeness[nearest]))))
+        return RowEstimate(estimates, min(1.0, max(0.0, float(likeness[nearest]))))
 
 
 def compares(row: Mapping[Cell, float]) -> bool:

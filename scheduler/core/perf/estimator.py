@@ -127,19 +127,19 @@ class ThroughputEstimator:
         known = {cell: throughput.value for cell, throughput in sorted(basis.items())}
         trust = 0.5 * sum(throughput.confidence for throughput in basis.values()) / len(basis)
         estimated = self.references.estimate(known, but=job_class)
-        told: dict[Cell, Throughput] = {}
+        estimates: dict[Cell, Throughput] = {}
         if estimated is not None:
             confidence = trust * estimated.likeness
             for cell, value in estimated.values.items():
-                told[cell] = Throughput(value, Source.ESTIMATED, 0, confidence)
-        told |= basis
+                estimates[cell] = Throughput(value, Source.ESTIMATED, 0, confidence)
+        estimates |= basis
         guessed = {}
         for model in models:
-            sizes = [size for known_model, size in told if known_model == model]
+            sizes = [size for known_model, size in estimates if known_model == model]
             if not sizes:
                 continue
             size = min(sizes, key=lambda size: (abs(math.log(size / gpus)), size))
-            throughput = told[model, size]
+            throughput = estimates[model, size]
             confidence = (
                 min(throughput.confidence, trust) if size == gpus else min(throughput.confidence, trust) / 2
             )

@@ -64,7 +64,7 @@ class TrainingReport:
             seen[self.batch_size] = self._with(before, more, line)
         else:
             _take_back(seen, -more, self.batch_size)
-        told = line.values.get("epochs", math.nan)
+        epochs = line.values.get("epochs", math.nan)
         size = line.values.get("batch_size", math.nan)
         is_size = 1 <= size <= LARGEST_BATCH_SIZE and (len(seen) < MOST_BATCH_SIZES or round(size) in seen)
         batch_size = round(size) if is_size else self.batch_size
@@ -76,7 +76,7 @@ class TrainingReport:
             sequence=line.sequence,
             at=line.at,
             epoch=epoch,
-            epochs=told if 0 < told <= MOST_EPOCHS else self.epochs,
+            epochs=epochs if 0 < epochs <= MOST_EPOCHS else self.epochs,
             batch_size=batch_size,
             seen=seen,
         )

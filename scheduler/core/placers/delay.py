@@ -53,7 +53,7 @@ class Delay:
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go, with the reasons of those that wait for a better place."""
         levels = _Levels(capacity.cluster)
-        wanted: list[Grant] = []
+        narrowed: list[Grant] = []
         relaxes: dict[int, tuple[Locality, float]] = {}
         for position, grant in enumerate(grants):
             if view.running.keys().isdisjoint(grant.jobs):
@@ -64,8 +64,8 @@ class Delay:
                 if passed < len(closest) - 1:
                     relaxes[position] = closest[passed + 1], since + (passed + 1) * self.relax_after_seconds
                 grant = replace(grant, locality=locality)
-            wanted.append(grant)
-        placed = place_all(wanted, view, capacity)
+            narrowed.append(grant)
+        placed = place_all(narrowed, view, capacity)
         settled = {job for position in placed.placements for job in grants[position].jobs}
         waiting = {
             position: level
@@ -75,7 +75,7 @@ class Delay:
         return replace(
             placed,
             reasons={
-                job: (_reason(wanted[position], *level),)
+                job: (_reason(narrowed[position], *level),)
                 for position, level in waiting.items()
                 for job in grants[position].jobs
             },
@@ -113,12 +113,12 @@ class _Levels:
 
     def of(self, grant: Grant, view: View) -> list[Locality]:
         """Return the levels in turn; the last one is what the policy asks for, hope or not."""
-        asked = demand_of_grant(grant, view.jobs, self._cluster)
+        needed = demand_of_grant(grant, view.jobs, self._cluster)
         hoped = []
         for locality in LEVELS[: LEVELS.index(grant.locality)]:
             demand = demand_of_grant(replace(grant, locality=locality), view.jobs, self._cluster)
             # A job that must be on one node anyway has nothing to relax to.
-            if demand.ranks != asked.ranks and self._could_hold(demand):
+            if demand.ranks != needed.ranks and self._could_hold(demand):
                 hoped.append(locality)
         return [*hoped, grant.locality]
 

@@ -128,10 +128,10 @@ class Gavel:
 
     def _solved(self, view: View, solver_input: SolverInput) -> TimeShares:
         instance, parts = solver_input.instance, self.parts
-        asked = {"aware": self.aware, "sharing": self.sharing and instance.pairs is not None}
+        options = {"aware": self.aware, "sharing": self.sharing and instance.pairs is not None}
         while True:
             try:
-                solution = view.compute(solve, instance, self.objective, parts=parts, **asked)
+                solution = view.compute(solve, instance, self.objective, parts=parts, **options)
             except PartitionError:
                 parts //= 2
             except SolverError:

@@ -253,8 +253,8 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     stopped counts until its processes are gone.
     """
     still_held = admission.still_held(jobs[0].tenant) if quota else {}
-    wanted = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs]) + sum(still_held.values())
-    if not quota or wanted <= min(quota.values()):
+    most = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs]) + sum(still_held.values())
+    if not quota or most <= min(quota.values()):
         admission.admitted.update([(job.id, job) for job in jobs])
         return
     left: dict[str, float] = {**quota}

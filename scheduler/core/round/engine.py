@@ -60,7 +60,7 @@ class RoundEngine:
         cluster, frame = self._refreshed(), self.facts.frame
         limits = PreemptionLimits(self.facts, moves=self._moves)
         outcomes = []
-        asked: list[Downgrade] = []
+        candidates: list[Downgrade] = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
             plugins = Plugins(
@@ -71,7 +71,7 @@ class RoundEngine:
             )
             outcome = self._run_view(view, plugins, limits)
             found = downgrades(self.facts, outcome)
-            asked.extend(found.values())
+            candidates.extend(found.values())
             if self.binding is None:
                 cluster = outcome.capacity
             else:
@@ -81,8 +81,8 @@ class RoundEngine:
                 outcome = replace(outcome, placements=placements, unbound=unbound)
             outcomes.append(outcome)
         self._downgraded = {}
-        if asked:
-            self._downgraded, cluster = kept_on(self.facts, asked, cluster)
+        if candidates:
+            self._downgraded, cluster = kept_on(self.facts, candidates, cluster)
         view = self._reservation.spare(cluster)
         plugins = Plugins(
             policy=frame.spare_policy,

@@ -128,12 +128,12 @@ def minimum_of(
             problems.append(_unknown("keep", "virtual cluster", vc, virtual_clusters))
     minimum: dict[str, dict[tuple[str, int], int]] = {}
     types = {path: kind for kind, path in _paths(layout).items()}
-    for vc, wanted in demands.minimum.items():
+    for vc, desired in demands.minimum.items():
         if vc not in virtual_clusters:
             problems.append(_unknown(f"minimum.{vc}", "virtual cluster", vc, virtual_clusters))
         elif vc in demands.keep:
             problems.append(Problem(f"minimum.{vc}", f"{vc} is to be left as it is", "either this or keep"))
-        for path, number in wanted.items():
+        for path, number in desired.items():
             if path not in types:
                 problems.append(_unknown(f"minimum.{vc}.{path}", "type of cell", path, sorted(types)))
             else:

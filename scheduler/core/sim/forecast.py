@@ -112,12 +112,12 @@ def forecast(
     """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`."""
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
     facts = _without_far_loans(_without_strays(snapshot), bounds.loan_changes)
-    asked = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
-    runs = {kind: _Run(facts, asked, run_times, bounds, kind) for kind in Assumption} if asked else {}
+    subjects = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
+    runs = {kind: _Run(facts, subjects, run_times, bounds, kind) for kind in Assumption} if subjects else {}
     return Forecast(
         made_at=facts.now,
         round_number=facts.round_number,
-        predictions={job.id: _prediction(job, runs, bounds) for job in asked},
+        predictions={job.id: _prediction(job, runs, bounds) for job in subjects},
         assumption=_assumption({run_times.source(job) for job in facts.jobs}),
         exact_until=runs[Assumption.EXPECTED].exact_until if runs else float("inf"),
         rounds=sum(run.rounds for run in runs.values()),
@@ -193,12 +193,12 @@ class _Run:
     def __init__(
         self,
         facts: Snapshot,
-        asked: Sequence[Job],
+        subjects: Sequence[Job],
         run_times: RunTimes,
         bounds: Bounds,
         kind: Assumption,
     ) -> None:
-        self._recorder = _Recorder([job.id for job in asked], bounds, kind)
+        self._recorder = _Recorder([job.id for job in subjects], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
         engine = Engine(facts, truths=_truths(facts, run_times, kind), on_round=self._recorder.on_round)
         engine.run(self._is_enough)
@@ -213,7 +213,7 @@ class _Run:
         }
         self.starts = {
             job.id: self._recorder.between_rounds(at, facts.round_seconds)
-            for job in asked
+            for job in subjects
             if (at := engine.progress[job.id].first_started_at) is not None and at <= self._ends_at
         }
 

@@ -39,10 +39,10 @@ class LateStartDetector:
 
     def _ask(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan, late: set[JobId]) -> None:
         facts, admission = engine.round_engine.facts, engine.round_engine.admission
-        asked = {facts.jobs[job].virtual_cluster for job in late}
+        views = {facts.jobs[job].virtual_cluster for job in late}
         # Only these views are explained, and the last for what it left: thousands may wait in the others.
         last = outcomes[-1]
-        chosen = [outcome for outcome in outcomes[:-1] if outcome.view.name in asked]
+        chosen = [outcome for outcome in outcomes[:-1] if outcome.view.name in views]
         chosen.append(replace(last, view=replace(last.view, jobs={})))
         reasons = explain(facts, admission, chosen, plan.actions)
         for job in late:

@@ -185,15 +185,15 @@ class SimulatedCluster:
 
     def know(self, job: Job, truth: Truth) -> None:
         facts = self.facts
-        told = replace(
+        known = replace(
             job,
             preemption_cost_seconds=job.preemption_cost_seconds
             or self.rules.costs.of(job).preemption_seconds,
         )
         best = self.rules.speeds.best(job, facts.cluster.models)
-        self.progress[job.id] = Progress(told, truth, best)
+        self.progress[job.id] = Progress(known, truth, best)
         self._training.add(job, truth)
-        facts.put_job(told)
+        facts.put_job(known)
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
         """Go on from where the given facts are."""
@@ -407,11 +407,11 @@ class SimulatedCluster:
         if allocation not in facts.running:
             return False  # Its node was lost while it wrote its checkpoint.
         running = facts.running[allocation]
-        told, preempted_by = self._ends.pop(allocation)
+        recorded, preempted_by = self._ends.pop(allocation)
         self._take_back(running)
         for job in running.jobs:
             cause = self.progress[job].present.known.stop_cause
-            end: StayEnd = "preempted" if cause is StopCause.PREEMPTED else told
+            end: StayEnd = "preempted" if cause is StopCause.PREEMPTED else recorded
             how, kept = STOPPED, None
             if end == "lost":
                 how, kept = NODE_LOST, self.rules.costs.kept_of(self._worked(job))
@@ -447,13 +447,13 @@ class SimulatedCluster:
         overhead, lost = progress.leave(self._events.now, kept=kept)
         self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
-        told = facts.jobs[job]
-        service = dict(told.attained_service)
+        known = facts.jobs[job]
+        service = dict(known.attained_service)
         received = (self._events.now - running.since) * len(running.gpus)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
         facts.put_job(
             replace(
-                told,
+                known,
                 attained_service=service,
                 attempts=progress.attempts,
                 training=self._training.end(job),

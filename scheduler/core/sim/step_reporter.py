@@ -72,9 +72,9 @@ class StepReporter:
 
     def _count(self, job: JobId, running: Running, *, at: float, step: float) -> None:
         facts, progress = self._facts(), self._progress[job]
-        told = facts.jobs[job]
+        known = facts.jobs[job]
         before, gpus = self._paces.get(job, Pace()), len(running.gpus)
-        service = {**told.attained_service}
+        service = {**known.attained_service}
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + (at - running.since) * gpus
         pace = self._paces[job] = before.after(
             Line(
@@ -89,6 +89,6 @@ class StepReporter:
                 service=service,
             )
         )
-        measured = measured_seconds(pace, told.gpus, told.throughput)
+        measured = measured_seconds(pace, known.gpus, known.throughput)
         if measured is not None:
-            facts.put_job(replace(told, estimate_seconds=measured, measured=True))
+            facts.put_job(replace(known, estimate_seconds=measured, measured=True))

@@ -44,10 +44,10 @@ class TrainingReporter:
         """Let the scheduler know how far the jobs that run have come."""
         facts = self._facts()
         for job in sorted(self._running):
-            told = facts.jobs[job]
+            known = facts.jobs[job]
             training = self._training(job)
-            if training != told.training:
-                facts.put_job(replace(told, training=training))
+            if training != known.training:
+                facts.put_job(replace(known, training=training))
 
     def _training(self, job: JobId) -> Training | None:
         if job not in self._schedules:

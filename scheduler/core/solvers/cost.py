@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduler.core.solvers.errors import Problem
-from scheduler.core.solvers.frame import More, best_shares, floors, joined
+from scheduler.core.solvers.frame import More, best_shares, joined, lower_bounds
 from scheduler.core.solvers.instance import Floats, Instance
 from scheduler.core.solvers.linear import maximise
 from scheduler.core.solvers.objective import ColumnShares, Objective, Rates
@@ -57,15 +57,15 @@ class MinCost(Objective):
 
     def choose(self, polytope: Polytope) -> ColumnShares:
         needed = polytope.marks[:, 0] / polytope.unit
-        floor = _attainable(polytope, needed)
+        lower = _attainable(polytope, needed)
         steps = polytope.progress.together(polytope.size * polytope.unit, polytope.columns)
         money = polytope.price[polytope.model] * polytope.gang[polytope.first]
-        ratio = _best_ratio(polytope, steps, money, floor)
+        ratio = _best_ratio(polytope, steps, money, lower)
         scale = float(steps.max())
         # At least the best ratio: steps >= ratio × money.
         cheap = More(single((ratio * (1 - NEARLY) * money - steps) / scale), nothing(1), np.zeros(1))
-        shares = best_shares(polytope, steps, cheap, floors(polytope, floor)).shares
-        return ColumnShares(shares, np.flatnonzero(floor < needed * (1 - MISSED)))
+        shares = best_shares(polytope, steps, cheap, lower_bounds(polytope, lower)).shares
+        return ColumnShares(shares, np.flatnonzero(lower < needed * (1 - MISSED)))
 
     def value(self, instance: Instance, rates: Rates) -> float:
         return 3600 * float(rates.throughput.sum()) / rates.spending if rates.spending > 0 else 0.0
@@ -73,24 +73,24 @@ class MinCost(Objective):
 
 def _attainable(polytope: Polytope, needed: Floats) -> Floats:
     """Return as much of what is needed as all can have at once: least in sum, relatively, is missing."""
-    wanted = np.flatnonzero(needed > 0)
-    if not wanted.size:
+    chosen = np.flatnonzero(needed > 0)
+    if not chosen.size:
         return needed
-    ones = np.ones(len(wanted))
-    rows = More(polytope.progress.only(wanted).times(-1 / needed[wanted]), each(-ones), -ones)
-    missing = -polytope.size[wanted]
+    ones = np.ones(len(chosen))
+    rows = More(polytope.progress.only(chosen).times(-1 / needed[chosen]), each(-ones), -ones)
+    missing = -polytope.size[chosen]
     found = best_shares(polytope, np.zeros(polytope.columns), rows, expected=needed, further_reward=missing)
     if found.further.max(initial=0.0) <= MISSED / 10:
         return needed
     reached = polytope.progress.of(found.shares)
     # As good as nothing is nothing: as a floor it would ask more of the solver than it can do.
-    floor: Floats = np.where(reached > MISSED * needed, np.minimum(needed, reached), 0.0)
-    return floor
+    lower: Floats = np.where(reached > MISSED * needed, np.minimum(needed, reached), 0.0)
+    return lower
 
 
-def _best_ratio(polytope: Polytope, steps: Floats, money: Floats, floor: Floats) -> float:
+def _best_ratio(polytope: Polytope, steps: Floats, money: Floats, lower: Floats) -> float:
     """Return the most steps per money: shares y = k·x and k, such that y costs 1 (Charnes and Cooper)."""
-    least = floors(polytope, floor)
+    least = lower_bounds(polytope, lower)
     # The variables are measured so that a share of all GPUs is about one.
     whole = float(money.max() * polytope.gpus.sum())
     blocks = [

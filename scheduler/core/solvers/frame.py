@@ -40,11 +40,11 @@ class BestShares:
     duals: Floats
 
 
-def floors(polytope: Polytope, floor: Floats) -> More:
-    """Return the rows that give each job at least so much progress; none where the floor is zero."""
-    wanted = np.flatnonzero(floor > 0)
-    terms = polytope.progress.only(wanted).times(-1 / floor[wanted])
-    return More(terms, nothing(len(wanted)), np.full(len(wanted), SLACK - 1.0))
+def lower_bounds(polytope: Polytope, lower: Floats) -> More:
+    """Return the rows that give each job at least so much progress; none where that is zero."""
+    chosen = np.flatnonzero(lower > 0)
+    terms = polytope.progress.only(chosen).times(-1 / lower[chosen])
+    return More(terms, nothing(len(chosen)), np.full(len(chosen), SLACK - 1.0))
 
 
 def best_shares(

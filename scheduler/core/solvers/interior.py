@@ -254,14 +254,14 @@ class _Path:
         )
         self._system = system
 
-    def _towards(self, wanted: Floats, reward: float = 0.0) -> tuple[Floats, Floats]:
+    def _towards(self, target: Floats, reward: float = 0.0) -> tuple[Floats, Floats]:
         """Return the changes of values and prices by which their products change by what is wanted.
 
         Rows and prices are met from the beginning on, so that only the products are missing; unless the
         height has so much more reward.
         """
         program, values, prices = self._program, self._of_values, self._of_prices
-        pairs = self._split(wanted)
+        pairs = self._split(target)
         worth, time, level = pairs[0] / values[0], pairs[1] / prices[1], pairs[2] / prices[2]
         right = np.empty(len(self._system))
         right[:-1] = pairs[3] / prices[3] + np.einsum(

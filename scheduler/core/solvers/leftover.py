@@ -29,7 +29,7 @@ def is_alike_everywhere(polytope: Polytope) -> bool:
     return not polytope.paired.any() and bool((polytope.rate_first >= ALIKE * best[polytope.first]).all())
 
 
-def evened(polytope: Polytope, floor: Floats) -> Floats | None:
+def evened(polytope: Polytope, lower: Floats) -> Floats | None:
     """Return the progress of a job of each group when what floors leave over is divided evenly.
 
     None where it matters who gets a GPU, or where: jobs are faster on one model than on another, or in pairs.
@@ -42,7 +42,7 @@ def evened(polytope: Polytope, floor: Floats) -> Floats | None:
     kinds, kind = np.unique(runs, axis=0, return_inverse=True)
     if len(kinds) > MOST_KINDS:
         return None
-    has = np.minimum(floor / best, 1.0) * polytope.gang
+    has = np.minimum(lower / best, 1.0) * polytope.gang
     progress: Floats = best / polytope.gang * _raised(has, polytope, kinds, kind.reshape(-1))
     return progress
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scheduler.core.solvers.errors import SolverError
-from scheduler.core.solvers.frame import SLACK, More, best_shares, floors, within
+from scheduler.core.solvers.frame import SLACK, More, best_shares, lower_bounds, within
 from scheduler.core.solvers.instance import Flags, Floats
 from scheduler.core.solvers.interior import EXACT, Optimum, Program, optimum
 from scheduler.core.solvers.leftover import evened, is_alike_everywhere
@@ -43,7 +43,7 @@ def raise_levels(
     polytope: Polytope,
     pace: Floats,
     base: Floats | None = None,
-    floor: Floats | None = None,
+    lower: Floats | None = None,
     large: int = LARGE,
 ) -> Levels:
     """Maximise z such that each job makes progress base + pace·z, and none less than its floor.
@@ -51,36 +51,36 @@ def raise_levels(
     Groups with pace zero are not raised. At least one group must have a positive pace.
     """
     base = np.zeros(polytope.groups) if base is None else base
-    floor = np.zeros(polytope.groups) if floor is None else floor
-    wanted = (pace > 0) | (floor > 0)
-    if 2 * wanted.sum() < polytope.groups and not polytope.paired.any():
+    lower = np.zeros(polytope.groups) if lower is None else lower
+    chosen = (pace > 0) | (lower > 0)
+    if 2 * chosen.sum() < polytope.groups and not polytope.paired.any():
         # In a hierarchy of queues most jobs are not up yet: they need no columns.
-        part, columns = polytope.without_others(wanted)
-        raised = raise_levels(part, pace[wanted], base[wanted], floor[wanted], large)
+        part, columns = polytope.without_others(chosen)
+        raised = raise_levels(part, pace[chosen], base[chosen], lower[chosen], large)
         return Levels(
             raised.height,
             _back(raised.shares, columns),
-            _back(raised.progress, wanted),
-            _back(raised.blame, wanted),
+            _back(raised.progress, chosen),
+            _back(raised.blame, chosen),
         )
-    if _is_for_inside(polytope, INSIDE_FROM) and not base.any() and not floor.any():
+    if _is_for_inside(polytope, INSIDE_FROM) and not base.any() and not lower.any():
         with suppress(SolverError):
             return _raised_inside(polytope, pace)
     active = np.flatnonzero(pace > 0)
     # No job rises above its best, so this is an upper bound of z, and z is measured in parts of it.
     bound = max(float(((polytope.best - base)[active] / pace[active]).min()), 1e-12)
-    expected = np.where(pace > 0, base + pace * bound, floor)
+    expected = np.where(pace > 0, base + pace * bound, lower)
     level = More(
         polytope.progress.only(active).times(-1 / expected[active]),
         one(pace[active] * bound / expected[active]),
         -base[active] * (1 - SLACK) / expected[active],
     )
-    rest = np.where(pace > 0, 0.0, floor)
+    rest = np.where(pace > 0, 0.0, lower)
     found = best_shares(
         polytope,
         np.zeros(polytope.columns),
         level,
-        floors(polytope, rest),
+        lower_bounds(polytope, rest),
         expected=expected,
         further_reward=np.ones(1),
         large=large,
@@ -138,10 +138,10 @@ def _inside(polytope: Polytope, level: Floats, *, reward: float, is_worth: bool)
     return replace(found, shares=shares)
 
 
-def _back(values: Floats, wanted: Flags) -> Floats:
+def _back(values: Floats, chosen: Flags) -> Floats:
     """Return the values in the places that are wanted, and zeros elsewhere."""
-    whole = np.zeros(len(wanted))
-    whole[wanted] = values
+    whole = np.zeros(len(chosen))
+    whole[chosen] = values
     return whole
 
 
@@ -166,22 +166,22 @@ def fair_shares(polytope: Polytope, pace: Floats) -> Floats:
     return hand_out(polytope, raised.height * pace)
 
 
-def hand_out(polytope: Polytope, floor: Floats) -> Floats:
+def hand_out(polytope: Polytope, lower: Floats) -> Floats:
     """Return the shares of most progress in sum in which no job makes less than its floor.
 
     The second stage of all objectives that only look at the worst-off: its optimum is Pareto-efficient, and
     what is left over goes where it does most; to everybody alike where it does as much wherever it goes.
     """
-    if (even := evened(polytope, floor)) is not None:
+    if (even := evened(polytope, lower)) is not None:
         return _placed(polytope, even)
-    if _is_for_inside(polytope, INSIDE_FROM) and floor.any():
+    if _is_for_inside(polytope, INSIDE_FROM) and lower.any():
         for penalty in PENALTIES:
             with suppress(SolverError):
-                found = _inside(polytope, floor, reward=penalty, is_worth=True)
+                found = _inside(polytope, lower, reward=penalty, is_worth=True)
                 if found.height >= 1 - SLACK:
                     return within(polytope, polytope.columns_of(found.shares.T))
     reward = polytope.progress.together(polytope.size, polytope.columns)
-    return best_shares(polytope, reward, floors(polytope, floor), expected=floor).shares
+    return best_shares(polytope, reward, lower_bounds(polytope, lower), expected=lower).shares
 
 
 def _placed(polytope: Polytope, progress: Floats) -> Floats:
@@ -191,5 +191,5 @@ def _placed(polytope: Polytope, progress: Floats) -> Floats:
         # All run everywhere.
         return within(polytope, (progress / polytope.best * polytope.size)[polytope.first] * part)
     return best_shares(
-        polytope, np.zeros(polytope.columns), floors(polytope, progress), expected=progress
+        polytope, np.zeros(polytope.columns), lower_bounds(polytope, progress), expected=progress
     ).shares

@@ -94,19 +94,19 @@ class Polytope:
         columns: Floats = shares[self.first, self.model] * self.size[self.first]
         return columns
 
-    def without_others(self, wanted: Flags) -> tuple[Polytope, Flags]:
+    def without_others(self, chosen: Flags) -> tuple[Polytope, Flags]:
         """Return the polytope of some of the groups, and which of the columns are its; for lack of pairs."""
-        columns: Flags = wanted[self.first]
-        number = np.cumsum(wanted) - 1
+        columns: Flags = chosen[self.first]
+        number = np.cumsum(chosen) - 1
         first = number[self.first[columns]]
         part = Polytope(
             gpus=self.gpus,
             price=self.price,
-            size=self.size[wanted],
+            size=self.size[chosen],
             group=self.group,
-            gang=self.gang[wanted],
-            marks=self.marks[wanted],
-            unit=self.unit[wanted],
+            gang=self.gang[chosen],
+            marks=self.marks[chosen],
+            unit=self.unit[chosen],
             model=self.model[columns],
             first=first,
             second=first,

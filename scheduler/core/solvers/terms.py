@@ -36,13 +36,13 @@ class Terms:
         """Return each row times its factor."""
         return Terms(self.row, self.column, self.value * factor[self.row], self.rows)
 
-    def only(self, wanted: NDArray[np.intp]) -> Terms:
+    def only(self, chosen: NDArray[np.intp]) -> Terms:
         """Return some of the rows, numbered anew; `wanted` is in ascending order."""
         number = np.full(self.rows, -1)
-        number[wanted] = np.arange(len(wanted))
+        number[chosen] = np.arange(len(chosen))
         row = number[self.row]
         kept = row >= 0
-        return Terms(row[kept], self.column[kept], self.value[kept], len(wanted))
+        return Terms(row[kept], self.column[kept], self.value[kept], len(chosen))
 
 
 def nothing(rows: int) -> Terms:

@@ -97,8 +97,8 @@ def _stored(compared: Comparison, row: WhatIf, facts: Snapshot) -> dict[str, Any
             "name": names.get(one.job) or (row.question.get("spec") or {}).get("name", ""),
             "tenant": known.tenant if known else row.question.get("tenant", ""),
             "runs_now": known is not None and one.before is None,
-            "before": _told(one.before),
-            "after": _told(one.after),
+            "before": _stored_form(one.before),
+            "after": _stored_form(one.after),
         }
 
     def shortened(effects: Sequence[Effect]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _mentioned(compared: Comparison) -> list[int]:
     return [one.job for one in (*compared.subjects, *compared.later, *compared.sooner)]
 
 
-def _told(prediction: Prediction | None) -> dict[str, Any] | None:
+def _stored_form(prediction: Prediction | None) -> dict[str, Any] | None:
     if prediction is None:
         return None
     return {

@@ -48,9 +48,9 @@ def run_forecast() -> float:
 @transaction.atomic
 def _keep(made: CoreForecast, tenants: Mapping[JobId, str], took_seconds: float) -> None:
     before = Forecast.objects.order_by("-round_number").first()
-    told = before.predictions if before is not None else {}
+    stored = before.predictions if before is not None else {}
     predictions = {
-        str(job): steadied(stored_form(prediction), told.get(str(job)), made.made_at)
+        str(job): steadied(stored_form(prediction), stored.get(str(job)), made.made_at)
         for job, prediction in made.predictions.items()
     }
     row, is_new = Forecast.objects.get_or_create(
@@ -70,7 +70,7 @@ def _keep(made: CoreForecast, tenants: Mapping[JobId, str], took_seconds: float)
     by_tenant: dict[str, list[dict]] = defaultdict(list)
     for job, prediction in predictions.items():
         objects = by_tenant[tenants[JobId(int(job))]]
-        if (has_new_words or prediction != told.get(job)) and len(objects) < _PUSHED:
+        if (has_new_words or prediction != stored.get(job)) and len(objects) < _PUSHED:
             data = represented(row, prediction)
             objects.append({"kind": "prediction", "id": int(job), "version": row.round_number, "data": data})
     publish_explanations({tenant: objects for tenant, objects in by_tenant.items() if objects})
@@ -87,21 +87,21 @@ def stored_form(prediction: Prediction) -> Stored:
     ]
 
 
-def steadied(new: Stored, told: Stored | None, now: float) -> Stored:
+def steadied(new: Stored, stored: Stored | None, now: float) -> Stored:
     """Return the new prediction, or the one told before when it says the same but for a little.
 
     So that pages do not flicker, and hear only what matters. Nothing that lies in the past is repeated.
     """
-    if told is None or new[0] != told[0] or new[4] != told[4]:
+    if stored is None or new[0] != stored[0] or new[4] != stored[4]:
         return new
-    for later, earlier in zip(new[1:4], told[1:4], strict=True):
+    for later, earlier in zip(new[1:4], stored[1:4], strict=True):
         if (later is None) != (earlier is None):
             return new
         if later is not None:
             little = max(_STEADY_SECONDS, _STEADY_PART * (later - now))
             if abs(later - earlier) > little or earlier < now:
                 return new
-    return told
+    return stored
 
 
 def prediction_of(job: Job) -> dict[str, Any]:
@@ -111,23 +111,23 @@ def prediction_of(job: Job) -> dict[str, Any]:
     newest = (
         Forecast.objects.order_by("-round_number")
         # One job's of thousands; Django's own transform takes "12" for a place in a list.
-        .annotate(told=_told(job.id))
+        .annotate(stored=_stored_prediction(job.id))
         .defer("predictions")
         .first()
     )
-    if newest is None or newest.told is None:
+    if newest is None or newest.stored is None:
         return _none("No forecast has looked at it yet; ask again in a few seconds.")
-    return represented(newest, newest.told)
+    return represented(newest, newest.stored)
 
 
-def _told(job_id: int) -> Func:
+def _stored_prediction(job_id: int) -> Func:
     key = Value(str(job_id), output_field=TextField())
     return Func("predictions", key, function="jsonb_extract_path", output_field=JSONField())
 
 
-def represented(row: Forecast, told: Stored) -> dict[str, Any]:
+def represented(row: Forecast, stored: Stored) -> dict[str, Any]:
     """Return a stored prediction as the API and the live stream show it."""
-    position, starts_at, earliest, latest, why_not = told
+    position, starts_at, earliest, latest, why_not = stored
     if starts_at is None:
         return _none(why_not)
     prediction = {

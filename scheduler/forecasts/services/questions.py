@@ -167,7 +167,7 @@ def _models(fields: Fields) -> list[str] | None:
 
 def _cluster(fields: Fields) -> dict[str, Any]:
     nodes = list(Node.objects.order_by("name").values_list("name", flat=True))
-    wanted: dict[str, Any] = {}
+    desired: dict[str, Any] = {}
     for name in ("drain", "add_back"):
         values = fields.take(name)
         if values is None:
@@ -177,22 +177,22 @@ def _cluster(fields: Fields) -> dict[str, Any]:
             continue
         for node in values:
             _check_name(fields, name, node, nodes)
-        wanted[name] = values
+        desired[name] = values
     enlarge = fields.take("enlarge")
     if enlarge is not None:
         if not isinstance(enlarge, list) or len(enlarge) > _MOST_NAMES:
             fields.refuse("enlarge", "is not a list", f"a list of at most {_MOST_NAMES} objects")
         else:
-            wanted["enlarge"] = [
+            desired["enlarge"] = [
                 _enlarged(Fields(one, fields.path_of(f"enlarge.{number}"), fields.problems))
                 for number, one in enumerate(enlarge)
             ]
     fields.finish()
-    if not any(wanted.values()):
+    if not any(desired.values()):
         fields.problems.append(
             FieldError(fields.path, "changes nothing", "one or more of: drain, add_back, enlarge")
         )
-    return wanted
+    return desired
 
 
 def _enlarged(fields: Fields) -> dict[str, Any]:
@@ -231,8 +231,8 @@ def _count(user_id: int) -> None:
         pipeline.set(key, 0, ex=60, nx=True)
         pipeline.incr(key)
         pipeline.ttl(key)
-        _, asked, seconds_left = pipeline.execute()
-    if asked > PER_MINUTE:
+        _, questions, seconds_left = pipeline.execute()
+    if questions > PER_MINUTE:
         wait = max(1, seconds_left)
         raise TooManyRequests(
             f"At most {PER_MINUTE} what-if questions a minute. Ask again in {wait} seconds.",

@@ -157,18 +157,18 @@ def search(
     return found
 
 
-def matcher_of(wanted: str, *, is_pattern: bool, match_case: bool) -> Matcher:
+def matcher_of(sought: str, *, is_pattern: bool, match_case: bool) -> Matcher:
     """Return what finds a text or a regular expression. Raises Invalid for an expression that is none."""
     if not is_pattern:
-        return _text_matcher(wanted, match_case=match_case)
-    matcher = _pattern_matcher(wanted, match_case=match_case)
+        return _text_matcher(sought, match_case=match_case)
+    matcher = _pattern_matcher(sought, match_case=match_case)
     matcher([""], 1)
     return matcher
 
 
-def _text_matcher(wanted: str, *, match_case: bool) -> Matcher:
+def _text_matcher(sought: str, *, match_case: bool) -> Matcher:
     # Not lower(): that may change a text's length, and with it all places behind.
-    pattern = re.compile(re.escape(wanted), 0 if match_case else re.IGNORECASE)
+    pattern = re.compile(re.escape(sought), 0 if match_case else re.IGNORECASE)
 
     def matches(lines: Sequence[str], limit: int) -> list[tuple[int, int, int]]:
         found = []

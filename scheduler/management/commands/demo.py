@@ -227,7 +227,7 @@ def _open_market(by: Viewer) -> None:
             millicredits=demo.ALLOWANCE_MILLICREDITS,
             every_seconds=demo.ALLOWANCE_SECONDS,
         )
-    rule_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_RULE], wanted=demo.LENDING)
+    rule_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_RULE], terms=demo.LENDING)
     now = database_now()
     terms = Terms(
         lot=demo.OFFERED,

@@ -42,7 +42,7 @@ def loan_write(
         problem = FieldError("virtual_cluster", f"{borrower.name} offers this itself", "another one")
         raise Conflict(f"Offer {offer.id} is {borrower.name}'s own.", [problem])
     starts_at = now if offer.starts_at is None else max(now, offer.starts_at)
-    wanted = core.Loan(
+    desired = core.Loan(
         id=core.LoanId(0),
         lender=offer.lender.name,
         borrower=borrower.name,
@@ -51,7 +51,7 @@ def loan_write(
         starts_at=starts_at.timestamp(),
         ends_at=offer.ends_at.timestamp(),
     )
-    check_loan(wanted, now)
+    check_loan(desired, now)
     loan = Loan.objects.create(
         offer=offer,
         borrower=borrower,

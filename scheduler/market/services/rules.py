@@ -42,24 +42,24 @@ class Borrowing:
 
 @repeated_on_deadlock
 @transaction.atomic
-def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, wanted: Lending | Borrowing) -> MarketRule:
+def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, terms: Lending | Borrowing) -> MarketRule:
     """Let a virtual cluster lend or borrow by itself."""
     require_owner(by, virtual_cluster)
     lock_guarantees()
     if MarketRule.objects.filter(virtual_cluster=virtual_cluster, removed_at=None).count() >= MOST_RULES:
         raise Conflict(f"Virtual cluster {virtual_cluster.name} has {MOST_RULES} rules; remove some first.")
     row = MarketRule(
-        virtual_cluster=virtual_cluster, price=wanted.price, made_by=by.actor, made_at=database_now()
+        virtual_cluster=virtual_cluster, price=terms.price, made_by=by.actor, made_at=database_now()
     )
-    if isinstance(wanted, Lending):
-        _check_lot(virtual_cluster, wanted)
-        row.kind, row.lot = RuleKind.LEND, lot_document(wanted.lot)
-        row.idle_seconds, row.lend_seconds = wanted.idle_seconds, wanted.lend_seconds
+    if isinstance(terms, Lending):
+        _check_lot(virtual_cluster, terms)
+        row.kind, row.lot = RuleKind.LEND, lot_document(terms.lot)
+        row.idle_seconds, row.lend_seconds = terms.idle_seconds, terms.lend_seconds
     else:
-        if wrong := problems_with_gpu_models(wanted.gpu_models, "gpu_models"):
+        if wrong := problems_with_gpu_models(terms.gpu_models, "gpu_models"):
             raise Invalid(f"{wrong[0].field}: {wrong[0].problem}.", wrong)
-        row.kind, row.gpu_models = RuleKind.BORROW, sorted(set(wanted.gpu_models))
-        row.most_gpus, row.waiting_seconds = wanted.most_gpus, wanted.waiting_seconds
+        row.kind, row.gpu_models = RuleKind.BORROW, sorted(set(terms.gpu_models))
+        row.most_gpus, row.waiting_seconds = terms.most_gpus, terms.waiting_seconds
     row.save(force_insert=True)
     request_round_on_commit()
     return row
@@ -84,12 +84,12 @@ def rule_remove(*, by: Viewer, rule_id: int) -> None:
     request_round_on_commit()
 
 
-def _check_lot(virtual_cluster: VirtualCluster, wanted: Lending) -> None:
+def _check_lot(virtual_cluster: VirtualCluster, terms: Lending) -> None:
     """Raise Invalid unless the virtual cluster owns that much, whatever of it is lent now."""
-    if wrong := problems_with_gpu_models(wanted.lot.gpus, "lot.gpus.{}"):
+    if wrong := problems_with_gpu_models(terms.lot.gpus, "lot.gpus.{}"):
         raise Invalid(f"{wrong[0].field}: {wrong[0].problem}.", wrong)
     now = database_now()
-    alone = Terms(lot=wanted.lot, ends_at=now + timedelta(seconds=wanted.lend_seconds))
+    alone = Terms(lot=terms.lot, ends_at=now + timedelta(seconds=terms.lend_seconds))
     if found := problems(own_guarantees(), (), alone.for_core(virtual_cluster.name), now.timestamp()):
         raise refused(found)
 

@@ -84,19 +84,19 @@ def check_offer(lender: VirtualCluster, terms: Terms, now: datetime) -> dict[str
         raise Conflict(
             f"Virtual cluster {lender.name} has {MOST_OPEN_OFFERS} open offers; withdraw some first."
         )
-    wanted = terms.for_core(lender.name)
+    desired = terms.for_core(lender.name)
     # With a lot that is wrong by itself the request is, else it comes at a wrong time.
-    if found := problems(market.own, (), wanted, now.timestamp()):
+    if found := problems(market.own, (), desired, now.timestamp()):
         raise refused(found)
-    if found := problems(market.own, market.loans, wanted, now.timestamp(), offered=offered):
+    if found := problems(market.own, market.loans, desired, now.timestamp(), offered=offered):
         raise refused(found, Conflict)
     return gpus_of(terms.lot, market.own.layout)
 
 
-def check_loan(wanted: core.Loan, now: datetime) -> None:
+def check_loan(desired: core.Loan, now: datetime) -> None:
     """Raise Conflict unless the loan can be kept beside all others."""
     market = market_now(now)
-    if found := problems(market.own, market.loans, wanted, now.timestamp()):
+    if found := problems(market.own, market.loans, desired, now.timestamp()):
         raise refused(found, Conflict)
 
 

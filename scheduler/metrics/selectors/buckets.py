@@ -89,7 +89,7 @@ def count_mean_least_most(figure: Figure) -> tuple[int, float, float, float] | N
     return int(count), total / count, least, most
 
 
-def told(groups: Iterable[Group], place: int) -> list[float]:
+def values_of(groups: Iterable[Group], place: int) -> list[float]:
     """Return one measure of readings, of those that tell it."""
     return [
         figure for group in groups if place < len(group) and isinstance(figure := group[place], int | float)

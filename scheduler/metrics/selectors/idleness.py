@@ -73,6 +73,8 @@ def _idle_stretch(rows: list[Row], gpus: set[str], *, below_percent: float) -> l
 
 def _busiest_percent(row: Row, gpus: set[str]) -> float | None:
     """Return the highest utilisation of any of the GPUs in the row; None when one of them is silent."""
-    told = [count_mean_least_most(row.values["gpus"].get(gpu, [None])[_UTILISATION]) for gpu in gpus]
-    highest = [figures[3] for figures in told if figures is not None]
+    figures_by_gpu = [
+        count_mean_least_most(row.values["gpus"].get(gpu, [None])[_UTILISATION]) for gpu in gpus
+    ]
+    highest = [figures[3] for figures in figures_by_gpu if figures is not None]
     return max(highest) if highest and len(highest) == len(gpus) else None

@@ -11,7 +11,7 @@ from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.jobspec.parts import IDLE_BELOW_PERCENT
 from scheduler.metrics.models import NodeMetrics, Resolution
-from scheduler.metrics.selectors.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, told
+from scheduler.metrics.selectors.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, values_of
 from scheduler.metrics.selectors.idleness import GAP, idle_gpu_seconds
 from scheduler.metrics.selectors.reading import COLUMNS, Row, part_row
 
@@ -47,7 +47,7 @@ def _represented(attempt: Attempt, readings: dict[int, Row], now: datetime) -> d
         rows = []  # A sum without one of its nodes would be none.
     gpus = [group for row in rows for group in row.values["gpus"].values()]
     ranks = [group for row in rows for group in row.values["ranks"].values()]
-    utilisation = told(gpus, GPU_MEASURES.index("utilisation_percent"))
+    utilisation = values_of(gpus, GPU_MEASURES.index("utilisation_percent"))
     return {
         "job": job.id,
         "name": job.name,
@@ -84,5 +84,5 @@ def _idle_seconds(attempt: Attempt, utilisation: Sequence[float], now: datetime)
 
 
 def _sum(groups: Iterable[Group], place: int) -> float | None:
-    known = told(groups, place)
+    known = values_of(groups, place)
     return round(sum(known), 3) if known else None

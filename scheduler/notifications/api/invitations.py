@@ -101,13 +101,13 @@ class Invitations(ListAPIView):
         by.require(tenant, Role.ADMIN)
         given = InvitationInput(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
+        body = given.validated_data
         invitation, link = invite(
             by=by,
             tenant=tenant,
-            role=Role(wanted["role"]),
-            email=wanted["email"],
-            days=wanted["expires_in_days"],
+            role=Role(body["role"]),
+            email=body["email"],
+            days=body["expires_in_days"],
         )
         return Response({**InvitationOutput(invitation).data, "link": link}, status=201)
 
@@ -167,9 +167,9 @@ class InvitationJoin(_ForAnybody):
         """Make an account by an invitation, become a member with it, and be signed in."""
         given = NewAccount(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = given.validated_data
+        body = given.validated_data
         user = account_by_invitation(
-            text=wanted["invitation"], username=wanted["username"], password=wanted["password"]
+            text=body["invitation"], username=body["username"], password=body["password"]
         )
         login(request._request, user)
         source().is_by("user", f"user {user.username}")

@@ -159,8 +159,8 @@ class Webhooks(ListAPIView):
         tenant = tenant_get(by, name) if isinstance(name, str) else None
         require_owner(by, tenant)
         given.is_valid(raise_exception=True)
-        wanted = {key: value for key, value in given.validated_data.items() if key != "tenant"}
-        webhook, secret = webhook_make(by=by, tenant=tenant, **wanted)
+        body = {key: value for key, value in given.validated_data.items() if key != "tenant"}
+        webhook, secret = webhook_make(by=by, tenant=tenant, **body)
         return Response(_with_secret(webhook, secret), status=201)
 
 

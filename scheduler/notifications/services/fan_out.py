@@ -28,12 +28,12 @@ TRIED_FOR = timedelta(days=1)
 
 def write_notifications() -> int:
     """Write the notices of what happened since the last call; return how many events that were."""
-    told = 0
+    handled = 0
     # One at a time, so that webhooks hear of things in the order of their events.
     with advisory_lock(DISPATCH) as is_mine:
-        while is_mine and told < _MOST and (count := _tell_some()):
-            told += count
-    return told
+        while is_mine and handled < _MOST and (count := _tell_some()):
+            handled += count
+    return handled
 
 
 @transaction.atomic
@@ -57,7 +57,7 @@ def _write_deliveries(notices: Sequence[Notice]) -> None:
         delivery_of(webhook, notice.topic, json.dumps(notice.body()), at=now)
         for notice in notices
         for webhook in webhooks
-        if notice.topic in webhook.topics and _is_told(webhook, notice)
+        if notice.topic in webhook.topics and _may_hear(webhook, notice)
     )
 
 
@@ -66,7 +66,7 @@ def delivery_of(webhook: Webhook, topic: str, body: str, *, at: datetime) -> Del
     return Delivery(webhook=webhook, topic=topic, body=body, created_at=at, next_at=at, until=at + TRIED_FOR)
 
 
-def _is_told(webhook: Webhook, notice: Notice) -> bool:
+def _may_hear(webhook: Webhook, notice: Notice) -> bool:
     """Whether the webhook may hear of it: the operators' of all, a tenant's of what is the tenant's."""
     return webhook.tenant_id is None or (notice.tenant is not None and webhook.tenant_id == notice.tenant.id)
 
@@ -107,9 +107,9 @@ class _Readers:
 
     def _wants(self, owner: User, topic: str, job: Job) -> bool:
         """Whether a mail is wanted: as the job says, or else as its owner says."""
-        asked = (job.spec.get("notify") or {}).get("email")
-        if asked is not None:
-            return any(topic in EMAIL_TOPICS[one] for one in asked)
+        stated = (job.spec.get("notify") or {}).get("email")
+        if stated is not None:
+            return any(topic in EMAIL_TOPICS[one] for one in stated)
         chosen = self._chosen.get(owner.pk, JobNotices.FAILURES)
-        wanted = {JobNotices.ALL: JOB_TOPICS, JobNotices.FAILURES: EMAIL_TOPICS["failure"]}
-        return topic in wanted.get(JobNotices(chosen), ())
+        topics = {JobNotices.ALL: JOB_TOPICS, JobNotices.FAILURES: EMAIL_TOPICS["failure"]}
+        return topic in topics.get(JobNotices(chosen), ())

@@ -117,23 +117,23 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     if event.kind == "job.started" and event.data.get("is_trial"):
         return None
     if event.kind == "job.started":
-        topic, told = "job.started", "started"
+        topic, verb = "job.started", "started"
         text = f"{title} runs on {wording.gpus(job.gpus)}."
         data = {"is_first_start": job.started_at == event.at}
     elif event.kind in ("job.succeeded", "job.cancelled"):
-        topic, told = "job.finished", event.to_state
-        text = f"{title} {'succeeded' if told == 'succeeded' else 'was cancelled'}{_after(job)}."
+        topic, verb = "job.finished", event.to_state
+        text = f"{title} {'succeeded' if verb == 'succeeded' else 'was cancelled'}{_after(job)}."
     elif event.kind == "job.failed":
-        topic, told = "job.failed", "failed"
+        topic, verb = "job.failed", "failed"
         text, data = _failure(event, job, title, failure)
     elif event.kind == "attempt.stuck":
-        topic, told = "job.stuck", "seems stuck"
+        topic, verb = "job.stuck", "seems stuck"
         text = f"{title} seems stuck: {event.message}"
     elif event.kind == "attempt.trial_failed":
-        topic, told = "job.trial_failed", "failed in its trial run"
+        topic, verb = "job.trial_failed", "failed in its trial run"
         text = f"The trial run of {title[0].lower()}{title[1:]} failed: {event.message}"
     elif event.kind == "attempt.ended" and _was_preempted(event):
-        topic, told = "job.preempted", "was stopped and waits again"
+        topic, verb = "job.preempted", "was stopped and waits again"
         text, data = _preemption(event, title)
     else:
         return None
@@ -142,7 +142,7 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     return Notice(
         topic=topic,
         at=event.at,
-        subject=f"{title} {told}",
+        subject=f"{title} {verb}",
         text=text,
         url=link(f"/jobs/{job.id}"),
         tenant=job.tenant,
@@ -176,8 +176,10 @@ def _failure(event: Event, job: Job, title: str, name: str) -> tuple[str, dict[s
     # The event repeats the error, and goes on with what becomes of the job.
     error, rest = job.message.rstrip("."), event.message.removeprefix(job.message)
     text = f"{title} failed{words}.{code}{f' {error}.' if error else ''}{rest}"
-    told = {"name": failure.name, "layer": str(failure.layer), "words": failure.words} if failure else None
-    return text, {"failure": told, "error": job.message}
+    failure_form = (
+        {"name": failure.name, "layer": str(failure.layer), "words": failure.words} if failure else None
+    )
+    return text, {"failure": failure_form, "error": job.message}
 
 
 def _was_preempted(event: Event) -> bool:
@@ -200,12 +202,12 @@ def _preemption(event: Event, title: str) -> tuple[str, dict[str, Any]]:
 
 
 def _of_node(event: Event, node: Node) -> Notice:
-    told = "was lost" if event.kind == "node.lost" else "was cordoned"
+    verb = "was lost" if event.kind == "node.lost" else "was cordoned"
     return Notice(
         topic=event.kind,
         at=event.at,
-        subject=f"Node {node.name} {told}",
-        text=f"Node {node.name} {told} ({event.actor}). {event.message}".strip(),
+        subject=f"Node {node.name} {verb}",
+        text=f"Node {node.name} {verb} ({event.actor}). {event.message}".strip(),
         url=link(f"/nodes/{node.name}"),
         data={"node": {"name": node.name, "rack": node.rack, "state": node.state}, "actor": event.actor},
     )

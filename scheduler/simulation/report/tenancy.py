@@ -185,13 +185,13 @@ def _rho_by_tenant(
     apps: dict[str, list[JobRecord]] = {}
     for job in jobs:
         apps.setdefault(f"{job.tenant}/{job.search}" if job.search else str(job.id), []).append(job)
-    wanted = {job.id for job in measured}
+    ids = {job.id for job in measured}
     began = [min([job.submitted_at for job in app]) for app in apps.values()]
     ended = [_end(app, result.ended_at) for app in apps.values()]
     chosen = [
         place
         for place, app in enumerate(apps.values())
-        if all([job.id in wanted and job.ended_at is not None and job.attempts > 0 for job in app])
+        if all([job.id in ids and job.ended_at is not None and job.attempts > 0 for job in app])
     ]
     starts, ends = np.array(began, dtype=float), np.array(ended, dtype=float)
     together = mean_contention(starts[chosen], ends[chosen], among_began=starts, among_ended=ends)

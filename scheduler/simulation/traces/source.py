@@ -153,8 +153,8 @@ class Source:
                 f"the header has no column {wording.listed(missing)}; it has {wording.listed(header, 20)}", 1
             )
         width = len(header)
-        wanted = [*required, *optional]
-        pick = itemgetter(*[header.index(name) if name in header else width for name in wanted])
+        columns = [*required, *optional]
+        pick = itemgetter(*[header.index(name) if name in header else width for name in columns])
         try:
             for row in reader:
                 if len(row) == width:

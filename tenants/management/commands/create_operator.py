@@ -35,9 +35,9 @@ class Command(BaseCommand):
             if existing is not None:
                 self._answer(existing.username, None)
                 return
-        password = None if options["print_password"] else _asked()
+        password = None if options["print_password"] else _read_password()
         try:
-            _, told = user_create(
+            _, generated = user_create(
                 by="create_operator",
                 username=options["username"],
                 email=options["email"],
@@ -46,13 +46,13 @@ class Command(BaseCommand):
             )
         except ApplicationError as error:
             raise CommandError(error.message) from None
-        self._answer(options["username"], told)
+        self._answer(options["username"], generated)
 
     def _answer(self, username: str, password: str | None) -> None:
         self.stdout.write(json.dumps({"username": username, "password": password}))
 
 
-def _asked() -> str:
+def _read_password() -> str:
     password = getpass.getpass("Password: ")
     if password != getpass.getpass("Again: "):
         raise CommandError("The two passwords differ.")

@@ -61,7 +61,7 @@ def test_equals_hold_their_parts_and_nobody_is_worse_off_than_alone() -> None:
     # Two on V100 at full speed, two on K80 at a third of it, or at two thirds.
     assert vision.speed_here == vision.speed_alone == pytest.approx(2 + 2 / 3)
     assert speech.speed_here == speech.speed_alone == pytest.approx(2 + 4 / 3)
-    assert (vision.borrowed, vision.lent, vision.wanted_since) == (0, 0, NOW - 10_000 + 1)
+    assert (vision.borrowed, vision.lent, vision.demand_since) == (0, 0, NOW - 10_000 + 1)
     assert vision.rho_worst >= vision.rho_mean > 0
     assert [job.id for job in vision.waiting] == [5, 6]
 

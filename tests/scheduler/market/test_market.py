@@ -175,9 +175,7 @@ def test_owners_alone_act_for_a_virtual_cluster(market):
         lambda: market.take(offer, by=market.lena),
         lambda: offer_withdraw(by=market.vera, offer=offer),
         lambda: loan_end(by=market.lena, loan_id=loan.id),
-        lambda: rule_make(
-            by=both, virtual_cluster=shared, desired=Borrowing(most_gpus=1, waiting_seconds=1.0)
-        ),
+        lambda: rule_make(by=both, virtual_cluster=shared, terms=Borrowing(most_gpus=1, waiting_seconds=1.0)),
         lambda: rule_remove(by=market.vera, rule_id=make_lend_rule(market.speech, {"P100": 1}).id),
     ]
     for deed in refused:
@@ -253,15 +251,15 @@ def test_the_borrower_gives_back_and_an_operator_refunds(market):
 
 def test_rules_are_made_and_removed_with_their_open_offers(market):
     desired = Lending(lot=Lot(gpus={"P100": 3}), idle_seconds=60.0, lend_seconds=3_600.0, price=500)
-    rule = rule_make(by=market.lena, virtual_cluster=market.speech, wanted=desired)
+    rule = rule_make(by=market.lena, virtual_cluster=market.speech, terms=desired)
     assert (rule.kind, rule.lot, rule.price) == ("lend", {"gpus": {"P100": 3}, "cells": {}}, 500)
     for lot, words in (({"P100": 5}, "owns 4 P100, not 5"), ({"P9": 1}, "no GPU model 'P9'")):
         too_much = Lending(lot=Lot(gpus=lot), idle_seconds=60.0, lend_seconds=60.0)
         with pytest.raises(Invalid, match=words):
-            rule_make(by=market.lena, virtual_cluster=market.speech, wanted=too_much)
+            rule_make(by=market.lena, virtual_cluster=market.speech, terms=too_much)
     unknown = Borrowing(gpu_models=("P9",), most_gpus=1, waiting_seconds=0.0)
     with pytest.raises(Invalid, match="no GPU model 'P9'"):
-        rule_make(by=market.vera, virtual_cluster=market.vision, wanted=unknown)
+        rule_make(by=market.vera, virtual_cluster=market.vision, terms=unknown)
     offers = [make_offer(market.speech, {"P100": 1}, rule=rule) for _ in range(2)]
     loan = market.take(offers[0])
     rule_remove(by=market.lena, rule_id=rule.id)

@@ -73,7 +73,7 @@ def test_they_are_chosen_by_name_and_parameters(world: World) -> None:
 @pytest.mark.parametrize(
     ("asked", "field", "problem", "expected"),
     [
-        ({"name": "lass"}, "name", "there is no 'lass'", "one of: allox, drf, fair, fifo"),
+        ({"name": "lass"}, "name", "there is no 'lass'", "one of: allox, aryl, drf, fair, fifo"),
         ({"parameters": {}}, "name", "is missing", "text of 1 to 255 characters"),
         ({"name": "las", "parametres": {}}, "parametres", "is not a field here", "name, parameters"),
         (
@@ -273,7 +273,7 @@ def test_a_change_of_one_setting_keeps_the_other_and_none_is_no_entry(world: Wor
 @pytest.mark.parametrize(
     ("asked", "field", "expected"),
     [
-        ({"spare_policy": "lass"}, "spare_policy", "one of: allox, drf, fair, fifo"),
+        ({"spare_policy": "lass"}, "spare_policy", "one of: allox, aryl, drf, fair, fifo"),
         ({"spare_policy": "las:quantum=1"}, "spare_policy", "quantum_seconds (float)"),
         ({"spare_placer": "delay:relax_after_seconds=true"}, "spare_placer", "float"),
         ({"spare_policy": ""}, "spare_policy", ""),

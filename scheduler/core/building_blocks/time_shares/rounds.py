@@ -93,7 +93,7 @@ class Rounds:
         self._order = order or self._by_deficits
         self._deficits = Deficits(view, memory, rules.lease_seconds, rules.overhead)
         self._targets = _targets(memory) if memory.get("manner") == rules.manner else {}
-        self._asked: list[Any] = memory.get("asked", [])
+        self._answered: list[Any] = memory.get("asked", [])
         self._due = {unit_named(name): model for name, model in memory.get("due", {}).items()}
         #: Jobs kept for a partner that has not left its old GPUs yet.
         self._expects: set[JobId] = set()
@@ -123,11 +123,11 @@ class Rounds:
         due_at = self._deficits.reset_at + self._rules.interval_seconds
         if self._targets and self._view.now < due_at - INSTANT_SECONDS:
             return
-        asked = self._ask()
-        if asked is None:
-            self._targets, self._asked = {}, []
-        elif not self._targets or list(asked.key) != self._asked:
-            self._targets, self._asked = asked.answer(), list(asked.key)
+        request = self._ask()
+        if request is None:
+            self._targets, self._answered = {}, []
+        elif not self._targets or list(request.key) != self._answered:
+            self._targets, self._answered = request.answer(), list(request.key)
             self._deficits.reset(self._targets)
 
     def _changed(self, turns: TimeSlices) -> Outcome:
@@ -217,7 +217,7 @@ class Rounds:
             "policy": self._rules.policy,
             "manner": self._rules.manner,
             "lease_ends": self._lease_ends,
-            "asked": self._asked,
+            "asked": self._answered,
             "targets": {name: shares for name, shares in named.items() if "+" not in name},
             "shared": {name: shares for name, shares in named.items() if "+" in name},
             "due": {name_of(unit): model for unit, model in self._due.items()},

@@ -31,11 +31,11 @@ class SolverInput:
     @property
     def digest(self) -> int:
         """Return a number that changes when jobs, GPUs or rates do, but not when jobs merely progress."""
-        asked = self.instance
-        digest = zlib.crc32(" ".join(asked.models).encode())
+        given = self.instance
+        digest = zlib.crc32(" ".join(given.models).encode())
         for values in (
-            np.array(self.jobs), asked.gpus, asked.throughput, asked.gang, asked.weight, asked.price,
-            asked.entity, asked.entity_weight,
+            np.array(self.jobs), given.gpus, given.throughput, given.gang, given.weight, given.price,
+            given.entity, given.entity_weight,
         ):  # fmt: skip
             digest = zlib.crc32(np.ascontiguousarray(values).tobytes(), digest)
         return digest

@@ -287,7 +287,7 @@ def _entitled_lines(earlier: Mapping[str, Any], books: Mapping[str, Any]) -> Ite
     """Yield a line for each tenant that is entitled to other GPUs than before, also for one that left."""
     before, now = earlier.get("entitled", {}), books["entitled"]
     for tenant in sorted({*before, *now}):
-        had, has = _wanted(before.get(tenant, {})), _wanted(now.get(tenant, {}))
+        had, has = _above_zero(before.get(tenant, {})), _above_zero(now.get(tenant, {}))
         if had != has:
             words = wording.listed([f"{gpus:.4g} {model}" for model, gpus in has.items()]) or "no GPUs"
             yield LedgerLine(
@@ -332,5 +332,5 @@ def _trade_lines(
         )
 
 
-def _wanted(amounts: Mapping[str, float]) -> dict[str, float]:
+def _above_zero(amounts: Mapping[str, float]) -> dict[str, float]:
     return {model: gpus for model, gpus in amounts.items() if gpus}

@@ -129,8 +129,8 @@ class _PairTrades(Generic[Claimant]):
         prices = sorted({self._speed_up[user] for user in (*self._buyers, *self._sellers)})
 
         def sells_out(price: float) -> bool:
-            wanted = sum([self._bought(user, price) for user in self._buyers if self._speed_up[user] > price])
-            return wanted > sum(
+            demand = sum([self._bought(user, price) for user in self._buyers if self._speed_up[user] > price])
+            return demand > sum(
                 [self._sold(user, price) for user in self._sellers if self._speed_up[user] < price]
             )
 

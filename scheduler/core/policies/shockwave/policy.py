@@ -172,8 +172,8 @@ def _begin_round(view: View, needs: _Needs, schedule: RoundSchedule, known: _Mem
     """Run whom the plan runs now, then who runs longest; all others stop."""
     order = _in_order(view, needs, schedule)
     runs = schedule.runs_in(schedule.begun)
-    wishes = [grant for job in order for grant in _wishes(job, runs.get(job.id), view)]
-    granted = fill(wishes, view)
+    candidates = [grant for job in order for grant in _candidates(job, runs.get(job.id), view)]
+    granted = fill(candidates, view)
     placed = {job for grant in granted for job in grant.jobs}
     waiting = [job for job in order if job.id not in placed]
     return Decision(
@@ -210,7 +210,7 @@ def _in_order(view: View, needs: _Needs, schedule: RoundSchedule) -> list[Job]:
     return sorted(view.jobs.values(), key=rank)
 
 
-def _wishes(job: Job, model: str | None, view: View) -> list[Grant]:
+def _candidates(job: Job, model: str | None, view: View) -> list[Grant]:
     """Return what the job would have, on the model that was planned, and what it would have instead."""
     running = view.running.get(job.id)
     if running is not None and (model in (None, running.gpu_model) or len(running.jobs) > 1):
@@ -298,8 +298,8 @@ class _Needs:
         return self._known[job.id]
 
     def _by_epochs(self, job: Job) -> tuple[dict[str, float], float, float] | None:
-        told = None if job.training is None else outlook(job.training)
-        if told is None:
+        known = None if job.training is None else outlook(job.training)
+        if known is None:
             return None
         speeds = relative_speeds(job, self._models, self._reference)
         open_to = {
@@ -307,8 +307,8 @@ class _Needs:
             for model, speed in speeds.items()
             if speed > 0 and (not job.gpu_models or model in job.gpu_models)
         }
-        seconds = {model: told.left_seconds / speed for model, speed in open_to.items()}
-        return seconds, told.done_seconds / max(open_to.values(), default=1.0), told.done
+        seconds = {model: known.left_seconds / speed for model, speed in open_to.items()}
+        return seconds, known.done_seconds / max(open_to.values(), default=1.0), known.done
 
     def _by_run_time(self, job: Job) -> tuple[dict[str, float], float, float]:
         view, running = self._view, self._view.running.get(job.id)

@@ -65,8 +65,8 @@ class Program:
         Raises PolicyError when the solver finds nothing.
         """
         even = np.ones(len(self._bidders))
-        floors = self._floors()
-        if floors is not None and (found := self._maximise(even, floors)) is not None:
+        least_work = self._least_work()
+        if least_work is not None and (found := self._maximise(even, least_work)) is not None:
             return found, even
         weights = _weights(self._bidders, self._window)
         found = self._maximise(weights, np.zeros(len(self._bidders)))
@@ -91,22 +91,22 @@ class Program:
         """Return the work that the bidder has left, in rounds."""
         return max(self._bidders[place].left_seconds / self._window.round_seconds, LEAST_WORK)
 
-    def _floors(self) -> Floats | None:
+    def _least_work(self) -> Floats | None:
         """Return the work in rounds that each bidder must do to end in time; None when someone cannot.
 
         After the last round it is taken to have its uniform share, and to end no sooner than that round, as
         in the paper: whoever is due before cannot end in time by this count.
         """
         window = self._window
-        floors = np.zeros(len(self._bidders))
+        least_work = np.zeros(len(self._bidders))
         for place, bidder in enumerate(self._bidders):
             later = bidder.due_seconds / window.round_seconds - window.rounds
-            floors[place] = max(0.0, self._left(place) - later * window.uniform_share)
-            if later < 0 or floors[place] > self._most_work(place):
+            least_work[place] = max(0.0, self._left(place) - later * window.uniform_share)
+            if later < 0 or least_work[place] > self._most_work(place):
                 return None
-        return floors
+        return least_work
 
-    def _maximise(self, weights: Floats, floors: Floats) -> Counts | None:
+    def _maximise(self, weights: Floats, least_work: Floats) -> Counts | None:
         """Return the best rounds by bidder and model; None when there are none."""
         counts = np.zeros((len(self._bidders), len(self._window.gpus)), dtype=np.int64)
         if not self._pairs:
@@ -116,7 +116,7 @@ class Program:
         self._add_capacity(rows)
         for place in range(len(self._bidders)):
             if self._of_bidder[place]:
-                self._add_utility(rows, place, weights[place], floors[place])
+                self._add_utility(rows, place, weights[place], least_work[place])
         self._add_longest_run(rows)
         found = rows.solve(integers=len(self._pairs), seconds=self._window.solve_seconds)
         if found is None:
@@ -152,7 +152,7 @@ class Program:
                 if terms:
                     rows.add(terms, most=float((room // size).sum()))
 
-    def _add_utility(self, rows: _Rows, place: int, weight: float, floor: float) -> None:
+    def _add_utility(self, rows: _Rows, place: int, weight: float, least: float) -> None:
         """The logarithm of what the bidder has done of its epochs, above that of now; and its floor."""
         done, work = self._bidders[place].done, self._work(place)
         a_round, reach = (1.0 - done) / self._left(place), self._most_work(place)
@@ -164,8 +164,8 @@ class Program:
                 pieces.append((rows.variable(cost=-weight * slope * a_round, most=rounds), 1.0))
                 reach -= rounds
         rows.add([*pieces, *((pair, -speed) for pair, speed in work)], most=0.0)
-        if floor > 0:
-            rows.add(work, least=floor - ROUNDING)
+        if least > 0:
+            rows.add(work, least=least - ROUNDING)
 
     def _add_longest_run(self, rows: _Rows) -> None:
         """How much longer the longest run that remains is than it must be."""

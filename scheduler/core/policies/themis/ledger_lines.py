@@ -124,7 +124,7 @@ class LedgerLines:
             )
         )
 
-    def told(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, AppStanding]:
+    def standings(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, AppStanding]:
         """Return what the auction told each app; the first ones took part, with these tables."""
         found = {}
         for place, agent in enumerate(ranked):
@@ -137,7 +137,7 @@ class LedgerLines:
     def reasons(
         self,
         queue: Iterable[JobId],
-        told: Mapping[str, AppStanding],
+        standings: Mapping[str, AppStanding],
         run_options: RunOptions,
         next_end: float | None,
     ) -> dict[JobId, tuple[Reason, ...]]:
@@ -150,7 +150,7 @@ class LedgerLines:
             if run_options.of(job) is None:
                 said[number] = (runs_nowhere(job),)
                 continue
-            entry = told.get(name_of(job))
+            entry = standings.get(name_of(job))
             if entry is None:
                 said[number] = later
                 continue
@@ -171,24 +171,34 @@ class LedgerLines:
         )
 
 
-def _outbid(told: AppStanding) -> Reason:
+def _outbid(standing: AppStanding) -> Reason:
     return Reason(
         code="outbid",
         tier=Tier.ORDER,
         message=f"In the last auction it bid for GPUs with which it would come to a finish-time fairness of"
-        f" {told.best:.2f}, and of {told.rho:.2f} without; what others bid for was worth more together.",
-        blocking={"rho": told.rho, "rho_bid": told.best, "rank": told.rank, "apps": told.apps},
+        f" {standing.best:.2f}, and of {standing.rho:.2f} without; what others bid for was worth more"
+        f" together.",
+        blocking={
+            "rho": standing.rho,
+            "rho_bid": standing.best,
+            "rank": standing.rank,
+            "apps": standing.apps,
+        },
     )
 
 
-def _outside(told: AppStanding) -> Reason:
-    blocking = {"rho": told.rho, "rank": told.rank, "apps": told.apps}
-    if told.bids:
-        message = f"With a finish-time fairness of {told.rho:.2f} it took part in the last auction, in which"
+def _outside(standing: AppStanding) -> Reason:
+    blocking = {"rho": standing.rho, "rank": standing.rank, "apps": standing.apps}
+    if standing.bids:
+        message = (
+            f"With a finish-time fairness of {standing.rho:.2f} it took part in the last auction, in which"
+        )
         message += " there were no GPUs on offer on which it fits."
     else:
-        message = f"In the last auction others were worse off: with a finish-time fairness of {told.rho:.2f}"
-        message += f" it was number {told.rank} of {told.apps} apps that wanted GPUs."
+        message = (
+            f"In the last auction others were worse off: with a finish-time fairness of {standing.rho:.2f}"
+        )
+        message += f" it was number {standing.rank} of {standing.apps} apps that wanted GPUs."
     return Reason(code="outside_auction", tier=Tier.ORDER, message=message, blocking=blocking)
 
 

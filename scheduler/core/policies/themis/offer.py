@@ -65,20 +65,20 @@ def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
 class Offer:
     """The goods, and what a gang takes of them. `capacity` has nobody in it whose GPUs are on offer."""
 
-    def __init__(self, capacity: Capacity, wanted: Mapping[str, Iterable[Way]]) -> None:
+    def __init__(self, capacity: Capacity, ways: Mapping[str, Iterable[Way]]) -> None:
         self._sizes: dict[tuple[str, int | None], list[int]] = {}
         #: GPUs of each model.
         self.gpus = {model: max(0, capacity.offered(model)) for model in capacity.models}
         supply: dict[Good, int] = {}
-        for model, different in wanted.items():
+        for model, different in ways.items():
             supply[model] = self.gpus[model]
             sizes: dict[int | None, set[int]] = {None: set()}
             for way in different:
                 sizes[None].update(way.chunks)
                 if way.group is not None:
                     sizes.setdefault(way.group, set()).add(sum(way.chunks))
-            for group, asked in sizes.items():
-                self._sizes[model, group] = sorted(asked - {1} if group is None else asked)
+            for group, counts in sizes.items():
+                self._sizes[model, group] = sorted(counts - {1} if group is None else counts)
                 free = capacity.offered_by_group(model, group)
                 for size in self._sizes[model, group]:
                     places = sum([gpus // size * groups for gpus, groups in free.items()])

@@ -128,8 +128,8 @@ class _Round:
         if self._auctioned_at > view.now:
             # The clock went back.
             self._auctioned_at = -math.inf
-        told: Mapping[str, Sequence[Any]] = memory.get("told", {})
-        self._standings = {name: AppStanding(*entry) for name, entry in told.items() if name in weights}
+        standings: Mapping[str, Sequence[Any]] = memory.get("told", {})
+        self._standings = {name: AppStanding(*entry) for name, entry in standings.items() if name in weights}
         self._debts = Debts(memory.get("said", {}), view)
         self._ledger_lines = LedgerLines(view, policy.fairness_knob, policy.lease_seconds)
         self._waiting = [job for job in waiting_jobs(view) if self._run_options.of(job) is not None]
@@ -272,12 +272,12 @@ class _Round:
         worst = ranked[0].rho_of_nothing
         most = max(1, math.ceil((1 - policy.fairness_knob) * len(ranked) - 1e-9))
         bidders = [agent for agent in ranked[:most] if agent.rho_of_nothing * MOST_UNEQUAL >= worst]
-        offer = Offer(self._emptied.capacity, self._catalogue.wanted(bidders))
+        offer = Offer(self._emptied.capacity, self._catalogue.ways(bidders))
         tables = [self._catalogue.table(agent, offer) for agent in bidders]
         result: Result = view.compute(hold, [table.bid for table in tables], offer.supply)
         latest = self._latest_end(worst_can_bid=bool(tables[0].choices))
         self._ledger_lines.auction(ranked, tables, offer, result)
-        self._standings = self._ledger_lines.told(ranked, tables)
+        self._standings = self._ledger_lines.standings(ranked, tables)
         self._auctioned_at = view.now
         placement = self._seat_winners(tables, result, latest)
         self._seat_others(placement, bidders, min(latest, view.now + policy.lease_seconds))
@@ -386,7 +386,7 @@ class _Round:
             "policy": "themis",
             "leases": {str(job): end for job, end in self._leases.items()},
             "contention": self._contention.remember(),
-            "told": {name: list(told) for name, told in self._standings.items() if name in waits},
+            "told": {name: list(each) for name, each in self._standings.items() if name in waits},
             "said": self._debts.remember(),
         }
         if self._auctioned_at > -math.inf:

@@ -133,14 +133,14 @@ class Catalogue:
             self._ways[key] = ways(demand, fleet, cluster.node_rank, spreads_well=spreads_well)
         return self._ways[key]
 
-    def wanted(self, agents: Iterable[Agent]) -> dict[str, set[Way]]:
+    def ways(self, agents: Iterable[Agent]) -> dict[str, set[Way]]:
         """Return in which ways they would use GPUs of each model."""
-        wanted: dict[str, set[Way]] = {}
+        ways: dict[str, set[Way]] = {}
         for agent in agents:
             for job in agent.wants:
                 for seat in self.seats(job):
-                    wanted.setdefault(seat.model, set()).add(seat.way)
-        return wanted
+                    ways.setdefault(seat.model, set()).add(seat.way)
+        return ways
 
     def table(self, agent: Agent, offer: Offer) -> Table:
         """Return what the app bids."""

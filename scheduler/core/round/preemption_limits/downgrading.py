@@ -38,11 +38,11 @@ def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgra
 
 
 def kept_on(
-    facts: Facts, asked: Iterable[Downgrade], left: Capacity
+    facts: Facts, candidates: Iterable[Downgrade], left: Capacity
 ) -> tuple[Mapping[AllocationId, Downgrade], Capacity]:
     """Return those whose GPUs nobody took, and what is left when they keep them."""
     left = left.narrowed(None, {}, {}, may_evict=True)
-    kept = [each for each in asked if left.give_back(facts.holdings[each.running.allocation])]
+    kept = [each for each in candidates if left.give_back(facts.holdings[each.running.allocation])]
     return {each.running.allocation: each for each in kept}, left
 
 

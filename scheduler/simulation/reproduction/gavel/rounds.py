@@ -182,11 +182,11 @@ class GavelRounds:
         return self._next - len(self._jobs)
 
     def run(
-        self, wanted: Iterable[int] | None = None, is_interrupted: Callable[[], bool] = lambda: False
+        self, until_ended: Iterable[int] | None = None, is_interrupted: Callable[[], bool] = lambda: False
     ) -> Outcome:
         """Go on until the wanted jobs, or all of them, have ended."""
         state = self._state
-        waiting = set(range(len(self._arrivals)) if wanted is None else wanted)
+        waiting = set(range(len(self._arrivals)) if until_ended is None else until_ended)
         without_shares = ""
         while waiting and not self._stuck and not without_shares and not is_interrupted():
             self._advance()
@@ -325,7 +325,7 @@ class GavelRounds:
         state.leases = leases
         state.rounds += bool(leases)
         if self._on_turns is not None:
-            self._on_turns(state.now, self._jobs, self._told(renewed))
+            self._on_turns(state.now, self._jobs, self._turns_of(renewed))
 
     def _decide(self) -> None:
         state = self._state
@@ -389,7 +389,7 @@ class GavelRounds:
         assert together is not None
         return together[model]
 
-    def _told(self, renewed: set[Unit]) -> list[Turn]:
+    def _turns_of(self, renewed: set[Unit]) -> list[Turn]:
         return [
             Turn(
                 unit=each.unit,

@@ -43,19 +43,19 @@ def simulate_rounds(
     jobs, kinds = _jobs(arrivals, models, table)
     cluster = _cluster(experiment.cluster, models, kinds, table, shares.sharing)
     recorder = _Recorder(experiment.cluster, models, arrivals)
-    told = 0
+    reported = 0
 
-    def asked() -> bool:
-        nonlocal told
-        if rounds.ended >= told + max(1, len(arrivals) // 100):
-            told = rounds.ended
-            on_progress(Milestone(ended_jobs=told, jobs=len(arrivals), now=recorder.now))
+    def is_over() -> bool:
+        nonlocal reported
+        if rounds.ended >= reported + max(1, len(arrivals) // 100):
+            reported = rounds.ended
+            on_progress(Milestone(ended_jobs=reported, jobs=len(arrivals), now=recorder.now))
         return is_interrupted()
 
     first, end = experiment.window or (0, len(arrivals))
     rounds = GavelRounds(cluster, jobs, shares, rules, on_turns=recorder.see)
     began = time.process_time()
-    outcome = rounds.run(range(first, end), asked)
+    outcome = rounds.run(range(first, end), is_over)
     elapsed = time.process_time() - began
     notes = (*experiment.workload.notes, *experiment.cluster.notes, *_about(rules, outcome, len(arrivals)))
     return Result(

@@ -86,11 +86,11 @@ def is_gavel(text: str) -> bool:
 def parse_gavel(text: str) -> GavelSpec:
     """Return the spec of `gavel:jobs=5600,jobs_per_hour=5.6,...`; raise GeneratorError."""
     _, given = parse_plugin(text)
-    wanted = {"jobs": int, "jobs_per_hour": (int, float), "multi_gpu": bool, "priorities": bool, "slos": bool}
+    types = {"jobs": int, "jobs_per_hour": (int, float), "multi_gpu": bool, "priorities": bool, "slos": bool}
     for name, value in given.items():
-        if name not in wanted:
-            raise GeneratorError(f"{NAME}: there is no {name!r}; there are {', '.join(wanted)}")
-        kind = wanted[name]
+        if name not in types:
+            raise GeneratorError(f"{NAME}: there is no {name!r}; there are {', '.join(types)}")
+        kind = types[name]
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):  # type: ignore[arg-type]
             what = "true or false" if kind is bool else "a number" if name != "jobs" else "a whole number"
             raise GeneratorError(f"{NAME}: {name} is {value!r}; it must be {what}")

@@ -87,11 +87,11 @@ def value_of(tables: Tables, chosen: ChosenRows) -> float:
 
 def _if_all_get_their_best(tables: Tables) -> Assignment | None:
     """Return that assignment if there is enough for it."""
-    wanted: dict[Good, int] = {}
+    needed: dict[Good, int] = {}
     for table in tables.tables:
         for good, pieces in table[0].takes.items() if table else ():
-            wanted[good] = wanted.get(good, 0) + pieces
-    if any(pieces > tables.supply[good] for good, pieces in wanted.items()):
+            needed[good] = needed.get(good, 0) + pieces
+    if any(pieces > tables.supply[good] for good, pieces in needed.items()):
         return None
     chosen = tuple([0 if table else None for table in tables.tables])
     value = value_of(tables, chosen)
