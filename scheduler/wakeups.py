@@ -63,7 +63,8 @@ def request_round() -> None:
 def request_round_at(instant: float, *, now: float, took_seconds: float) -> None:
     """Let a round start at an instant that a plan waits for, unless a tick comes first; it took so long.
 
-    Without it a lease would end up to a tick late. One such round is due at a time, the earliest.
+    Without it what a policy does at an instant would be up to a tick late. One such round is due at a time,
+    the earliest.
     """
     instant = max(instant, now + max(_DISTANCE_MS / 1_000, _ROUND_PART * took_seconds))
     wait_seconds = instant - now

@@ -52,8 +52,8 @@ def take_number() -> int | None:
 def hold_fence(number: int) -> None:
     """Lock the leadership row for this transaction; raise FenceError when the number is no longer ours.
 
-    The lease is given back in the same transaction: what the round writes and the right to start the
-    next one become visible together.
+    The right to decide is given back in the same transaction: what the round writes and the right to start
+    the next one become visible together.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT number FROM scheduler_leadership WHERE id = 1 FOR UPDATE")
@@ -64,7 +64,7 @@ def hold_fence(number: int) -> None:
 
 
 def give_up(number: int) -> None:
-    """Give the lease back after a failure, unless another round has taken it."""
+    """Give the right to decide back after a failure, unless another round has taken it."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_leadership SET expires_at = NULL WHERE id = 1 AND number = %s", [number]

@@ -80,7 +80,7 @@ function stateOf(node: Node, gpu: Gpu, job: Job | null): PlotState {
 
 export const STATE_TEXT: Record<PlotState, string> = {
   free: "Free",
-  planned: "Planned",
+  planned: "Nominated",
   starting: "Starting",
   running: "Running",
   stopping: "Stopping",
