@@ -267,7 +267,7 @@ class Job:
     estimate_seconds: float | None = None
     #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
-    #: Kind of training job (often the model's name), under which its speeds are known.
+    #: What the job trains (often the name of a network), under which its throughputs are known.
     application: str = ""
     #: Largest tensor's part of the model; a skewed gang suffers when it is spread (Tiresias, section 3.3).
     skew: float | None = None

@@ -45,11 +45,11 @@ def checked_instance(
     Everything of a job is an array with an entry per job, or one number for all of them. Without
     `isolated_seconds` a job is taken to have done as well as on its own part so far: its age.
     """
-    speeds = np.array(throughput, dtype=np.float64, ndmin=2)
+    throughputs = np.array(throughput, dtype=np.float64, ndmin=2)
     amounts = np.array(gpus, dtype=np.float64, ndmin=1)
-    jobs, count = len(speeds) if speeds.size else 0, len(amounts)
-    if jobs and speeds.shape != (jobs, count):
-        what = f"has {speeds.shape[1]} columns for {count} models"
+    jobs, count = len(throughputs) if throughputs.size else 0, len(amounts)
+    if jobs and throughputs.shape != (jobs, count):
+        what = f"has {throughputs.shape[1]} columns for {count} models"
         raise InstanceError([Problem("", "throughput", what, "one column per model")])
 
     def of_jobs(name: str, values: ArrayLike) -> Floats:
@@ -61,7 +61,7 @@ def checked_instance(
         models=tuple(models if models is not None else [str(model) for model in range(count)]),
         gpus=amounts,
         price=_spread("price", 1.0 if price is None else price, count, "model"),
-        throughput=speeds.reshape(jobs, count),
+        throughput=throughputs.reshape(jobs, count),
         gang=of_jobs("gang", gang),
         weight=of_jobs("weight", weight),
         steps_left=of_jobs("steps_left", steps_left),
@@ -98,8 +98,8 @@ def _effective(instance: Instance) -> Instance:
     instance.throughput[~fits | (instance.throughput < NEGLIGIBLE * best)] = 0.0
     if instance.pairs is not None:
         alike = instance.pairs.first == instance.pairs.second
-        speeds = instance.pairs.throughput
-        speeds[alike] = speeds[alike].mean(axis=1, keepdims=True)
+        throughputs = instance.pairs.throughput
+        throughputs[alike] = throughputs[alike].mean(axis=1, keepdims=True)
     return instance
 
 
@@ -121,13 +121,13 @@ def _of_cluster(instance: Instance) -> Iterable[Problem]:
 def _of_jobs(instance: Instance) -> Iterable[Problem]:
     if len(set(instance.names)) != len(instance.names):
         yield Problem("", "names", "two jobs have the same name", "names that differ")
-    speeds = instance.throughput
-    wrong = ~((speeds >= 0) & (speeds <= ABSURD))
+    throughputs = instance.throughput
+    wrong = ~((throughputs >= 0) & (throughputs <= ABSURD))
     for job in np.flatnonzero(wrong.any(axis=1))[:NAMED]:
         model = int(np.flatnonzero(wrong[job])[0])
         where = f"throughput on {instance.models[model]}"
         hint = f"steps per second, from 0 (does not run there) to {ABSURD:g}"
-        yield Problem(f"job {instance.names[job]}", where, f"is {speeds[job, model]:g}", hint)
+        yield Problem(f"job {instance.names[job]}", where, f"is {throughputs[job, model]:g}", hint)
     gang = instance.gang
     yield from _named(
         instance, "gang", gang, ~((gang >= 1) & (gang == np.floor(gang))), "a whole number, one or more"
@@ -184,9 +184,9 @@ def _of_pairs(instance: Instance) -> Iterable[Problem]:
                 f"have gangs of {listed} GPUs",
                 "two jobs share GPUs when both need equally many",
             )
-        speeds = pairs.throughput[number]
-        if not ((speeds >= 0) & (speeds <= ABSURD)).all():
-            worst = speeds[~((speeds >= 0) & (speeds <= ABSURD))][0]
+        throughputs = pairs.throughput[number]
+        if not ((throughputs >= 0) & (throughputs <= ABSURD)).all():
+            worst = throughputs[~((throughputs >= 0) & (throughputs <= ABSURD))][0]
             yield Problem(subject, "throughput", f"is {worst:g}", f"steps per second, from 0 to {ABSURD:g}")
         key = (min(one, other), max(one, other))
         if key in seen:

@@ -86,14 +86,14 @@ class _Reader:
             name = str(entry.get("name", number)) if isinstance(entry, dict) else str(number)
             subject = f"job {name}"
             given = self._object(subject, "", self._renamed(subject, entry), _JOB, needed=("throughput",))
-            speeds = self._object(subject, "throughput", given.get("throughput", {}))
+            throughputs = self._object(subject, "throughput", given.get("throughput", {}))
             job: dict[str, Any] = {
                 "name": name,
                 "entity": str(given.get("entity", "")),
                 "job_class": str(given.get("job_class", name)),
                 # A table of throughputs may well know models that this cluster does not have.
                 "throughput": [
-                    self._number(subject, f"throughput on {model}", speeds.get(model, 0.0))
+                    self._number(subject, f"throughput on {model}", throughputs.get(model, 0.0))
                     for model in models
                 ],
             }
@@ -114,9 +114,10 @@ class _Reader:
             if len(both) != 2:
                 self._wrong(subject, "job_classes", f"are {len(both)}", "the classes of two jobs")
                 continue
-            speeds = self._object(subject, "throughput", given.get("throughput", {}))
+            throughputs = self._object(subject, "throughput", given.get("throughput", {}))
             of_pair = [
-                self._two(subject, f"throughput on {model}", speeds.get(model, [0, 0])) for model in models
+                self._two(subject, f"throughput on {model}", throughputs.get(model, [0, 0]))
+                for model in models
             ]
             if set(both) <= set(job_classes):
                 # Other classes have no jobs now: a table of pairs may know more than there are.

@@ -193,15 +193,15 @@ def _partners(pairs: Pairs, alike: Instance, size: Ints) -> tuple[Ints, Ints, In
     return one[possible], two[possible], pair_of[possible]
 
 
-def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, speeds: Floats) -> _Block:
+def _useful(alike: Instance, rates: Floats, first: Ints, second: Ints, throughputs: Floats) -> _Block:
     """Return the pairs and models that get more done than the two jobs would one after the other.
 
-    `speeds` is by pair of groups × 2 × model.
+    `throughputs` is by pair of groups × 2 × model.
     """
     ours, theirs = alike.throughput[first], alike.throughput[second]
     both = (ours > 0) & (theirs > 0)
-    relative_first = speeds[:, 0] / np.where(both, ours, 1.0)
-    relative_second = speeds[:, 1] / np.where(both, theirs, 1.0)
+    relative_first = throughputs[:, 0] / np.where(both, ours, 1.0)
+    relative_second = throughputs[:, 1] / np.where(both, theirs, 1.0)
     pair, model = np.nonzero(both & (relative_first + relative_second > 1 + USELESS))
     return (
         model,
