@@ -70,9 +70,9 @@ def _allocations(job: Job, attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
 
 
 def _measured(row: JobScaling | None, shape: Shape, newest: Attempt | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"now": None, "gpu_model": None, "curve": [], "rests_on": None}
+    answer: dict[str, Any] = {"now": None, "gpu_model": None, "curve": [], "rests_on": None}
     if row is None or newest is None:
-        return told
+        return answer
     known = scaling_of(row)
     parameters = {model: Parameters(*values) for model, (values, _) in row.parameters.items()}
     gpu_model, model, points = newest.allocation.gpu_model, None, []
