@@ -3,7 +3,7 @@
 python benchmarks/bench_adaptive.py [--runs 9] [--threads 1] [--ranks 1,2]
 
 A convolutional network of 2.2 million weights learns random images in a batch that stays: with the plain
-loop, and with `AdaptiveOptimiser` around the same optimiser. Both take turns of eight steps in one process,
+loop, and with `AdaptiveOptimiser` around the same optimiser. Both take turns of 16 steps in one process,
 so that whatever else the machine does falls on both; a pair is one turn of each, and who begins alternates.
 Time is the processor's, of rank 0. Several ranks are processes that meet by gloo. Without torch, and with
 --core, only what is plain Python is measured.
@@ -28,7 +28,7 @@ from allot.training.batch_choice import Limits, Times, best_way
 from allot.training.noise import GradientNoise
 
 # As many steps as one period of measuring has.
-BATCH, STEPS = 32, 8
+BATCH, STEPS = 32, 16
 CORE_STEPS = 20_000
 CASES = {
     # Name: optimiser, gradients of a step.

@@ -8,7 +8,7 @@
         tuned.step()
         run.report(...)
 
-Gradients are measured in one of eight iterations, and in each of the first sixteen: what is told of them are
+Gradients are measured in one of 16 iterations, and in each of the first 16: what is told of them are
 means over a thousand, to which the others would add little and cost as much.
 """
 
@@ -30,7 +30,7 @@ from allot.training.errors import TrainingError
 from allot.training.sampler import Sampler
 
 #: One of so many iterations is measured, once the first choice of a batch has been made.
-MEASURED_EVERY = 8
+MEASURED_EVERY = 16
 #: Steps until Adam's estimate of the second moment says something.
 UNCONDITIONED_STEPS = 5
 #: Numbers that are gathered at once from all processes.
