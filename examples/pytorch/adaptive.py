@@ -8,6 +8,7 @@ initial batch, so that it takes fewer where larger batches are worth it.
 """
 
 import argparse
+import atexit
 import hashlib
 import os
 import time
@@ -36,6 +37,8 @@ has_gpu = torch.cuda.is_available()
 device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if has_gpu else torch.device("cpu")
 if is_parallel:
     dist.init_process_group("nccl" if has_gpu else "gloo")
+    # However it ends, told to stop too: threads that are left at the very end make Python abort.
+    atexit.register(dist.destroy_process_group)
 
 
 def agree(number: int) -> int:
@@ -95,5 +98,3 @@ if run.rank == 0:
         accuracy = (scores.argmax(dim=1) == labels[SAMPLES:]).float().mean()
     print(f"{batch.iterations} steps in batches of up to {batch.batch_size}, {batch.samples:.0f} samples")
     print(f"done: accuracy {accuracy:.4f}, weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)
-if is_parallel:
-    dist.destroy_process_group()
