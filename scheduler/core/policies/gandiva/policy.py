@@ -63,6 +63,8 @@ class Gandiva:
 
     #: Who waits has its turn in a later slice, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
+    #: It decides itself when elastic gangs grow.
+    resizes: ClassVar[bool] = True
 
     slice_seconds: float = 60.0
     #: Try pairs of jobs on the same GPUs when not everyone fits.
