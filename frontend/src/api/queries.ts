@@ -87,6 +87,12 @@ export const progressQuery = (id: number) =>
     queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/progress", { params: { path: { job_id: id } }, signal })),
   });
 
+export const scalingQuery = (id: number) =>
+  queryOptions({
+    queryKey: ["job", id, "scaling"],
+    queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/scaling", { params: { path: { job_id: id } }, signal })),
+  });
+
 export const fetchLog = (
   job: number,
   query: { attempt?: number | undefined; rank: number; after: number; limit: number },

@@ -21,6 +21,7 @@ import { Preemptions, TurnLine } from "@/features/job/preemptions";
 import { RunTime } from "@/features/job/run-time";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
+import { ScalingPanel } from "@/features/job/scaling-panel";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { OpenPages } from "@/components/terminal/open-pages";
 import { TerminalPanel } from "@/components/terminal/terminal-panel";
@@ -146,6 +147,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <JobWhatIf job={job} />}
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
+      <ScalingPanel job={job} />
       <TimelinePanel job={job} attempts={attempts} />
       <div className={styles.columns}>
         <ProgressPanel job={job} />
