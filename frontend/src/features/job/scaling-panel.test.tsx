@@ -14,14 +14,14 @@ vi.mock("@/components/chart", () => ({
     label,
     x,
     series,
-    marks = [],
+    marks,
   }: {
     label: string;
     x: number[];
     series: { values: number[] }[];
-    marks: number[];
+    marks?: number[];
   }) => (
-    <div role="img" aria-label={label}>{`${x.join(" ")} | ${series[0]?.values.join(" ")} | ${marks.join(" ")}`}</div>
+    <div role="img" aria-label={label}>{`${x.join(" ")} | ${series[0]?.values.join(" ")} | ${(marks ?? []).join(" ")}`}</div>
   ),
   ChartKey: () => null,
 }));
