@@ -21,7 +21,10 @@ vi.mock("@/components/chart", () => ({
     series: { values: number[] }[];
     marks?: number[];
   }) => (
-    <div role="img" aria-label={label}>{`${x.join(" ")} | ${series[0]?.values.join(" ")} | ${(marks ?? []).join(" ")}`}</div>
+    <div
+      role="img"
+      aria-label={label}
+    >{`${x.join(" ")} | ${series[0]?.values.join(" ")} | ${(marks ?? []).join(" ")}`}</div>
   ),
   ChartKey: () => null,
 }));
