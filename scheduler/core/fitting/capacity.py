@@ -24,6 +24,7 @@ from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.reclaim import fewest, reclaim
+from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant, Placement
 from scheduler.core.model.snapshot import JobId, Node
@@ -193,6 +194,44 @@ class Capacity:
             return Counter({gpus: nodes.bit_count() for gpus, nodes in enumerate(layer.by_count)})
         groups = fleet.domains[rank - self.cluster.node_rank - 1]
         return Counter([layer.gpus_in(group) for group in groups])
+
+    def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
+        """Return what each node offers of a model, whoever has to stop, but not what those named have."""
+        masks, usable = list(self._layers[model][-1].masks), self.cluster.fleets[model].usable
+        counts = [mask.bit_count() for mask in masks]
+        for jobs, holding in self.pending.items():
+            if holding.model == model and jobs not in but:
+                for part in holding.parts:
+                    kept = part.mask if self._is_pinned(holding) else part.mask & usable[part.node]
+                    counts[part.node] += (kept & ~masks[part.node]).bit_count()
+        return counts
+
+    def nodes_for(self, demand: Demand, model: str) -> frozenset[int] | None:
+        """Return the numbers of the nodes of a model that will do for a gang; None: all of them."""
+        allowed = self._allowed(demand, model)
+        return None if allowed is None else frozenset(members(allowed))
+
+    def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
+        """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
+        needs, fleet = by_node(nodes, demand.needs), self.cluster.fleets[model]
+        if demand.gpus > self.room(model):
+            return None
+        free = self._layers[model][RELEASING].masks
+        for reach in range(OWN + 1):
+            offered = self._offered(model, reach, demand)
+            if offered is None:
+                continue
+            offered = self._but(demand, model, offered)
+            if not all(offered.holds(node, needed) for node, needed in needs.items()):
+                continue
+            masks = {}
+            for node, needed in needs.items():
+                liked = (own.get(node, 0), free[node], offered.masks[node])
+                masks[node] = fleet.layouts[node].prefer(offered.masks[node], gpus_of(needed), liked)
+            fit = fit_at(fleet, demand, nodes, masks)
+            is_bound = not demand.candidates or self.cluster.can_bind(fit.placement.gpus, demand.candidates)
+            return self.fit_on(demand, fit.placement, nodes) if is_bound else None
+        return None
 
     def find(self, demand: Demand) -> Fit | None:
         """Return the best place for a gang, one that disturbs nobody if there is one; or None.
@@ -398,9 +437,14 @@ class Capacity:
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
         """Return the layer without the nodes that will not do for the gang."""
+        allowed = self._allowed(demand, model)
+        return offered if allowed is None else offered.on(allowed)
+
+    def _allowed(self, demand: Demand, model: str) -> int | None:
+        """Return the set of nodes that will do for the gang; None: all of them."""
         in_pinned = self._minds_pinned(model, demand)
         if not demand.avoid and not demand.candidates and not in_pinned:
-            return offered
+            return None
         nodes = self.cluster.fleets[model].nodes
         if model in self._private:
             left = sum([1 << number for number, node in enumerate(nodes) if self._will_do(node, demand)])
@@ -409,7 +453,7 @@ class Capacity:
         if in_pinned:
             pinned = demand.pinned_cell
             left &= sum([1 << number for number, node in enumerate(nodes) if node.pinned_cell == pinned])
-        return offered.on(left)
+        return left
 
     def _will_do(self, node: Node, demand: Demand) -> bool:
         """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""

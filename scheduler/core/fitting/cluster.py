@@ -60,6 +60,16 @@ class Layout:
             self._chosen[key] = self._choose(available, count)
         return self._chosen[key]
 
+    def prefer(self, available: int, count: int, liked: Sequence[int]) -> int:
+        """Choose `count` of the available GPUs, as many as there are of each set that is liked, in turn."""
+        chosen = 0
+        for some in liked:
+            part, lacking = some & available & ~chosen, count - chosen.bit_count()
+            if part.bit_count() >= lacking:
+                return chosen | self.nearest(part, lacking)[1]
+            chosen |= part
+        return chosen
+
     def _choose(self, available: int, count: int) -> tuple[int, int]:
         if count == 0:
             return 0, 0

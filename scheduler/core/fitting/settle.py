@@ -18,10 +18,12 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
     nobody, and stays otherwise.
     """
     holding = capacity.pending.get(grant.jobs)
+    if holding is not None and grant.jobs in capacity.pinned:
+        return _kept(holding, capacity)
+    if grant.nodes:
+        return _settle_on_nodes(grant, jobs, capacity, holding)
     if holding is None:
         fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
-    elif grant.jobs in capacity.pinned:
-        return _kept(holding, capacity)
     elif not _may_stay(grant, jobs, holding.size, holding.model):
         fit = _find_elsewhere(grant, jobs, holding, capacity)
     elif holding.gpus > capacity.room(holding.model):
@@ -32,6 +34,34 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
             fit = _find_elsewhere(grant, jobs, holding, capacity)
         if fit is None or fit.victims:
             return _kept(holding, capacity)
+    if fit is None:
+        return None
+    if holding is not None:
+        capacity.drop(holding)
+    capacity.take(fit)
+    return fit.placement
+
+
+def _settle_on_nodes(
+    grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity, holding: Holding | None
+) -> Placement | None:
+    """Settle a grant that names its nodes; a gang keeps its GPUs on those where it is."""
+    assert grant.gpu_model is not None
+    fleet = capacity.cluster.fleets[grant.gpu_model]
+    numbers = {node.id: number for number, node in enumerate(fleet.nodes)}
+    nodes = [numbers[node] for node, replicas in grant.nodes for _ in range(replicas)]
+    demand = demand_of_grant(grant, jobs, capacity.cluster)
+    if holding is not None and holding.model == grant.gpu_model and holding.gpus == grant.gpus:
+        there = {part.node: part.mask.bit_count() for part in holding.parts}
+        each = demand.needs[0].gpus
+        if there == {numbers[node]: replicas * each for node, replicas in grant.nodes}:
+            return _kept(holding, capacity) if capacity.may_stay(holding) else None
+    without, own = capacity, dict[int, int]()
+    if holding is not None:
+        without = capacity.fork()
+        without.drop(holding)
+        own = {part.node: part.mask for part in holding.parts if holding.model == grant.gpu_model}
+    fit = without.find_on(demand, grant.gpu_model, nodes, own)
     if fit is None:
         return None
     if holding is not None:
@@ -101,4 +131,4 @@ def settle_all(
 def _shape(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> object:
     """Return what decides whether a grant fits: equal shapes ask for the same."""
     shapes = tuple([shape_in(capacity.cluster, jobs[job]) for job in grant.jobs])
-    return shapes, grant.gpus, grant.gpu_model, grant.locality
+    return shapes, grant.gpus, grant.gpu_model, grant.locality, grant.nodes

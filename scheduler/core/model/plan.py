@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from scheduler.core.model.loan_terms import MarketAction
-from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory
+from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
 
 class Locality(StrEnum):
@@ -36,6 +36,8 @@ class Grant:
     #: None leaves the choice among the job's models to the placer.
     gpu_model: str | None = None
     locality: Locality = Locality.ANY
+    #: Nodes of that GPU model, and how many replicas are to be on each; empty: the placer chooses.
+    nodes: tuple[tuple[NodeId, int], ...] = ()
     mode: Mode = Mode.EXCLUSIVE
     #: For TIME_SLICE: how long the turn of each job is; the others are frozen in place meanwhile.
     slice_seconds: float = 60.0

@@ -11,7 +11,7 @@ from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
-from scheduler.core.model.plan import Decision, Placement, Reason
+from scheduler.core.model.plan import Decision, Grant, Placement, Reason
 from scheduler.core.model.snapshot import JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
@@ -136,11 +136,23 @@ def check_decision(decision: Decision, view: View) -> None:
             accepted: Mapping[str, None] = dict.fromkeys(models_of(view.jobs[job], view.capacity.cluster))
             if grant.gpu_model is not None and grant.gpu_model not in accepted:
                 raise PolicyError(f"job {job} was granted {grant.gpu_model}, which it does not accept")
+        if grant.nodes:
+            _check_nodes(grant, demand, view)
         if not demand.models:
             raise PolicyError(f"jobs {grant.jobs} have no GPU model in common")
     wrong = [job for job in decision.stops if job not in view.running or job in granted]
     if wrong or (decision.stops and not decision.keep_running):
         raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
+
+
+def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
+    """Raise PolicyError where the nodes that a grant names are not those of so many equal replicas."""
+    fleet = view.capacity.cluster.fleets.get(grant.gpu_model or "")
+    known = {node.id for node in fleet.nodes} if fleet is not None else set()
+    wrong = [node for node, replicas in grant.nodes if node not in known or replicas < 1]
+    count = sum([replicas for _, replicas in grant.nodes])
+    if wrong or count != len(demand.needs) or len({need.gpus for need in demand.needs}) > 1:
+        raise PolicyError(f"jobs {grant.jobs} were granted nodes that are not theirs: {grant.nodes}")
 
 
 # Step 4, place: the view's placer says exactly which GPUs; what it says is checked here.

@@ -1,0 +1,6 @@
+"""For policies that choose how many GPUs each elastic job gets, and on which nodes.
+
+`pools` makes problems of a view: per GPU model what each node offers, and which gangs may be how large there.
+`arrangement` says which replicas are on which node while a policy tries things. `grants` makes grants of what
+was decided, in which everything that is unchanged stays.
+"""

@@ -1,0 +1,83 @@
+"""Grants of what a policy decided about elastic gangs: everything that is unchanged stays where it is.
+
+A grant names its nodes, and falls back on any place for as many GPUs, then on what the gang has now, or on
+the fewest that it starts with. So a gang does not lose what it has because what was meant for it cannot be
+had: CPUs and memory, of which pools know nothing, may be short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.core.building_blocks.elastic.arrangement import Row
+from scheduler.core.building_blocks.elastic.pools import Pool, has_exact_nodes
+from scheduler.core.building_blocks.fill import fill
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.demand import demand_of_grant, least_gpus
+from scheduler.core.model.plan import Grant, Locality
+from scheduler.core.model.snapshot import Job, JobId
+
+
+def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) -> tuple[Grant, ...]:
+    """Return grants for the gangs of all pools, given the nodes of each; those with none get nothing.
+
+    Whoever shares GPUs keeps them. First come gangs that stay, then those that only shrink, so that what they
+    give up is there for the others, the largest of which come first.
+    """
+    order: list[tuple[int, int, JobId, list[Grant]]] = []
+    for unit in dict.fromkeys(running.jobs for running in view.running.values()):
+        if len(unit) > 1:
+            running = view.running[unit[0]]
+            grant = Grant(jobs=unit, gpus=sum(map(len, running.replicas)), gpu_model=running.gpu_model)
+            order.append((0, 0, unit[0], [grant]))
+    for pool, places in zip(pools, rows, strict=True):
+        for position, row in enumerate(places):
+            if row:
+                job = pool.jobs[position]
+                rank, choices = _choices(view, pool, position, row)
+                order.append((rank, -sum(row.values()) * pool.gangs[position].replica_gpus, job.id, choices))
+    order.sort(key=lambda entry: entry[:3])
+    return fill([grant for *_, choices in order for grant in choices], view)
+
+
+def minimum_starts(view: View, waiting: Sequence[Job]) -> tuple[Grant, ...]:
+    """Return grants that start gangs in their order beside everything that runs, each with the fewest GPUs
+    that it can have; who must wait for GPUs of others is left out."""
+    capacity = view.capacity.fork()
+    capacity.keep_all()
+    starts = []
+    for job in waiting:
+        grant = Grant(jobs=(job.id,), gpus=least_gpus(job))
+        fit = capacity.find(demand_of_grant(grant, view.jobs, capacity.cluster))
+        if fit is not None and not fit.victims:
+            capacity.take(fit)
+            starts.append(grant)
+    return tuple(starts)
+
+
+def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list[Grant]]:
+    """Return when a gang's turn is, and its grants: the first that can be had is for it."""
+    job, gang = pool.jobs[position], pool.gangs[position]
+    gpus, running = sum(row.values()) * gang.replica_gpus, view.running.get(job.id)
+    model = pool.gpu_model
+    here = None if running is None else Grant(jobs=(job.id,), gpus=sum(map(len, running.replicas)))
+    if here is not None and row == gang.base:
+        return 0, [here]
+    near = Locality.NODE if len(row) == 1 and job.elastic is not None else Locality.ANY
+    exact = has_exact_nodes(job)
+    nodes = pool.row_of(position, row) if exact else ()
+    choices = [Grant(jobs=(job.id,), gpus=gpus, gpu_model=model, locality=near, nodes=nodes)]
+    if nodes:
+        choices.append(Grant(jobs=(job.id,), gpus=gpus, gpu_model=model))
+    if here is not None:
+        choices.append(here)
+    elif gpus > least_gpus(job):
+        choices.append(Grant(jobs=(job.id,), gpus=least_gpus(job), gpu_model=model))
+    shrinks = exact and bool(gang.base) and all(gang.base.get(node, 0) >= row[node] for node in row)
+    return (1 if shrinks else 2 if not exact else 3), choices
+
+
+def waiting_in(order: Iterator[Job] | Sequence[Job], grants: Sequence[Grant]) -> tuple[JobId, ...]:
+    """Return who is granted nothing, in order."""
+    granted = {job for grant in grants for job in grant.jobs}
+    return tuple([job.id for job in order if job.id not in granted])

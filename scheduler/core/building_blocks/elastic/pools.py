@@ -1,0 +1,159 @@
+"""What a view offers of each GPU model, node by node, and which of its gangs may be how large there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Gang, Row
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cluster import NODE_LEVEL
+from scheduler.core.fitting.demand import all_sizes_of, demand_of, least_gpus, models_of
+from scheduler.core.model.snapshot import Job, JobId, NodeId, Running
+
+#: How many times as many replicas as it ever had a job gets at most, as long as nothing says how it scales.
+EXPLORATION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """GPUs of one model, and the jobs of the view that may be on them."""
+
+    gpu_model: str
+    #: By number of the node: its id, and the GPUs that the view may hand out there, its own included.
+    nodes: tuple[NodeId, ...]
+    room: tuple[int, ...]
+    #: GPUs that may be handed out in all.
+    limit: int
+    jobs: tuple[Job, ...]
+    #: By position in `jobs`.
+    gangs: tuple[Gang, ...]
+
+    def row_of(self, position: int, row: Row) -> tuple[tuple[NodeId, int], ...]:
+        """Return a gang's nodes by their ids, as a grant names them."""
+        return tuple([(self.nodes[node], row[node]) for node in sorted(row)])
+
+
+def has_exact_nodes(job: Job) -> bool:
+    """Whether counts say where a gang is: its replicas are equal, and need be no nearer than on a node."""
+    near = job.topology is not None and job.topology.required
+    return len(job.tasks) == 1 and not (
+        near and job.topology is not None and job.topology.level != NODE_LEVEL
+    )
+
+
+def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Pool]:
+    """Return a pool for each model that the view may hand out, jobs in `order`.
+
+    A job that runs is in the pool of its model. One that waits and accepts several is in that of the first
+    on which its speed is known, else of the one with the most GPUs for each job. Jobs that share GPUs are in
+    none, and what they have is not offered.
+    """
+    capacity = view.capacity
+    sharing = {unit for unit in capacity.pending if len(unit) > 1}
+    rooms = {model: capacity.offered_by_node(model, but=sharing) for model in capacity.models}
+    limits = {model: _limit(capacity, model, sum(rooms[model]), sharing) for model in capacity.models}
+    members: dict[str, list[Job]] = {model: [] for model in capacity.models}
+    jobs = sorted(view.jobs.values(), key=order)
+    for job in jobs:
+        running = view.running.get(job.id)
+        if running is not None and running.jobs == (job.id,) and running.gpu_model in members:
+            members[running.gpu_model].append(job)
+    for job in jobs:
+        if job.id not in view.running:
+            fitting = [
+                model
+                for model in models_of(job, capacity.cluster)
+                if model in members and limits[model] >= least_gpus(job)
+            ]
+            if fitting:
+                members[_preferred(job, fitting, limits, members)].append(job)
+    found = []
+    for model, inside in members.items():
+        if inside:
+            inside.sort(key=order)
+            fleet = capacity.cluster.fleets[model]
+            numbers = {node.id: number for number, node in enumerate(fleet.nodes)}
+            gangs = [_gang(job, view, model, limits[model], numbers) for job in inside]
+            found.append(
+                Pool(
+                    gpu_model=model,
+                    nodes=tuple(numbers),
+                    room=tuple(rooms[model]),
+                    limit=limits[model],
+                    jobs=tuple(inside),
+                    gangs=tuple(gangs),
+                )
+            )
+    return found
+
+
+def most_replicas(job: Job, running: Running | None) -> int:
+    """Return the most replicas that a job should get for now: twice as many as it ever had, so that belief in
+    perfect scaling is tried out step by step (Pollux, OSDI'21, section 4.1)."""
+    least = least_gpus(job) // job.tasks[0].gpus
+    had = 0 if running is None else len(running.replicas)
+    if job.goodput is not None:
+        had = max(had, job.goodput.most_replicas)
+    return max(EXPLORATION * had, least, 1)
+
+
+def _limit(capacity: Capacity, model: str, offered: int, sharing: Collection[tuple[JobId, ...]]) -> int:
+    """Return how many GPUs of a model those who share none may have together."""
+    room = int(capacity.room(model))
+    for unit, holding in capacity.pending.items():
+        if holding.model == model:
+            # What stays whatever is decided was counted when the view was made.
+            room += holding.gpus if unit in capacity.pinned else 0
+            room -= holding.gpus if unit in sharing else 0
+    return max(min(offered, room), 0)
+
+
+def _preferred(
+    job: Job, fitting: Sequence[str], limits: Mapping[str, int], members: Mapping[str, Sequence[Job]]
+) -> str:
+    known = job.goodput.parameters if job.goodput is not None else job.throughput
+    for model in fitting:
+        if model in known:
+            return model
+    return max(fitting, key=lambda model: limits[model] / (1 + len(members[model])))
+
+
+def _gang(job: Job, view: View, model: str, limit: int, numbers: Mapping[NodeId, int]) -> Gang:
+    running, capacity = view.running.get(job.id), view.capacity
+    each = job.tasks[0].gpus if len(job.tasks) == 1 else 1
+    sizes = tuple([gpus // each for gpus in all_sizes_of(job) if gpus <= limit])
+    if job.elastic is not None:
+        bound = most_replicas(job, running)
+        sizes = tuple([size for size in sizes if size <= bound]) or sizes[:1]
+    base = NOWHERE if running is None else _base(running, capacity, each)
+    size = sum(base.values())
+    pinned = running is not None and running.jobs in capacity.pinned
+    if pinned or (job.elastic is None and base):
+        sizes = (size,)
+    return Gang(
+        replica_gpus=each,
+        sizes=sizes,
+        base=base,
+        pinned=pinned,
+        nodes=_allowed(job, capacity, model, numbers),
+        on_one_node=job.topology is not None and job.topology.required and job.topology.level == NODE_LEVEL,
+    )
+
+
+def _base(running: Running, capacity: Capacity, each: int) -> Row:
+    """Return where a gang is; of one with unequal replicas, its GPUs."""
+    row: dict[int, int] = {}
+    for replica in running.replicas:
+        places = [capacity.cluster.where[gpu][1] for gpu in replica if gpu in capacity.cluster.where]
+        if places:
+            row[places[0]] = row.get(places[0], 0) + len(replica) // each
+    return row
+
+
+def _allowed(
+    job: Job, capacity: Capacity, model: str, numbers: Mapping[NodeId, int]
+) -> frozenset[int] | None:
+    demand = demand_of(job, capacity.cluster, least_gpus(job), model)
+    return capacity.nodes_for(demand, model)

@@ -1,0 +1,1 @@
+"""Pollux: GPUs where they make the most progress, goodput by goodput (see `policy`)."""

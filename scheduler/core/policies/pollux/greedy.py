@@ -1,0 +1,213 @@
+"""Our own search: the best numbers of replicas, then nodes for them, then improvement of a few at a time.
+
+With nodes left out of account, the numbers of replicas that are best together follow exactly: gangs choose
+one after the other, and for each number of GPUs that those before have together the best way is remembered (a
+knapsack with one choice for each gang). That sum of values is a bound on what any allocation can have. Then
+gangs that keep their number keep their nodes, and the others find some, the largest first; whoever does not
+find room for all takes the best that there is room for. Last, a few nodes at a time are taken apart, with all
+gangs on them and some that wait, and put together again in the same way; what is no better is put back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Arrangement, Row
+from scheduler.core.goodput.throughput import Floats, Ints
+from scheduler.core.policies.pollux.problem import Problem
+
+#: How often some nodes are taken apart.
+IMPROVEMENTS = 300
+#: How many nodes at a time, at most, and how many of those that wait join in.
+_NODES, _WAITING = 3, 4
+#: A change must be worth more than so much: less is rounding.
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An allocation, the sum of its values, and the most that any could have."""
+
+    rows: list[Row]
+    value: float
+    bound: float
+
+
+def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Found:
+    """Return an allocation that is at least as good as the present one, where that is still possible."""
+    task = _Task(problem)
+    everyone = [number for number, gang in enumerate(problem.gangs) if not gang.pinned]
+    sizes, bound = task.best_sizes(everyone, task.arrangement.left)
+    task.lay_out(everyone, sizes)
+    task.fill_up(everyone)
+    task.improve(everyone, random.Random(seed), improvements)
+    rows, value = task.arrangement.rows, task.total()
+    stay = Arrangement(problem.room, problem.gangs, limit=problem.limit, apart=problem.apart)
+    for number in everyone:
+        if not stay.fits(number, problem.gangs[number].base):
+            break
+        stay.put(number, problem.gangs[number].base)
+    else:
+        if problem.value_of(stay.rows) >= value - _NOTHING * abs(value):
+            rows, value = stay.rows, problem.value_of(stay.rows)
+    return Found(rows, value, max(bound + task.pinned_value, value))
+
+
+class _Task:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.arrangement = Arrangement(problem.room, problem.gangs, limit=problem.limit, apart=problem.apart)
+        self.moved, self.kept = problem.values(restarted=True), problem.values(restarted=False)
+        self.largest_node = max(problem.room, default=0)
+        self.sizes: list[Ints] = [np.array((0, *gang.sizes), dtype=np.int64) for gang in problem.gangs]
+        #: By gang: the value where it is.
+        self.at_base = [
+            float(self.kept[int(len(gang.base) > 1), number, sum(gang.base.values())])
+            for number, gang in enumerate(problem.gangs)
+        ]
+        self.now = [
+            self.at_base[number] if gang.pinned else self.worth(number, NOWHERE)
+            for number, gang in enumerate(problem.gangs)
+        ]
+        self.pinned_value = sum([self.now[n] for n, gang in enumerate(problem.gangs) if gang.pinned])
+        self.options = [self._options(number) for number in range(len(problem.gangs))]
+
+    def total(self) -> float:
+        return float(sum(self.now))
+
+    def worth(self, number: int, row: Row) -> float:
+        """Return the value of a gang on some nodes."""
+        if row == self.problem.gangs[number].base:
+            return self.at_base[number]
+        return float(self.moved[int(len(row) > 1), number, sum(row.values())])
+
+    def _options(self, number: int) -> tuple[Ints, Floats]:
+        """Return the sizes of a gang in GPUs, and the most that each can be worth."""
+        gang, sizes = self.problem.gangs[number], self.sizes[number]
+        near, far = self.moved[0, number, sizes], self.moved[1, number, sizes]
+        fits = sizes * gang.replica_gpus <= self.largest_node
+        best = np.where(fits, near if gang.on_one_node else np.maximum(near, far), far)
+        if gang.on_one_node:
+            best = np.where(fits, best, -np.inf)
+        base = sum(gang.base.values())
+        best = np.where(sizes == base, np.maximum(best, self.at_base[number]), best)
+        return sizes * gang.replica_gpus, best
+
+    def best_sizes(self, gangs: Sequence[int], gpus: int) -> tuple[dict[int, int], float]:
+        """Return the replicas of each gang that are best together, and what they are worth, given so many
+        GPUs on nodes without bounds."""
+        best = np.zeros(gpus + 1)
+        choices = []
+        for number in gangs:
+            each, worth = self.options[number]
+            table = np.full((each.size, gpus + 1), -np.inf)
+            for place, (need, value) in enumerate(zip(each.tolist(), worth.tolist(), strict=True)):
+                if need <= gpus:
+                    np.add(best[: gpus + 1 - need], value, out=table[place, need:])
+            chosen = table.argmax(axis=0)
+            best = table[chosen, np.arange(gpus + 1)]
+            choices.append(chosen.astype(np.int16))
+        left, sizes = gpus, {}
+        for number, chosen in zip(reversed(gangs), reversed(choices), strict=True):
+            place = int(chosen[left])
+            sizes[number] = int(self.sizes[number][place])
+            left -= sizes[number] * self.problem.gangs[number].replica_gpus
+        return sizes, float(best[gpus]) if gangs else 0.0
+
+    def lay_out(self, gangs: Sequence[int], sizes: dict[int, int]) -> None:
+        """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first."""
+        every = self.problem.gangs
+        others = []
+        for number in gangs:
+            base = every[number].base
+            if base and sum(base.values()) == sizes[number] and self.arrangement.fits(number, base):
+                self._put(number, base)
+            elif sizes[number]:
+                others.append(number)
+        others.sort(key=lambda number: -sizes[number] * every[number].replica_gpus)
+        for number in others:
+            self._reseat(number, sizes[number])
+
+    def fill_up(self, gangs: Sequence[int]) -> None:
+        """Let each gang in turn have what is best for it of what is left."""
+        for number in gangs:
+            if self.arrangement.left <= 0:
+                return
+            self._reseat(number, None)
+
+    def improve(self, gangs: Sequence[int], rng: random.Random, times: int) -> None:
+        """Take a few nodes apart at a time, and keep what is better."""
+        arrangement, movable = self.arrangement, set(gangs)
+        nodes = range(len(self.problem.room))
+        if not nodes:
+            return
+        on_node: list[set[int]] = [set() for _ in nodes]
+        for number, row in enumerate(arrangement.rows):
+            for node in row:
+                on_node[node].add(number)
+        for _ in range(times):
+            some = rng.sample(nodes, min(len(nodes), rng.randint(1, _NODES)))
+            inside = sorted(movable.intersection(*[set().union(*[on_node[node] for node in some])]))
+            waiting = [number for number in gangs if not arrangement.rows[number]]
+            inside += rng.sample(waiting, min(len(waiting), _WAITING))
+            if not inside:
+                continue
+            before = {number: arrangement.rows[number] for number in inside}
+            value = sum([self.now[number] for number in inside])
+            had = sum([sum(row.values()) * self.problem.gangs[n].replica_gpus for n, row in before.items()])
+            idle = sum([arrangement.room[node] for node in some])
+            for number in inside:
+                self._put(number, NOWHERE)
+            sizes, _ = self.best_sizes(inside, min(had + idle, arrangement.left))
+            self.lay_out(inside, sizes)
+            rng.shuffle(inside)
+            self.fill_up(inside)
+            if sum([self.now[number] for number in inside]) <= value + _NOTHING * abs(value):
+                for number in inside:
+                    self._put(number, NOWHERE)
+                for number, row in before.items():
+                    self._put(number, row)
+                continue
+            for number, row in before.items():
+                for node in row:
+                    on_node[node].discard(number)
+                for node in arrangement.rows[number]:
+                    on_node[node].add(number)
+
+    def _put(self, number: int, row: Row) -> None:
+        self.arrangement.put(number, row)
+        self.now[number] = self.worth(number, row)
+
+    def _reseat(self, number: int, most: int | None) -> None:
+        """Give a gang the best nodes that there are for it now, for at most so many replicas."""
+        arrangement, gang = self.arrangement, self.problem.gangs[number]
+        before = arrangement.rows[number]
+        was = self.now[number]
+        arrangement.remove(number)
+        sizes = self.sizes[number]
+        if most is not None:
+            sizes = sizes[sizes <= most]
+        near, far = arrangement.most_on_one_node(number), arrangement.most_over_nodes(number)
+        best = np.where(
+            sizes <= near,
+            self.moved[0, number, sizes],
+            np.where(sizes <= far, self.moved[1, number, sizes], -np.inf),
+        )
+        best[0] = self.worth(number, NOWHERE)
+        place = int(best.argmax())
+        row = arrangement.find(number, int(sizes[place])) if sizes[place] else NOWHERE
+        if row is not None and len(row) > self.problem.most_nodes:
+            row = None
+        choices = [(was, before)]
+        if row is not None:
+            choices.append((self.worth(number, row), row))
+        may_return = bool(gang.base) and (most is None or sum(gang.base.values()) <= most)
+        if may_return and gang.base not in (before, row) and arrangement.fits(number, gang.base):
+            choices.append((self.at_base[number], gang.base))
+        value, row = max(choices, key=lambda choice: choice[0])
+        arrangement.put(number, row)
+        self.now[number] = value

@@ -1,0 +1,224 @@
+"""Pollux: every cycle GPUs go where all jobs together make the most progress, and batches follow.
+
+A. Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21, with
+the published simulator's code (petuum/adaptdl, branch osdi21-artifact) where it says more than the paper.
+
+What is the paper's: an allocation is as good as the mean of speedups by the power p (4.2), a job's speedup
+being its goodput relative to that with its fair share on one node; a restart leaves
+max(age - restarts·30 s, 0) / (age + 30 s) of it; of jobs over several nodes at most one is on a node (4.2.1);
+a job gets at most twice the replicas that it was ever measured with (4.1); a job that had more GPU time than
+a threshold weighs less, (threshold / GPU time)^λ; its genetic search (`search: genetic`).
+
+What is not:
+
+- By default our own search decides (`greedy`): it finds allocations at least as good in a small part of the
+  time (decision 0042, benchmarks/bench_pollux.py).
+- Jobs that are not elastic take part: with speedup 1 at their own size. A job of which nothing was measured
+  scales perfectly. Weights are multiplied by 1,000 for each priority that jobs have above the lowest.
+- GPUs are of several models: each model is decided by itself, and a job that waits is decided on the first of
+  its models on which its speed is known, else on the one with the most GPUs for each job. What runs stays on
+  its model. Sizes are those that a job allows: its least and most, and for a fixed world its divisors.
+- Between cycles a job that waits is started on idle GPUs, with the fewest that it can have.
+- Batches are chosen by the job itself (`allot.training`), not here. Clusters do not change their size.
+- CPUs and memory, and topology beyond one node, are not part of the search: where they are short a job keeps
+  what it has, or is placed elsewhere with as many GPUs.
+- Jobs that share GPUs stay together, and are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from scheduler.core.building_blocks.elastic.arrangement import Row
+from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
+from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
+from scheduler.core.building_blocks.ordering import waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
+
+#: How many times as much a job counts as one of the next lower priority.
+PRIORITY_FACTOR = 1_000.0
+#: Priorities beyond so many are all the same.
+_PRIORITIES = 4
+#: A job that has just come has an age, however small.
+_LEAST_AGE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pollux:
+    """Numbers of GPUs by goodput: the mean speedup over the fair share, restarts considered."""
+
+    #: It decides itself how many GPUs an elastic job gets.
+    resizes: ClassVar[bool] = True
+
+    #: How far fairness goes before throughput: 1 is throughput alone, -1 the harmonic mean, less is fairer.
+    power: float = -1.0
+    #: Between two decisions about everyone.
+    cycle_seconds: float = 60.0
+    #: What a restart is believed to cost.
+    restart_seconds: float = 30.0
+    #: Keep jobs over several nodes off each other's nodes.
+    avoid_interference: bool = True
+    #: A job that had more GPU-hours than this weighs less than others, by the power below; 0: none does.
+    weight_threshold_gpu_hours: float = 4.0
+    weight_decay: float = 0.5
+    #: A job is on so many nodes at most.
+    most_nodes: int = 16
+    #: Which search: ours, or the published one.
+    search: str = field(default=GREEDY, metadata={"choices": (GREEDY, GENETIC)})
+    #: Of the genetic search.
+    generations: int = 100
+    population: int = 100
+
+    def __post_init__(self) -> None:
+        if not (self.cycle_seconds > 0 and self.restart_seconds >= 0):
+            raise ValueError("cycle_seconds must be above 0 and restart_seconds at least 0")
+        if not -100 <= self.power <= 1:
+            raise ValueError("power must be between -100 and 1")
+        if self.search not in (GREEDY, GENETIC):
+            raise ValueError(f"search is {self.search!r}; it must be {GREEDY} or {GENETIC}")
+        if self.weight_threshold_gpu_hours < 0 or self.weight_decay < 0:
+            raise ValueError("weight_threshold_gpu_hours and weight_decay must be at least 0")
+        if min(self.most_nodes, self.generations, self.population) < 1:
+            raise ValueError("most_nodes, generations and population must be at least 1")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Decide about everyone where a cycle ends; else start who waits on idle GPUs, as small as can be."""
+        known: dict[str, Any] = dict(memory) if memory.get("policy") == "pollux" else {}
+        next_at = known.get("at", float("-inf")) + self.cycle_seconds
+        order = sorted(waiting_jobs(view), key=lambda job: _rank(job, view))
+        if not (order or any(job.elastic is not None for job in view.jobs.values())):
+            return Decision(grants=(), keep_running=True, memory=known)
+        if view.now < next_at - INSTANT_SECONDS:
+            grants = minimum_starts(view, order)
+            queue = waiting_in(order, grants)
+            return Decision(
+                grants=grants,
+                queue=queue,
+                reasons=dict.fromkeys(queue, (_NEXT_CYCLE,)),
+                keep_running=True,
+                memory=known,
+                wake_at=next_at,
+            )
+        return self._cycle(view, known)
+
+    def _cycle(self, view: View, known: dict[str, Any]) -> Decision:
+        pools = pools_of(view, lambda job: _rank(job, view))
+        people: dict[str, Any] = {}
+        rows: list[list[Row]] = []
+        for pool in pools:
+            remembered = _recalled(known.get("population", {}).get(pool.gpu_model), pool)
+            answer = view.compute(
+                solve,
+                self._request(view, pool),
+                self.search,
+                view.rng.getrandbits(32),
+                remembered,
+                self.generations,
+                self.population,
+            )
+            rows.append(answer.rows)
+            if answer.population:
+                people[pool.gpu_model] = _noted(answer.population, pool)
+        grants = grants_of(view, pools, rows)
+        named = {job for grant in grants for job in grant.jobs}
+        changed = tuple([grant for grant in grants if not _stays(grant, view)])
+        stops = [
+            job.id for pool in pools for job in pool.jobs if job.id in view.running and job.id not in named
+        ]
+        line = sorted(view.jobs.values(), key=lambda job: _rank(job, view))
+        queue = tuple(
+            [
+                job.id
+                for job in line
+                if job.id not in named and (job.id not in view.running or job.id in stops)
+            ]
+        )
+        memory = {"policy": "pollux", "at": view.now, **({"population": people} if people else {})}
+        return Decision(
+            grants=changed,
+            queue=queue,
+            reasons=dict.fromkeys(queue, (_NEXT_CYCLE,)),
+            keep_running=True,
+            stops=tuple(stops),
+            memory=memory,
+            wake_at=view.now + self.cycle_seconds,
+        )
+
+    def _request(self, view: View, pool: Pool) -> Cycle:
+        jobs = pool.jobs
+        priorities = sorted({job.priority for job in view.jobs.values()})
+        return Cycle(
+            room=pool.room,
+            limit=pool.limit,
+            gangs=pool.gangs,
+            models=tuple([goodput_model_of(job, pool.gpu_model) for job in jobs]),
+            is_rigid=tuple([job.elastic is None for job in jobs]),
+            ages=tuple([max(view.now - job.submitted_at, _LEAST_AGE_SECONDS) for job in jobs]),
+            restarts=tuple([max(job.attempts - 1, 0) for job in jobs]),
+            weights=tuple([self._weight(job, view, priorities) for job in jobs]),
+            power=self.power,
+            restart_seconds=self.restart_seconds,
+            apart=self.avoid_interference,
+            most_nodes=self.most_nodes,
+        )
+
+    def _weight(self, job: Job, view: View, priorities: Sequence[int]) -> float:
+        level = min(priorities.index(job.priority), _PRIORITIES)
+        weight = PRIORITY_FACTOR**level
+        threshold = self.weight_threshold_gpu_hours * 3600.0
+        service = attained_service(job, view.running.get(job.id), view.now)
+        if threshold and service > threshold:
+            weight *= (threshold / service) ** self.weight_decay
+        return float(weight)
+
+
+def _rank(job: Job, view: View) -> tuple[float, float, float, JobId]:
+    """Return the order in which jobs stand: who received least comes first, as in the published code."""
+    service = attained_service(job, view.running.get(job.id), view.now)
+    return -job.priority, service, job.submitted_at, job.id
+
+
+def _stays(grant: Grant, view: View) -> bool:
+    running = view.running.get(grant.jobs[0])
+    if running is None or running.jobs != grant.jobs or grant.gpus != len(running.gpus):
+        return False
+    return not grant.nodes and grant.gpu_model in (None, running.gpu_model)
+
+
+def _noted(population: Sequence[Sequence[Row]], pool: Pool) -> list[dict[str, list[list[int]]]]:
+    """Return allocations as JSON: by job, nodes and replicas."""
+    return [
+        {
+            str(job.id): [[pool.nodes[node], replicas] for node, replicas in row.items()]
+            for job, row in zip(pool.jobs, rows, strict=True)
+            if row
+        }
+        for rows in population
+    ]
+
+
+def _recalled(noted: Any, pool: Pool) -> list[list[Row]]:
+    """Return those allocations for the jobs and nodes that there are now."""
+    numbers = {int(node): number for number, node in enumerate(pool.nodes)}
+    return [
+        [
+            {numbers[node]: count for node, count in rows.get(str(job.id), ()) if node in numbers}
+            for job in pool.jobs
+        ]
+        for rows in noted or ()
+    ]
+
+
+_NEXT_CYCLE = Reason(
+    code="next_cycle",
+    tier=Tier.ORDER,
+    message="Other jobs make more of the GPUs at present; everyone is considered anew in the next cycle.",
+    hint="A job that can run on fewer GPUs (`elastic`) is given some sooner.",
+)
