@@ -5,13 +5,14 @@ one after the other, and for each number of GPUs that those before have together
 knapsack with one choice for each gang). That sum of values is a bound on what any allocation can have. Then
 gangs that keep their number keep their nodes, and the others find some, the largest first; whoever does not
 find room for all takes the best that there is room for. Last, a few nodes at a time are taken apart, with all
-gangs on them and some that wait, and put together again in the same way; what is no better is put back.
+gangs on them and some that wait, and put together again by chance: one of them with another number of
+replicas than it had, the others with what is best then. What is no better is put back.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +21,15 @@ from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Arrangem
 from scheduler.core.goodput.throughput import Floats, Ints
 from scheduler.core.policies.pollux.problem import Problem
 
-#: How often some nodes are taken apart.
-IMPROVEMENTS = 300
+#: How often some nodes are taken apart, and how often in a row in vain at most.
+IMPROVEMENTS, IN_VAIN = 300, 30
+#: So near to the bound, relatively, nothing is left to improve.
+_NEAR = 1e-3
 #: How many nodes at a time, at most, and how many of those that wait join in.
 _NODES, _WAITING = 3, 4
 #: A change must be worth more than so much: less is rounding.
 _NOTHING = 1e-9
+_NOBODY: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Fou
     sizes, bound = task.best_sizes(everyone, task.arrangement.left)
     task.lay_out(everyone, sizes)
     task.fill_up(everyone)
-    task.improve(everyone, random.Random(seed), improvements)
+    bound += task.pinned_value
+    task.improve(everyone, random.Random(seed), improvements, bound)
     rows, value = task.arrangement.rows, task.total()
     stay = Arrangement(problem.room, problem.gangs, limit=problem.limit, apart=problem.apart)
     for number in everyone:
@@ -54,7 +59,7 @@ def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Fou
     else:
         if problem.value_of(stay.rows) >= value - _NOTHING * abs(value):
             rows, value = stay.rows, problem.value_of(stay.rows)
-    return Found(rows, value, max(bound + task.pinned_value, value))
+    return Found(rows, value, max(bound, value))
 
 
 class _Task:
@@ -97,13 +102,17 @@ class _Task:
         best = np.where(sizes == base, np.maximum(best, self.at_base[number]), best)
         return sizes * gang.replica_gpus, best
 
-    def best_sizes(self, gangs: Sequence[int], gpus: int) -> tuple[dict[int, int], float]:
+    def best_sizes(
+        self, gangs: Sequence[int], gpus: int, other_than: Mapping[int, int] = _NOBODY
+    ) -> tuple[dict[int, int], float]:
         """Return the replicas of each gang that are best together, and what they are worth, given so many
-        GPUs on nodes without bounds."""
+        GPUs on nodes without bounds. Some gangs must have another number than is said of them."""
         best = np.zeros(gpus + 1)
         choices = []
         for number in gangs:
             each, worth = self.options[number]
+            if number in other_than:
+                worth = np.where(self.sizes[number] == other_than[number], -np.inf, worth)
             table = np.full((each.size, gpus + 1), -np.inf)
             for place, (need, value) in enumerate(zip(each.tolist(), worth.tolist(), strict=True)):
                 if need <= gpus:
@@ -118,17 +127,23 @@ class _Task:
             left -= sizes[number] * self.problem.gangs[number].replica_gpus
         return sizes, float(best[gpus]) if gangs else 0.0
 
-    def lay_out(self, gangs: Sequence[int], sizes: dict[int, int]) -> None:
-        """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first."""
+    def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
+        """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first; with
+        chance, the others in any order."""
         every = self.problem.gangs
         others = []
+        may_stay = rng is None or rng.random() < 0.5
         for number in gangs:
             base = every[number].base
-            if base and sum(base.values()) == sizes[number] and self.arrangement.fits(number, base):
+            keeps = may_stay and bool(base) and sum(base.values()) == sizes[number]
+            if keeps and self.arrangement.fits(number, base):
                 self._put(number, base)
             elif sizes[number]:
                 others.append(number)
-        others.sort(key=lambda number: -sizes[number] * every[number].replica_gpus)
+        if rng is None:
+            others.sort(key=lambda number: -sizes[number] * every[number].replica_gpus)
+        else:
+            rng.shuffle(others)
         for number in others:
             self._reseat(number, sizes[number])
 
@@ -139,8 +154,8 @@ class _Task:
                 return
             self._reseat(number, None)
 
-    def improve(self, gangs: Sequence[int], rng: random.Random, times: int) -> None:
-        """Take a few nodes apart at a time, and keep what is better."""
+    def improve(self, gangs: Sequence[int], rng: random.Random, times: int, bound: float) -> None:
+        """Take a few nodes apart at a time, and keep what is better, until that is in vain."""
         arrangement, movable = self.arrangement, set(gangs)
         nodes = range(len(self.problem.room))
         if not nodes:
@@ -149,7 +164,11 @@ class _Task:
         for number, row in enumerate(arrangement.rows):
             for node in row:
                 on_node[node].add(number)
+        in_vain = 0
         for _ in range(times):
+            if in_vain == IN_VAIN or bound - self.total() <= _NEAR * abs(bound):
+                return
+            in_vain += 1
             some = rng.sample(nodes, min(len(nodes), rng.randint(1, _NODES)))
             inside = sorted(movable.intersection(*[set().union(*[on_node[node] for node in some])]))
             waiting = [number for number in gangs if not arrangement.rows[number]]
@@ -162,8 +181,11 @@ class _Task:
             idle = sum([arrangement.room[node] for node in some])
             for number in inside:
                 self._put(number, NOWHERE)
-            sizes, _ = self.best_sizes(inside, min(had + idle, arrangement.left))
-            self.lay_out(inside, sizes)
+            # What was best together may not fit on nodes: so one of them has another number now and then.
+            odd = rng.choice(inside) if rng.random() < 0.5 else -1
+            other_than = {odd: sum(before[odd].values())} if odd >= 0 else _NOBODY
+            sizes, _ = self.best_sizes(inside, min(had + idle, arrangement.left), other_than)
+            self.lay_out(inside, sizes, rng)
             rng.shuffle(inside)
             self.fill_up(inside)
             if sum([self.now[number] for number in inside]) <= value + _NOTHING * abs(value):
@@ -172,6 +194,7 @@ class _Task:
                 for number, row in before.items():
                     self._put(number, row)
                 continue
+            in_vain = 0
             for number, row in before.items():
                 for node in row:
                     on_node[node].discard(number)
