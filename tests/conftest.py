@@ -19,6 +19,11 @@ from tests.servers import started
 #: A folder that comes here comes into the Makefile too.
 ALONE = ("browser", "e2e", "slurm", "up")
 
+# Before NumPy is loaded. On a machine that is busy, threads of its linear algebra wait for each other in problems
+# so small that one would be done; and every test process would start as many as there are processors.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 #: They take longest, so they come first: else one process would still be at them when the others are done.
 LONGEST = ("test_fuzz.py", "test_every_route.py", "test_same_as_simulator.py")
 

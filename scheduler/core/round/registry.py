@@ -29,6 +29,7 @@ from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva_fair.policy import GandivaFair
 from scheduler.core.policies.gavel import Gavel
 from scheduler.core.policies.las import Las
+from scheduler.core.policies.optimus import Optimus
 from scheduler.core.policies.pollux.policy import Pollux
 from scheduler.core.policies.priority import Priority
 from scheduler.core.policies.shockwave.policy import Shockwave
@@ -50,6 +51,7 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "gandiva_fair": GandivaFair,
     "gavel": Gavel,
     "las": Las,
+    "optimus": Optimus,
     "pollux": Pollux,
     "priority": Priority,
     "shockwave": Shockwave,

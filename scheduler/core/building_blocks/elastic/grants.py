@@ -7,7 +7,7 @@ had: CPUs and memory, of which pools know nothing, may be short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from scheduler.core.building_blocks.elastic.arrangement import Row
 from scheduler.core.building_blocks.elastic.pools import Pool, has_exact_nodes
@@ -38,6 +38,23 @@ def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) 
                 order.append((rank, -sum(row.values()) * pool.gangs[position].replica_gpus, job.id, choices))
     order.sort(key=lambda entry: entry[:3])
     return fill([grant for *_, choices in order for grant in choices], view)
+
+
+def changes_of(
+    view: View, pools: Sequence[Pool], grants: Sequence[Grant]
+) -> tuple[tuple[Grant, ...], tuple[JobId, ...]]:
+    """Return the grants that change something, and who of the pools runs and is granted nothing any more."""
+    named = {job for grant in grants for job in grant.jobs}
+    jobs = [job.id for pool in pools for job in pool.jobs]
+    stops = [job for job in jobs if job in view.running and job not in named]
+    return tuple([grant for grant in grants if not _stays(grant, view)]), tuple(stops)
+
+
+def _stays(grant: Grant, view: View) -> bool:
+    running = view.running.get(grant.jobs[0])
+    if running is None or running.jobs != grant.jobs or grant.gpus != len(running.gpus):
+        return False
+    return not grant.nodes and grant.gpu_model in (None, running.gpu_model)
 
 
 def minimum_starts(view: View, waiting: Sequence[Job]) -> tuple[Grant, ...]:
@@ -77,7 +94,7 @@ def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list
     return (1 if shrinks else 2 if not exact else 3), choices
 
 
-def waiting_in(order: Iterator[Job] | Sequence[Job], grants: Sequence[Grant]) -> tuple[JobId, ...]:
+def waiting_in(order: Sequence[Job], grants: Sequence[Grant]) -> tuple[JobId, ...]:
     """Return who is granted nothing, in order."""
     granted = {job for grant in grants for job in grant.jobs}
     return tuple([job.id for job in order if job.id not in granted])

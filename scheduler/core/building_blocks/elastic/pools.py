@@ -130,8 +130,8 @@ def _gang(job: Job, view: View, model: str, limit: int, numbers: Mapping[NodeId,
     base = NOWHERE if running is None else _base(running, capacity, each)
     size = sum(base.values())
     pinned = running is not None and running.jobs in capacity.pinned
-    if pinned or (job.elastic is None and base):
-        sizes = (size,)
+    if pinned or (job.elastic is None and base) or not sizes:
+        sizes = (size or least_gpus(job) // each,)
     return Gang(
         replica_gpus=each,
         sizes=sizes,

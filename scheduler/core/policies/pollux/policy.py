@@ -32,13 +32,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from scheduler.core.building_blocks.elastic.arrangement import Row
-from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
 from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
 from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
-from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
 
@@ -126,27 +126,17 @@ class Pollux:
             rows.append(answer.rows)
             if answer.population:
                 people[pool.gpu_model] = _noted(answer.population, pool)
-        grants = grants_of(view, pools, rows)
-        named = {job for grant in grants for job in grant.jobs}
-        changed = tuple([grant for grant in grants if not _stays(grant, view)])
-        stops = [
-            job.id for pool in pools for job in pool.jobs if job.id in view.running and job.id not in named
-        ]
+        grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
+        running = view.running.keys() - set(stops)
         line = sorted(view.jobs.values(), key=lambda job: _rank(job, view))
-        queue = tuple(
-            [
-                job.id
-                for job in line
-                if job.id not in named and (job.id not in view.running or job.id in stops)
-            ]
-        )
+        queue = waiting_in([job for job in line if job.id not in running], grants)
         memory = {"policy": "pollux", "at": view.now, **({"population": people} if people else {})}
         return Decision(
-            grants=changed,
+            grants=grants,
             queue=queue,
             reasons=dict.fromkeys(queue, (_NEXT_CYCLE,)),
             keep_running=True,
-            stops=tuple(stops),
+            stops=stops,
             memory=memory,
             wake_at=view.now + self.cycle_seconds,
         )
@@ -183,13 +173,6 @@ def _rank(job: Job, view: View) -> tuple[float, float, float, JobId]:
     """Return the order in which jobs stand: who received least comes first, as in the published code."""
     service = attained_service(job, view.running.get(job.id), view.now)
     return -job.priority, service, job.submitted_at, job.id
-
-
-def _stays(grant: Grant, view: View) -> bool:
-    running = view.running.get(grant.jobs[0])
-    if running is None or running.jobs != grant.jobs or grant.gpus != len(running.gpus):
-        return False
-    return not grant.nodes and grant.gpu_model in (None, running.gpu_model)
 
 
 def _noted(population: Sequence[Sequence[Row]], pool: Pool) -> list[dict[str, list[list[int]]]]:

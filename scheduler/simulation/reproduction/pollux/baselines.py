@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduler.simulation.errors import InputError
 from scheduler.simulation.reproduction.pollux.application import Placement
 from scheduler.simulation.reproduction.pollux.jobs import Nodes, TickJob, divided
 
@@ -27,6 +28,8 @@ class Tiresias:
         for queue in self._queues:
             queue[:] = [name for name in queue if name in by_name]
         for job in jobs:
+            if job.replicas > sum(room):
+                raise InputError(f"{job.name} asks for {job.replicas} GPUs, and there are {sum(room)} in all")
             if job.name not in self._running:
                 self._queues[0].append(job.name)
             elif self._running[job.name]:

@@ -16,6 +16,9 @@ RESCALE_SECONDS = 30
 #: Above whole numbers by less than this is that number.
 _ROUNDING = 1e-8
 
+#: Per-GPU batches that are measured on as many nodes and replicas: further ones tell hardly more.
+_BATCHES = 4
+
 Fit = Callable[[tuple[Measurement, ...]], Parameters]
 Nodes = tuple[int, ...]
 
@@ -51,6 +54,9 @@ class TickJob:
     noise: Noise | None = None
     #: Of how many measurements the parameters are.
     _fitted: int = 0
+    #: What the best batch was asked for the last time, and what it was.
+    _asked: object = None
+    _best: tuple[int, int] = (0, 0)
 
     @property
     def most_measured(self) -> int:
@@ -94,8 +100,11 @@ class TickJob:
             if model is None:
                 batch = max(application.initial_batch, application.min_local_batch * replicas)
         if model is not None:
-            best = model.best(len(self.placement), replicas)
-            self.local_batch, self.accumulation = int(best.local_batch), int(best.accumulation)
+            asked = self.parameters, self.noise, len(self.placement), replicas
+            if asked != self._asked:
+                best = model.best(len(self.placement), replicas)
+                self._asked, self._best = asked, (int(best.local_batch), int(best.accumulation))
+            self.local_batch, self.accumulation = self._best
         else:
             assert batch is not None
             self.local_batch, self.accumulation = divided(application, batch, replicas)
@@ -103,8 +112,8 @@ class TickJob:
     def run(self, seconds: float, fitted: Fit, slowdown: float) -> None:
         """Let so much time pass; a part `slowdown` of its progress is lost to interference.
 
-        What was measured in that time is fitted at its end (the published code does it at once, epoch by
-        epoch, which takes most of its time).
+        What was measured in that time is fitted at its end, of no more than four batches on as many nodes and
+        replicas. The published code fits after every epoch, and all: that takes most of its time.
         """
         if not self.placement:
             self.now += seconds
@@ -145,7 +154,8 @@ class TickJob:
     def _measure(self, step: float, sync: float, noise: Noise) -> None:
         self.noise = noise
         key = len(self.placement), sum(self.placement), self.local_batch
-        if key not in self.measured:
+        alike = [other for other in self.measured if other[:2] == key[:2]]
+        if key not in self.measured and len(alike) < _BATCHES:
             self.measured[key] = Measurement(*key, 0, step - sync, step)
 
 

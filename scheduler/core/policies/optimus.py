@@ -1,0 +1,158 @@
+"""Optimus: each GPU to the job whose remaining time it shortens most.
+
+Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
+section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where
+(t(n) - t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few
+nodes as possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
+
+- Remaining time is what `run_time` expects at the job's own size, times how much faster that is by the job's
+  measured goodput, than each other size; of a job of which nothing was measured, by the number of GPUs. The
+  paper predicts the epochs left from the loss, and iteration times by a model of its own.
+- A job gets at most twice the replicas that it ever had, and keeps its nodes while their number is the same.
+- Jobs that are not elastic have their own size or nothing. Who does not get the fewest GPUs waits: higher
+  priority first, then by submission.
+- Several GPU models are decided one by one, as in `pollux`. Between intervals a job that waits starts on idle
+  GPUs, with the fewest that it can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, ClassVar
+
+from scheduler.core.building_blocks.elastic.arrangement import arranged
+from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
+from scheduler.core.building_blocks.elastic.speedups import goodput_model_of, speedup_table
+from scheduler.core.building_blocks.ordering import waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import work_left_seconds
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.model.plan import Decision, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimus:
+    """Marginal gain in remaining time, one replica after the other."""
+
+    #: It decides itself how many GPUs an elastic job gets.
+    resizes: ClassVar[bool] = True
+
+    #: Between two decisions about everyone.
+    interval_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not self.interval_seconds > 0:
+            raise ValueError("interval_seconds must be above 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Decide about everyone where an interval ends; else start who waits on idle GPUs."""
+        known: dict[str, Any] = dict(memory) if memory.get("policy") == "optimus" else {}
+        next_at = known.get("at", float("-inf")) + self.interval_seconds
+        order = sorted(waiting_jobs(view), key=_rank)
+        if not (order or any(job.elastic is not None for job in view.jobs.values())):
+            return Decision(grants=(), keep_running=True, memory=known)
+        if view.now < next_at - INSTANT_SECONDS:
+            grants = minimum_starts(view, order)
+            queue, stops = waiting_in(order, grants), tuple[JobId, ...]()
+        else:
+            known, next_at = {"policy": "optimus", "at": view.now}, view.now + self.interval_seconds
+            pools = pools_of(view, _rank)
+            rows = []
+            for pool in pools:
+                sizes = _sizes(view, pool)
+                rows.append(arranged(pool.room, pool.gangs, sizes, limit=pool.limit))
+            grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
+            running = view.running.keys() - set(stops)
+            line = sorted(view.jobs.values(), key=_rank)
+            queue = waiting_in([job for job in line if job.id not in running], grants)
+        return Decision(
+            grants=grants,
+            queue=queue,
+            reasons=dict.fromkeys(queue, (_FEWEST_FIRST,)),
+            keep_running=True,
+            stops=stops,
+            memory=known,
+            wake_at=next_at,
+        )
+
+
+def most_gain(seconds: Sequence[Mapping[int, float]], replica_gpus: Sequence[int], gpus: int) -> list[int]:
+    """Return how many replicas each job gets, in their order.
+
+    `seconds`: the remaining time by number of replicas, of each that a job can have. First each gets its
+    fewest as long as there are GPUs, then the next larger number goes, again and again, to the job whose time
+    it shortens most for each GPU.
+    """
+    sizes = [sorted(by_size) for by_size in seconds]
+    given = [0] * len(seconds)
+    place = [0] * len(seconds)
+    queue: list[tuple[float, int]] = []
+
+    def gain(job: int) -> float:
+        before, after = sizes[job][place[job]], sizes[job][place[job] + 1]
+        return (seconds[job][before] - seconds[job][after]) / ((after - before) * replica_gpus[job])
+
+    for job, (fewest, *larger) in enumerate(sizes):
+        if fewest * replica_gpus[job] <= gpus:
+            given[job] = fewest
+            gpus -= fewest * replica_gpus[job]
+            if larger:
+                heappush(queue, (-gain(job), job))
+    while queue and gpus > 0:
+        worth, job = heappop(queue)
+        more = (sizes[job][place[job] + 1] - given[job]) * replica_gpus[job]
+        if worth >= 0 or more > gpus:
+            continue
+        place[job] += 1
+        given[job], gpus = sizes[job][place[job]], gpus - more
+        if place[job] + 1 < len(sizes[job]):
+            heappush(queue, (-gain(job), job))
+    return given
+
+
+def _sizes(view: View, pool: Pool) -> list[int]:
+    """Return the replicas of each gang of a pool."""
+    models = [goodput_model_of(job, pool.gpu_model) for job in pool.jobs]
+    rigid = [job.elastic is None for job in pool.jobs]
+    speedups = speedup_table(models, pool.gangs, 1.0, rigid)
+    largest = max(pool.room, default=0)
+    seconds = []
+    for number, (job, gang) in enumerate(zip(pool.jobs, pool.gangs, strict=True)):
+        left = work_left_seconds(job, view.running.get(job.id), view.now, view.default_time_limit_seconds)
+        own = job.gpus // gang.replica_gpus
+        speed = {
+            size: float(speedups[int(size * gang.replica_gpus > largest), number, size])
+            for size in gang.sizes
+        }
+        # How fast it is at its own size may lie beyond what it may have now.
+        nearest = min(gang.sizes, key=lambda size: abs(size - own))
+        at_own = speed[nearest] * own / nearest or 1.0
+        times = {size: left * at_own / each for size, each in speed.items() if each > 0}
+        seconds.append(times or {gang.sizes[0]: left})
+    kept = sum([sum(gang.base.values()) * gang.replica_gpus for gang in pool.gangs if gang.pinned])
+    free = [number for number, gang in enumerate(pool.gangs) if not gang.pinned]
+    chosen = most_gain(
+        [seconds[number] for number in free],
+        [pool.gangs[number].replica_gpus for number in free],
+        pool.limit - kept,
+    )
+    found = [sum(gang.base.values()) for gang in pool.gangs]
+    for number, size in zip(free, chosen, strict=True):
+        found[number] = size
+    return found
+
+
+def _rank(job: Job) -> tuple[int, float, JobId]:
+    return -job.priority, job.submitted_at, job.id
+
+
+_FEWEST_FIRST = Reason(
+    code="fewest_first",
+    tier=Tier.ORDER,
+    message="Jobs before it in line have the fewest GPUs that they can run on, and no more came free.",
+    hint="A job that can run on fewer GPUs (`elastic`) starts sooner.",
+)

@@ -1,0 +1,93 @@
+"""Optimus: the fewest for everyone, then one at a time where it saves the most time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from scheduler.core.model.snapshot import Goodput, Job, Snapshot
+from scheduler.core.policies.optimus import most_gain
+from scheduler.core.round.decide import decide
+from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+
+SCALES = Goodput(
+    parameters={"V100": (0.05, 0.002, 0.02, 0.001, 0.01, 0.001, 1.5)},
+    noise=(0.05, 1.0),
+    initial_batch=64,
+    max_batch=4096,
+    max_local_batch=256,
+    most_replicas=8,
+)
+
+
+def world(*jobs: Job, **fields: Any) -> Snapshot:
+    vc = make_virtual_cluster(guaranteed={"V100": 8}, policy="optimus")
+    return make_snapshot(nodes=make_cluster(2, gpus=4), jobs=jobs, virtual_clusters=[vc], **fields)
+
+
+def elastic(number: int, **fields: Any) -> Job:
+    return make_job(number, 1, elastic=(1, 8), goodput=SCALES, **fields)
+
+
+def sizes(snapshot: Snapshot) -> dict[int, int]:
+    plan = decide(snapshot)
+    assert not plan.degraded
+    return {int(a.jobs[0]): len(a.placement.gpus) for a in plan.actions if a.placement is not None}
+
+
+def test_one_at_a_time_where_it_saves_the_most() -> None:
+    """100 s / n and 60 s / n on five GPUs: 50 s are saved first, then 30 s, then 16.7 s."""
+    seconds = [{n: work / n for n in range(1, 6)} for work in (100.0, 60.0)]
+    assert most_gain(seconds, [1, 1], 3) == [2, 1]
+    assert most_gain(seconds, [1, 1], 4) == [2, 2]
+    assert most_gain(seconds, [1, 1], 5) == [3, 2]
+
+
+def test_it_is_the_least_sum_of_remaining_times_where_gains_diminish() -> None:
+    seconds = [{n: work / n for n in range(1, 9)} for work in (30.0, 7.0, 100.0)]
+    best = min(
+        sum(each[n] for each, n in zip(seconds, counts, strict=True))
+        for counts in product(range(1, 9), repeat=3)
+        if sum(counts) <= 10
+    )
+    found = most_gain(seconds, [1, 1, 1], 10)
+    assert sum(each[n] for each, n in zip(seconds, found, strict=True)) == pytest.approx(best)
+
+
+def test_a_replica_that_slows_a_job_down_is_not_given() -> None:
+    assert most_gain([{1: 10.0, 2: 12.0}], [1], 4) == [1]
+
+
+def test_the_longer_job_gets_more() -> None:
+    found = sizes(world(elastic(1, estimate_seconds=20_000.0), elastic(2, estimate_seconds=2_000.0)))
+    assert found[1] > found[2] >= 1
+    assert sum(found.values()) == 8
+
+
+def test_everyone_gets_the_fewest_before_anyone_gets_more() -> None:
+    jobs = [elastic(number) for number in range(1, 8)]
+    assert sorted(sizes(world(*jobs)).values()) == [1, 1, 1, 1, 1, 1, 2]
+
+
+def test_a_job_between_intervals_starts_with_the_fewest() -> None:
+    first = elastic(1)
+    snapshot = world(
+        first,
+        elastic(2),
+        running=(make_running(first, [[100], [101]]),),
+        memory={"research": {"policy": "optimus", "at": NOW - 10}},
+    )
+    assert sizes(snapshot) == {2: 1}
+    assert decide(snapshot).wake_at == NOW + 590
+
+
+def test_a_job_whose_number_stays_keeps_its_nodes() -> None:
+    jobs = [elastic(1, estimate_seconds=9_000.0), elastic(2, estimate_seconds=9_000.0)]
+    held = (
+        make_running(1, [[g] for g in (100, 101, 200, 201)]),
+        make_running(2, [[g] for g in (102, 103, 202, 203)]),
+    )
+    assert decide(replace(world(*jobs), running=held)).actions == ()
