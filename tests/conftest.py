@@ -19,8 +19,8 @@ from tests.servers import started
 #: A folder that comes here comes into the Makefile too.
 ALONE = ("browser", "e2e", "slurm", "up")
 
-# Before NumPy is loaded. On a machine that is busy, threads of its linear algebra wait for each other in problems
-# so small that one would be done; and every test process would start as many as there are processors.
+# Before NumPy is loaded. On a busy machine the threads of its linear algebra wait for each other, in problems
+# so small that one alone would be done long before.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
