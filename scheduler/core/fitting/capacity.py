@@ -214,10 +214,8 @@ class Capacity:
     def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
         """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
         needs, fleet = by_node(nodes, demand.needs), self.cluster.fleets[model]
-        if demand.gpus > self.room(model):
-            return None
         free = self._layers[model][RELEASING].masks
-        for reach in range(OWN + 1):
+        for reach in range(OWN + 1 if demand.gpus <= self.room(model) else 0):
             offered = self._offered(model, reach, demand)
             if offered is None:
                 continue
