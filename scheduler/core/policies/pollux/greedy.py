@@ -33,15 +33,15 @@ _NOBODY: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An allocation, the sum of its values, and the most that any could have."""
+class Allocation:
+    """Nodes of everyone, the sum of their values, and the most that any allocation could have."""
 
     rows: list[Row]
     value: float
     bound: float
 
 
-def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Found:
+def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Allocation:
     """Return an allocation that is at least as good as the present one, where that is still possible."""
     task = _Task(problem)
     everyone = [number for number, gang in enumerate(problem.gangs) if not gang.pinned]
@@ -59,7 +59,7 @@ def search(problem: Problem, seed: int, improvements: int = IMPROVEMENTS) -> Fou
     else:
         if problem.value_of(stay.rows) >= value - _NOTHING * abs(value):
             rows, value = stay.rows, problem.value_of(stay.rows)
-    return Found(rows, value, max(bound, value))
+    return Allocation(rows, value, max(bound, value))
 
 
 class _Task:

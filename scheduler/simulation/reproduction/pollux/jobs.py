@@ -54,8 +54,8 @@ class TickJob:
     noise: Noise | None = None
     #: Of how many measurements the parameters are.
     _fitted: int = 0
-    #: What the best batch was asked for the last time, and what it was.
-    _asked: object = None
+    #: The last request for the best batch, and its answer.
+    _request: object = None
     _best: tuple[int, int] = (0, 0)
 
     @property
@@ -100,10 +100,10 @@ class TickJob:
             if model is None:
                 batch = max(application.initial_batch, application.min_local_batch * replicas)
         if model is not None:
-            asked = self.parameters, self.noise, len(self.placement), replicas
-            if asked != self._asked:
+            request = self.parameters, self.noise, len(self.placement), replicas
+            if request != self._request:
                 best = model.best(len(self.placement), replicas)
-                self._asked, self._best = asked, (int(best.local_batch), int(best.accumulation))
+                self._request, self._best = request, (int(best.local_batch), int(best.accumulation))
             self.local_batch, self.accumulation = self._best
         else:
             assert batch is not None
