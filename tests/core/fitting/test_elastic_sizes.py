@@ -98,3 +98,12 @@ class TestQuota:
         """It holds all four; its range says that two of them are for the other."""
         assert self.ranges(GROWING, make_job(2, 2), running=4, quota=4) == {1: (1, 2)}
         assert self.ranges(GROWING, make_job(2, 2), running=4, quota=6) == {1: (1, 4), 2: None}
+
+    def test_nobody_grows_into_what_another_of_the_tenant_holds(self) -> None:
+        """One has two GPUs and is considered first, another has four: of a quota of six nothing is left."""
+        jobs = [make_job(number, 1, replicas=4, elastic=(1, 4)) for number in (1, 2)]
+        running = [make_running(1, [[100], [101]]), make_running(2, [[102], [103], [104], [105]])]
+        tenants = [Tenant(name="vision", quota={"*": 6}), Tenant(name="speech")]
+        admission = Admission(Facts(make_snapshot(jobs=jobs, running=running, tenants=tenants)))
+        admission.refresh()
+        assert [job.elastic for _, job in sorted(admission.admitted.items())] == [(1, 2), (1, 4)]

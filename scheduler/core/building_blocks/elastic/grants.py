@@ -13,7 +13,7 @@ from scheduler.core.building_blocks.elastic.arrangement import Row
 from scheduler.core.building_blocks.elastic.pools import Pool, has_exact_nodes
 from scheduler.core.building_blocks.fill import fill
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.fitting.demand import demand_of_grant, least_gpus
+from scheduler.core.fitting.demand import demand_of_grant, least_gpus, shape_in
 from scheduler.core.model.plan import Grant, Locality
 from scheduler.core.model.snapshot import Job, JobId
 
@@ -58,15 +58,21 @@ def _stays(grant: Grant, view: View) -> bool:
 
 
 def minimum_starts(view: View, waiting: Sequence[Job]) -> tuple[Grant, ...]:
-    """Return grants that start gangs in their order beside everything that runs, each with the fewest GPUs
-    that it can have; who must wait for GPUs of others is left out."""
+    """Return grants that start gangs in their order beside all that runs in the view, each with the fewest
+    GPUs that it can have: idle ones, or those of opportunistic jobs that the view may reclaim."""
     capacity = view.capacity.fork()
     capacity.keep_all()
-    starts = []
+    starts: list[Grant] = []
+    misfits: set[object] = set()
     for job in waiting:
+        shape = shape_in(capacity.cluster, job)
+        if shape in misfits:
+            continue
         grant = Grant(jobs=(job.id,), gpus=least_gpus(job))
         fit = capacity.find(demand_of_grant(grant, view.jobs, capacity.cluster))
-        if fit is not None and not fit.victims:
+        if fit is None:
+            misfits.add(shape)
+        else:
             capacity.take(fit)
             starts.append(grant)
     return tuple(starts)

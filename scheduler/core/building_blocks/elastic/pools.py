@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Gang, Row
+from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Arrangement, Gang, Row
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import NODE_LEVEL
@@ -69,23 +69,48 @@ def pools_of(view: View, order: Callable[[Job], tuple[object, ...]]) -> list[Poo
             ]
             if fitting:
                 members[_preferred(job, fitting, limits, members)].append(job)
-    found = []
-    for model, inside in members.items():
-        if inside:
-            inside.sort(key=order)
-            fleet = capacity.cluster.fleets[model]
-            numbers = {node.id: number for number, node in enumerate(fleet.nodes)}
-            gangs = [_gang(job, view, model, limits[model], numbers) for job in inside]
-            found.append(
-                Pool(
-                    gpu_model=model,
-                    nodes=tuple(numbers),
-                    room=tuple(rooms[model]),
-                    limit=limits[model],
-                    jobs=tuple(inside),
-                    gangs=tuple(gangs),
-                )
-            )
+    return [
+        _pool(view, model, inside, rooms[model], limits[model]) for model, inside in members.items() if inside
+    ]
+
+
+def pool_on(view: View, model: str, jobs: Sequence[Job]) -> Pool:
+    """Return the pool of a model for these jobs, on whatever model they run now; nobody else is in it."""
+    capacity = view.capacity
+    sharing = {unit for unit in capacity.pending if len(unit) > 1}
+    room = capacity.offered_by_node(model, but=sharing)
+    return _pool(view, model, jobs, room, _limit(capacity, model, sum(room), sharing))
+
+
+def _pool(view: View, model: str, jobs: Sequence[Job], room: Sequence[int], limit: int) -> Pool:
+    fleet = view.capacity.cluster.fleets[model]
+    numbers = {node.id: number for number, node in enumerate(fleet.nodes)}
+    return Pool(
+        gpu_model=model,
+        nodes=tuple(numbers),
+        room=tuple(room),
+        limit=limit,
+        jobs=tuple(jobs),
+        gangs=tuple([_gang(job, view, model, limit, numbers) for job in jobs]),
+    )
+
+
+def misplaced(view: View, pool: Pool) -> set[JobId]:
+    """Return who runs on GPUs of the model that the view may not hand out any more, as on closed nodes.
+
+    No policy can do anything about them: they are left as they are.
+    """
+    found: set[JobId] = set()
+    board = Arrangement(pool.room, pool.gangs, limit=pool.limit, apart=False)
+    for place, (job, gang) in enumerate(zip(pool.jobs, pool.gangs, strict=True)):
+        running = view.running.get(job.id)
+        if running is None or gang.pinned or running.gpu_model != pool.gpu_model:
+            continue
+        is_whole = sum(gang.base.values()) * gang.replica_gpus == len(running.gpus)
+        if is_whole and board.fits(place, gang.base):
+            board.put(place, gang.base)
+        else:
+            found.add(job.id)
     return found
 
 
@@ -127,7 +152,8 @@ def _gang(job: Job, view: View, model: str, limit: int, numbers: Mapping[NodeId,
     if job.elastic is not None:
         bound = most_replicas(job, running)
         sizes = tuple([size for size in sizes if size <= bound]) or sizes[:1]
-    base = NOWHERE if running is None else _base(running, capacity, each)
+    here = running is not None and running.gpu_model == model
+    base = _base(running, capacity, each) if running is not None and here else NOWHERE
     size = sum(base.values())
     pinned = running is not None and running.jobs in capacity.pinned
     if pinned or (job.elastic is None and base) or not sizes:
