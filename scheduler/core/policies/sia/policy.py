@@ -1,0 +1,167 @@
+"""Sia: each round an integer program gives every job so many GPUs of one model, by goodput on each.
+
+S. Jayaram Subramanya, D. Arfeen, S. Lin, A. Qiao, Z. Jia and G. R. Ganger, "Sia: Heterogeneity-aware,
+goodput-optimized ML-cluster scheduling", SOSP 2023, from the paper's description. The authors' code has no
+licence and was not used.
+
+What is the paper's: rounds of a minute; configurations of one GPU model, powers of two up to a node's size
+and then whole nodes (3.3); goodput by model, what was not measured there projected from where it was
+(`core.goodput.gpu_models`, 3.2); the program over them with utilities, the power p, the penalty for who waits
+and restart factors (3.4, `program`); twice the GPUs at most from one size to the next; rigid jobs beside
+elastic ones.
+
+What is not, or is a choice of ours:
+
+- p = -0.5 and λ = 1.1 are from memory of the paper, which was not at hand: both are parameters.
+- A new job is not profiled on each model first: it starts with the fewest GPUs that it can have. As long as
+  nothing is measured it is believed to scale perfectly, at its declared speed on each model, and gets twice
+  the replicas that it ever had at most.
+- The restart factor is that of jobs that run. Who waits starts anew anyway, and would otherwise wait longer
+  the more often it was stopped.
+- A job that runs counts a thousandth more with what it has: else equals might change places in every round.
+- Higher priority first: each priority has a program of its own in what those above it left.
+- Where a gang does not fit though there are GPUs enough, smaller ones on that model move; the paper's rule
+  for places has them evicted. What still does not fit stays as it was, or runs on fewer.
+- Between rounds a job that waits is started on idle GPUs, with the fewest that it can have.
+- Hybrid parallel jobs are those whose replicas have several GPUs: counts are multiples of these.
+- Nobody is promised a turn: by the objective many small jobs may keep a large rigid one waiting.
+- The program ends within 1e-4 of the optimum, after 200 branches or after `solve_seconds`. Without a solution
+  it is the one in which jobs may have parts of configurations, rounded (`program.rounding`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.ordering import waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.policies.sia.configurations import candidate_of
+from scheduler.core.policies.sia.places import Assignment, places_of
+from scheduler.core.policies.sia.program import Terms, choose
+
+#: How often it is solved again without those for whom there are GPUs enough, but not where they may be.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sia:
+    """Models and counts of GPUs by an integer program of goodputs, every round anew."""
+
+    #: It decides itself how many GPUs an elastic job gets.
+    resizes: ClassVar[bool] = True
+
+    #: The power of a utility: 1 is throughput alone, below 0 who has least counts more.
+    power: float = -0.5
+    #: What it costs that a job waits; who has its fewest GPUs of its slowest model costs 1 for p < 0.
+    penalty: float = 1.1
+    #: Between two decisions about everyone.
+    round_seconds: float = 60.0
+    #: What a restart costs a job; 0: what it was seen to lose, 30 s where that is not known.
+    restart_seconds: float = 0.0
+    #: Longest that one program is worked on; then the best solution so far is taken.
+    solve_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not (-10 <= self.power <= 1 and self.power != 0):
+            raise ValueError("power must be between -10 and 1, and not 0")
+        for name in ("penalty", "round_seconds", "solve_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0")
+        if not 0 <= self.restart_seconds < math.inf:
+            raise ValueError("restart_seconds must be at least 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Decide about everyone where a round ends; else start who waits on idle GPUs, as small as can be."""
+        known: dict[str, Any] = dict(memory) if memory.get("policy") == "sia" else {}
+        next_at = float(known.get("at", -math.inf)) + self.round_seconds
+        if not view.jobs:
+            return Decision(grants=(), keep_running=True, memory=known)
+        if view.now >= next_at - INSTANT_SECONDS:
+            return self._round(view)
+        line = sorted(waiting_jobs(view), key=_rank)
+        grants = minimum_starts(view, line)
+        queue = waiting_in(line, grants)
+        return Decision(
+            grants=grants,
+            queue=queue,
+            reasons=dict.fromkeys(queue, (_NEXT_ROUND,)),
+            keep_running=True,
+            memory=known,
+            wake_at=next_at,
+        )
+
+    def _round(self, view: View) -> Decision:
+        models = view.capacity.models
+        assignment = Assignment(view, models)
+        candidates = {
+            job.id: candidate_of(job, view, models, self.restart_seconds) for job in assignment.jobs
+        }
+        terms = Terms(power=self.power, penalty=self.penalty, seconds=self.solve_seconds)
+        for attempt in range(_ATTEMPTS):
+            chosen = view.compute(choose, tuple(candidates.values()), assignment.room, terms)
+            gpus = {
+                job: (models[each.configurations[place].model], each.configurations[place].gpus)
+                for (job, each), place in zip(candidates.items(), chosen, strict=True)
+                if place >= 0
+            }
+            pools, rows = places_of(view, gpus)
+            grants = grants_of(view, pools, rows)
+            named = {job for grant in grants for job in grant.jobs}
+            homeless = [job for job in gpus if job not in named and job not in view.running]
+            if not homeless or attempt == _ATTEMPTS - 1:
+                break
+            # What was meant for them is there for others.
+            for job in homeless:
+                del candidates[job]
+        return self._decision(view, grants, assignment)
+
+    def _decision(self, view: View, grants: Sequence[Grant], assignment: Assignment) -> Decision:
+        named = {job for grant in grants for job in grant.jobs}
+        line = sorted(view.jobs.values(), key=_rank)
+        queue = tuple([job.id for job in line if job.id not in named and job.id not in assignment.fixed])
+        return Decision(
+            grants=tuple([grant for grant in grants if not _stays(grant, view)]),
+            queue=queue,
+            reasons=dict.fromkeys(queue, (_LESS_GOODPUT,)),
+            keep_running=True,
+            stops=tuple([job for job in queue if job in view.running]),
+            memory={"policy": "sia", "at": view.now},
+            wake_at=view.now + self.round_seconds,
+        )
+
+
+def _rank(job: Job) -> tuple[int, float, JobId]:
+    return -job.priority, job.submitted_at, job.id
+
+
+def _stays(grant: Grant, view: View) -> bool:
+    """Whether the grant is what its jobs have, where they have it."""
+    running = view.running.get(grant.jobs[0])
+    return (
+        running is not None
+        and running.jobs == grant.jobs
+        and grant.gpus == len(running.gpus)
+        and not grant.nodes
+        and grant.gpu_model in (None, running.gpu_model)
+    )
+
+
+_LESS_GOODPUT = Reason(
+    code="less_goodput",
+    tier=Tier.ORDER,
+    message="Other jobs make more of the GPUs in this round; everyone is considered anew in the next.",
+    hint="A job that can run on fewer GPUs (`elastic`), or on more GPU models, gets some sooner.",
+)
+_NEXT_ROUND = Reason(
+    code="next_cycle",
+    tier=Tier.ORDER,
+    message="No idle GPUs suit it; everyone is considered anew when the policy's next round begins.",
+    hint="A job that can run on fewer GPUs (`elastic`) is given some sooner.",
+)
