@@ -33,6 +33,8 @@ from scheduler.core.policies.optimus import Optimus
 from scheduler.core.policies.pollux.policy import Pollux
 from scheduler.core.policies.priority import Priority
 from scheduler.core.policies.shockwave.policy import Shockwave
+from scheduler.core.policies.sia.policy import Sia
+from scheduler.core.policies.singularity.policy import Singularity
 from scheduler.core.policies.sjf import Sjf
 from scheduler.core.policies.slaq import Slaq
 from scheduler.core.policies.srtf import Srtf
@@ -55,6 +57,8 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "pollux": Pollux,
     "priority": Priority,
     "shockwave": Shockwave,
+    "sia": Sia,
+    "singularity": Singularity,
     "sjf": Sjf,
     "slaq": Slaq,
     "srtf": Srtf,

@@ -23,7 +23,20 @@ pytestmark = pytest.mark.django_db
 
 ROUND_SECONDS = 20
 #: Those that remember something of every job that runs.
-REMEMBERING = frozenset({"fair", "gandiva", "gandiva_fair", "gavel", "shockwave", "themis", "tiresias"})
+REMEMBERING = frozenset(
+    {
+        "fair",
+        "gandiva",
+        "gandiva_fair",
+        "gavel",
+        "pollux",
+        "shockwave",
+        "sia",
+        "singularity",
+        "themis",
+        "tiresias",
+    }
+)
 
 
 def job(at: int, number: int, gpus: int, *, guaranteed: bool = True, replicas: int = 1) -> Event:

@@ -52,6 +52,8 @@ PARAMETERS = {
     "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
     "aryl": {"epoch_seconds": 60.0},
     "slaq": {"epoch_seconds": 60.0},
+    "sia": {"round_seconds": 40.0, "restart_seconds": 15.0},
+    "singularity": {"premium": ["speech"], "window_seconds": 240.0, "interval_seconds": 60.0},
     "themis": {"lease_seconds": 60.0, "interval_seconds": 20.0},
 }
 
@@ -195,7 +197,15 @@ def test_both_do_what_jobs_demand(in_cells, settings):
 
 @pytest.mark.parametrize(
     ("north", "in_cells"),
-    [("aryl", False), ("slaq", False), pytest.param("aryl", True, marks=pytest.mark.slow)],
+    [
+        ("aryl", False),
+        ("slaq", False),
+        ("sia", False),
+        ("singularity", False),
+        pytest.param("aryl", True, marks=pytest.mark.slow),
+        pytest.param("sia", True, marks=pytest.mark.slow),
+        pytest.param("singularity", True, marks=pytest.mark.slow),
+    ],
 )
 def test_both_resize_alike(north, in_cells, settings):
     """Elastic gangs under a policy that decides how large they are."""

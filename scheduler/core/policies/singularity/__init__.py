@@ -1,0 +1,1 @@
+"""Singularity: tiers of tenants with a guaranteed fraction of their GPUs; `policy` decides."""

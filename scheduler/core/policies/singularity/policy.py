@@ -1,0 +1,274 @@
+"""Singularity: tiers of tenants are guaranteed a part of the GPU time that they demand.
+
+D. Shukla et al., "Singularity: Planet-Scale, Preemptive and Elastic Scheduling of AI Workloads", arXiv
+2202.07848. Every job can be preempted, moved and resized. A job's GPU fraction is its useful GPU time
+relative to what it demanded, over the last hour; premium jobs are guaranteed 0.95, standard ones 0.7, basic
+ones none of it. A job about to fall below its guarantee takes GPUs back: first what anybody has beyond its
+demand, then of basic jobs, then of standard, last of premium ones, by resizing before preemption, and first
+of whoever is furthest above its own guarantee. What is idle is given to whoever can use it, also beyond its
+demand, and small jobs move where that makes room near together for a gang. The fractions, the order of
+victims and the defragmentation are from memory of the paper. What is not as there, or a choice of ours:
+
+- Its checkpoints are transparent, and to resize it lets replicas share devices without a restart. Here both
+  are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are
+  resized, those of a fixed world at numbers of GPUs that divide it. So who was started, moved or resized
+  less than `interval_seconds` ago is left as it is, but for claims of higher tiers.
+- The tier is its tenant's and not the job's, since everyone would choose premium: `premium` and `basic`
+  name tenants, all others are standard.
+- A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an
+  hour, the time that it takes to stop others. Of its own tier it takes only from those whose slack is
+  larger by more than that, of a higher one only what that can miss. Where tiers ask for more than there is,
+  premium is served first and equals take turns.
+- Who is above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard
+  ones whose fraction allows it.
+- Time in which a job is held, backs off or waits for a quota is not demanded. Priorities count for nothing.
+- A small job is one with fewer GPUs than the gang that it makes room for. One moves in a round.
+- Regions, and moving jobs between them, are not part of this: a view is one cluster.
+- CPUs and memory are not looked at when GPUs are taken; a claim that could not be placed for lack of them
+  takes nothing in that round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from scheduler.core.building_blocks.elastic.grants import grants_of
+from scheduler.core.building_blocks.elastic.pools import Pool, misplaced, pool_on
+from scheduler.core.building_blocks.ordering import waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.demand import all_sizes_of, models_of
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.policies.singularity.board import BASIC, PREMIUM, STANDARD, TIERS, Board, Standing
+from scheduler.core.policies.singularity.fractions import Fractions
+
+#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside so often.
+_ATTEMPTS = 3
+#: A fraction is not told apart more finely.
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Singularity:
+    """Guaranteed fractions of GPU time by tiers of tenants; victims by slack, resized before preempted."""
+
+    #: Who waits has its turn when its fraction has fallen, though jobs neither come nor go.
+    rotates: ClassVar[bool] = True
+    #: It decides itself how many GPUs an elastic job gets.
+    resizes: ClassVar[bool] = True
+
+    #: Tenants of the premium and of the basic tier; all others are standard.
+    premium: tuple[str, ...] = ()
+    basic: tuple[str, ...] = ()
+    #: Guaranteed fractions.
+    premium_fraction: float = 0.95
+    standard_fraction: float = 0.7
+    #: Over which time fractions are taken.
+    window_seconds: float = 3600.0
+    #: How far above its guarantee a job begins to claim.
+    margin: float = 0.02
+    #: For so long after it was started, moved or resized a job is left as it is.
+    interval_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        both = sorted(set(self.premium) & set(self.basic))
+        if both:
+            raise ValueError(f"tenants are premium or basic, not both: {', '.join(both)}")
+        if not 0 <= self.standard_fraction <= self.premium_fraction <= 1:
+            raise ValueError(
+                "standard_fraction must be at least 0 and at most premium_fraction, and that at most 1"
+            )
+        if not 0 < self.window_seconds < math.inf:
+            raise ValueError("window_seconds must be above 0")
+        if not (0 <= self.margin <= 1 and 0 <= self.interval_seconds < math.inf):
+            raise ValueError("margin must be between 0 and 1 and interval_seconds at least 0")
+
+    def tier_of(self, tenant: str) -> int:
+        """Return the tier of a tenant's jobs."""
+        return PREMIUM if tenant in self.premium else BASIC if tenant in self.basic else STANDARD
+
+    def guarantee(self, tier: int) -> float:
+        """Return the fraction that a tier is guaranteed."""
+        return (self.premium_fraction, self.standard_fraction, 0.0)[tier]
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Let those claim who are about to fall below their guarantee; give out what is idle."""
+        if not view.jobs:
+            return Decision(grants=(), keep_running=True)
+        fractions = Fractions(
+            view, memory if memory.get("policy") == "singularity" else {}, self.window_seconds
+        )
+        remembered = {"policy": "singularity", **fractions.remember()}
+        standings = {job.id: self._standing(job, view, fractions) for job in view.jobs.values()}
+        if not waiting_jobs(view) and not any(map(_may_gain, standings.values(), _held(view, standings))):
+            return Decision(grants=(), keep_running=True, memory=remembered)
+        decision = _Round(view, standings, self.margin).decision()
+        reasons = {job: (self._reason(standings[job], fractions),) for job in decision.queue}
+        # Fractions fall, and what is settled changes: in the next round somebody may have a claim.
+        wake_at = view.now + view.round_seconds
+        return replace(decision, memory=remembered, reasons=reasons, wake_at=wake_at)
+
+    def _standing(self, job: Job, view: View, fractions: Fractions) -> Standing:
+        tier, running = self.tier_of(job.tenant), view.running.get(job.id)
+        settled_at = 0.0 if running is None else running.since + self.interval_seconds
+        fixed = running is not None and (
+            len(running.jobs) > 1 or running.is_nominated or running.jobs in view.capacity.pinned
+        )
+        return Standing(
+            job=job,
+            tier=tier,
+            slack=round(fractions.of(job) - self.guarantee(tier), _DIGITS),
+            sizes=all_sizes_of(job),
+            settled=view.now >= settled_at - INSTANT_SECONDS,
+            fixed=fixed,
+        )
+
+    def _reason(self, standing: Standing, fractions: Fractions) -> Reason:
+        tier, fraction = TIERS[standing.tier], fractions.of(standing.job)
+        guaranteed = self.guarantee(standing.tier)
+        promised = "best effort" if standing.tier == BASIC else f"{guaranteed:.0%} are guaranteed"
+        return Reason(
+            code="tiers",
+            tier=Tier.ORDER,
+            message=(
+                f"It had {fraction:.0%} of the GPU time that it demanded lately (tier {tier}: {promised}); "
+                "higher tiers, and jobs further below their guarantee, go first."
+            ),
+            blocking={"tier": tier, "fraction": round(fraction, 3), "guaranteed": guaranteed},
+            hint="A job that can run on fewer GPUs (`elastic`) is resized before it is preempted.",
+        )
+
+
+def _held(view: View, standings: Mapping[JobId, Standing]) -> list[int]:
+    return [len(view.running[job].gpus) if job in view.running else 0 for job in standings]
+
+
+def _may_gain(standing: Standing, gpus: int) -> bool:
+    """Whether more GPUs are of use to a job."""
+    return not standing.fixed and gpus < standing.sizes[-1]
+
+
+class _Round:
+    """One round's claims, moves and growth."""
+
+    def __init__(self, view: View, standings: Mapping[JobId, Standing], margin: float) -> None:
+        self._view, self._margin = view, margin
+        line = sorted(standings.values(), key=lambda standing: standing.rank)
+        stuck = {job for pool in _pools(view, line) for job in misplaced(view, pool)}
+        self._line = [replace(each, fixed=each.fixed or each.job.id in stuck) for each in line]
+        self._standings = {each.job.id: each for each in self._line}
+        self._pools = _pools(view, [each for each in self._line if each.job.id not in stuck])
+
+    def decision(self) -> Decision:
+        """Return the decision but for its memory and reasons."""
+        without: set[JobId] = set()
+        for _ in range(_ATTEMPTS):
+            board, claimed = self._board(without)
+            decision = self._decided(board)
+            placed = {job for grant in decision.grants for job in grant.jobs}
+            misplaced = [job for job in claimed if job not in placed and job not in without]
+            if not misplaced:
+                break
+            without.update(misplaced)
+        else:
+            board, _ = self._board(set(self._standings))
+            decision = self._decided(board)
+        return decision
+
+    def _board(self, without: Collection[JobId]) -> tuple[Board, list[JobId]]:
+        """Return the board after all claims, and who has taken GPUs of victims for its own."""
+        board = Board(self._pools, self._standings, self._margin)
+        claimed = []
+        for urgent in (True, False):
+            for each in self._line:
+                if each.job.id in without or urgent != self._is_urgent(each) or not self._claims(each, board):
+                    continue
+                if board.claim(each, most=each.demand, reclaim=urgent):
+                    claimed.append(each.job.id)
+        hungry = [each for each in self._line if self._is_waiting(each) and self._is_lacking(each, board)]
+        if not self._is_defragmented(board, without) and not hungry:
+            self._grow(board)
+        return board, claimed
+
+    def _claims(self, standing: Standing, board: Board) -> bool:
+        """Whether a job claims GPUs: one that waits or has lost its own, or a settled one that is short."""
+        if standing.fixed:
+            return False
+        gpus = board.gpus_of(standing.job.id)
+        return gpus == 0 or (standing.settled and gpus < standing.demand)
+
+    def _is_urgent(self, standing: Standing) -> bool:
+        return standing.tier != BASIC and standing.slack <= self._margin
+
+    def _is_waiting(self, standing: Standing) -> bool:
+        return standing.job.id not in self._view.running
+
+    def _is_lacking(self, standing: Standing, board: Board) -> bool:
+        return board.gpus_of(standing.job.id) == 0
+
+    def _is_defragmented(self, board: Board, without: Collection[JobId]) -> bool:
+        """Move a small job for the first gang that waits or would start spread; return whether one moves."""
+        for each in self._line:
+            apart = self._is_lacking(each, board) or board.is_spread(each.job.id)
+            if self._is_waiting(each) and each.job.id not in without and each.demand > 1 and apart:
+                return board.make_near(each)
+        return False
+
+    def _grow(self, board: Board) -> None:
+        """Give what is idle to elastic jobs, a size to each in turn, also beyond their demand."""
+        growing = [
+            each
+            for each in self._line
+            if not each.fixed and (each.settled or self._is_waiting(each)) and len(each.sizes) > 1
+        ]
+        while growing:
+            grown = []
+            for each in growing:
+                larger = [size for size in each.sizes if size > board.gpus_of(each.job.id) > 0]
+                if larger and board.claim(each, most=larger[0], reclaim=False) is not None:
+                    grown.append(each)
+            growing = grown
+
+    def _decided(self, board: Board) -> Decision:
+        view = self._view
+        pools, rows = board.rows()
+        grants = grants_of(view, pools, rows)
+        named = {job for grant in grants for job in grant.jobs}
+        left = {job for job, each in self._standings.items() if each.fixed}
+        queue = tuple([each.job.id for each in self._line if each.job.id not in named | left])
+        return Decision(
+            grants=tuple([grant for grant in grants if not _stays(grant, view)]),
+            queue=queue,
+            keep_running=True,
+            stops=tuple([job for job in queue if job in view.running]),
+        )
+
+
+def _pools(view: View, line: Sequence[Standing]) -> list[Pool]:
+    """Return a pool for each model: of who runs on it, and of all who wait and accept it."""
+    inside: dict[str, list[Job]] = {model: [] for model in view.capacity.models}
+    for standing in line:
+        job, running = standing.job, view.running.get(standing.job.id)
+        if running is None:
+            for model in models_of(job, view.capacity.cluster):
+                if model in inside:
+                    inside[model].append(job)
+        elif len(running.jobs) == 1 and running.gpu_model in inside:
+            inside[running.gpu_model].append(job)
+    return [pool_on(view, model, jobs) for model, jobs in inside.items() if jobs]
+
+
+def _stays(grant: Grant, view: View) -> bool:
+    """Whether the grant is what its jobs have, where they have it."""
+    running = view.running.get(grant.jobs[0])
+    return (
+        running is not None
+        and running.jobs == grant.jobs
+        and grant.gpus == len(running.gpus)
+        and not grant.nodes
+        and grant.gpu_model in (None, running.gpu_model)
+    )
