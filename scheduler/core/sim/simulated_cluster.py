@@ -312,8 +312,8 @@ class SimulatedCluster:
         self._use(running)
         self.facts.put_running(replace(running, phase="held", since=self._events.now))
         for job in running.jobs:
-            told = self.facts.jobs[job]
-            self.facts.put_job(replace(told, attempts=told.attempts + 1))
+            known = self.facts.jobs[job]
+            self.facts.put_job(replace(known, attempts=known.attempts + 1))
             self._put_to_work(job, running)
         self._measure(running.allocation)
 

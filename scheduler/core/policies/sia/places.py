@@ -57,15 +57,15 @@ def places_of(view: View, gpus: Mapping[JobId, tuple[str, int]]) -> tuple[list[P
             pool = pool_on(view, model, [view.jobs[job] for job in there])
             pools.append(pool)
             rows.append(_rows(pool, [given[job][1] for job in there]))
-        homeless = {
+        unplaced = {
             job.id: (view.running[job.id].gpu_model, len(view.running[job.id].gpus))
             for pool, places in zip(pools, rows, strict=True)
             for job, row in zip(pool.jobs, places, strict=True)
             if not row and job.id in view.running and view.running[job.id].gpu_model != pool.gpu_model
         }
-        if not homeless:
+        if not unplaced:
             return pools, rows
-        given = {**given, **homeless}
+        given = {**given, **unplaced}
 
 
 def _rows(pool: Pool, gpus: Sequence[int]) -> Sequence[Row]:

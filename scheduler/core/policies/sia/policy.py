@@ -114,11 +114,11 @@ class Sia:
             pools, rows = places_of(view, gpus)
             grants = grants_of(view, pools, rows)
             named = {job for grant in grants for job in grant.jobs}
-            homeless = [job for job in gpus if job not in named and job not in view.running]
-            if not homeless or attempt == _ATTEMPTS - 1:
+            unplaced = [job for job in gpus if job not in named and job not in view.running]
+            if not unplaced or attempt == _ATTEMPTS - 1:
                 break
             # What was meant for them is there for others.
-            for job in homeless:
+            for job in unplaced:
                 del candidates[job]
         return self._decision(view, grants, assignment)
 
