@@ -1,8 +1,9 @@
 """Elastic gangs that run on fewer GPUs than they may have grow into what is idle, when nobody waits for it.
 
-As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken, and whoever
-comes later shrinks them again by the order of the policy. To grow is to be checkpointed and started anew, so
-it is not done to a gang that was started a moment ago.
+As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken. Whoever comes
+later shrinks them again: to their own size as soon as one that waits then fits, further by the order of the
+policy. To grow is to be checkpointed and started anew, so it is not done to a gang that was started a moment
+ago.
 """
 
 from __future__ import annotations
@@ -12,18 +13,82 @@ from dataclasses import replace
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import all_sizes_of, demand_of
+from scheduler.core.fitting.demand import all_sizes_of, demand_of, sizes_of
+from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.snapshot import Job, Running
 
 #: A gang that was started less than this ago is left as it is.
 SETTLED_SECONDS = 300.0
+#: So many that wait are tried in the place of what gangs grew into.
+TRIED = 100
 
 
 def with_growth(view: View, decision: Decision) -> Decision:
-    """Return the decision, in which gangs grow if it leaves everything as it is."""
-    if decision.grants or decision.stops or not decision.keep_running or len(view.running) < len(view.jobs):
+    """Return the decision, in which gangs grow if it leaves everything as it is, or give way to who waits."""
+    if not decision.keep_running or decision.stops:
         return decision
+    if len(view.running) < len(view.jobs):
+        return _taking_back(view, decision)
+    return decision if decision.grants else _growing(view, decision)
+
+
+def _taking_back(view: View, decision: Decision) -> Decision:
+    """Let gangs go back to their own size, those of the latest jobs first, as many as it takes that the first
+    fits that will. It starts in the next round, by the policy."""
+    granted = {job for grant in decision.grants for job in grant.jobs}
+    grown = [
+        job
+        for job in view.jobs.values()
+        if job.id in view.running and job.id not in granted and _is_grown(view, job, view.running[job.id])
+    ]
+    waiting = [view.jobs[job] for job in decision.queue if job not in granted and job not in view.running]
+    if not grown or not waiting:
+        return decision
+    grown.sort(key=lambda job: (job.submitted_at, job.id), reverse=True)
+    capacity = view.capacity.fork()
+    capacity.keep_all(but=[*granted, *(job.id for job in grown)])
+    for grant in decision.grants:
+        settle(grant, view.jobs, capacity)
+    everyone = capacity.fork()
+    for job in grown:
+        _take_back(view, job, everyone)
+    first = next((job for job in waiting[:TRIED] if _fits(job, everyone)), None)
+    grants: list[Grant] = []
+    if first is not None:
+        for position, job in enumerate(grown):
+            grants += _take_back(view, job, capacity)
+            rest = capacity.fork()
+            for other in grown[position + 1 :]:
+                rest.keep(rest.pending[view.running[other.id].jobs])
+            if _fits(first, rest):
+                break
+    return replace(decision, grants=(*decision.grants, *grants))
+
+
+def _is_grown(view: View, job: Job, running: Running) -> bool:
+    alone = job.elastic is not None and running.jobs == (job.id,) and running.phase == "held"
+    return alone and running.jobs not in view.capacity.pinned and len(running.gpus) > job.gpus
+
+
+def _take_back(view: View, job: Job, capacity: Capacity) -> list[Grant]:
+    """Settle a gang at its own size, on the GPU model that it has; return its grant, none where it stays."""
+    held = view.running[job.id]
+    grant = Grant(jobs=held.jobs, gpus=sizes_of(job)[0], gpu_model=held.gpu_model)
+    if settle(grant, view.jobs, capacity) is not None:
+        return [grant]
+    capacity.keep(capacity.pending[held.jobs])
+    return []
+
+
+def _fits(job: Job, capacity: Capacity) -> bool:
+    """Whether one that waits fits at one of its sizes without disturbing anybody."""
+    fits = (capacity.find(demand_of(job, capacity.cluster, size)) for size in sizes_of(job))
+    return any(fit is not None and not fit.victims for fit in fits)
+
+
+def _growing(view: View, decision: Decision) -> Decision:
+    """Return the decision, in which gangs grow into what is idle."""
     small = [job for job in view.jobs.values() if _is_small(job, view.running[job.id])]
     if not small:
         return decision

@@ -77,3 +77,38 @@ def test_it_is_left_alone_for_a_while_and_grows_then() -> None:
 
 def test_one_that_has_all_it_asks_for_stays() -> None:
     assert decide(facts(held=8)).actions == ()
+
+
+def grown(*waiting: Any, held: int = 8, own: int = 2) -> Snapshot:
+    """A gang of `own` GPUs that has grown to `held` of eight, and jobs that wait."""
+    job = make_job(1, 1, replicas=own, elastic=(1, 8))
+    running = make_running(job, [[100 + gpu] for gpu in range(held)], since=NOW)
+    vc = make_virtual_cluster(guaranteed={"V100": 8})
+    return make_snapshot(
+        jobs=[job, *waiting], running=[running], nodes=make_cluster(1), virtual_clusters=[vc]
+    )
+
+
+def test_it_goes_back_to_its_own_size_when_one_that_waits_then_fits() -> None:
+    plan = decide(grown(make_job(2, 4)))
+    assert sizes(plan) == [(ActionKind.RESIZE, 2)]
+    assert plan.queues["research"] == (2,)
+
+
+def test_it_keeps_what_would_help_nobody() -> None:
+    assert sizes(decide(grown(make_job(2, 7)))) == []
+    assert sizes(decide(grown(make_job(2, 2), held=2))) == [(ActionKind.START, 2)]
+
+
+def test_of_several_only_as_many_go_back_as_it_takes_the_latest_first() -> None:
+    early, late = [make_job(number, 1, replicas=1, elastic=(1, 4)) for number in (1, 2)]
+    running = [
+        make_running(job, [[first + gpu] for gpu in range(4)], since=NOW)
+        for job, first in ((early, 100), (late, 104))
+    ]
+    vc = make_virtual_cluster(guaranteed={"V100": 8})
+    snapshot = make_snapshot(
+        jobs=[early, late, make_job(3, 3)], running=running, nodes=make_cluster(1), virtual_clusters=[vc]
+    )
+    (action,) = decide(snapshot).actions
+    assert (action.kind, action.jobs) == (ActionKind.RESIZE, (2,))

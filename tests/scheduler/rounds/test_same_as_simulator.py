@@ -52,6 +52,8 @@ PARAMETERS = {
     "gavel": {"lease_seconds": 60.0, "interval_seconds": 60.0},
     "aryl": {"epoch_seconds": 60.0},
     "slaq": {"epoch_seconds": 60.0},
+    "pollux": {"restart_seconds": 1.0},
+    "optimus": {"interval_seconds": 60.0},
     "sia": {"round_seconds": 40.0, "restart_seconds": 15.0},
     "singularity": {"premium": ["speech"], "window_seconds": 240.0, "interval_seconds": 60.0},
     "themis": {"lease_seconds": 60.0, "interval_seconds": 20.0},
@@ -122,6 +124,9 @@ THEMIS_SHOCKWAVE = (("themis", "fgd"), ("shockwave", "consolidate"))
 PRIORITY_LAS = (("priority", "consolidate"), ("las", "spread"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
+
+#: Those that decide how large elastic gangs are.
+RESIZING = ("aryl", "optimus", "pollux", "sia", "singularity", "slaq")
 
 #: Every policy once, and pauses and cells with some of them.
 EVERY_DAY = [
@@ -198,13 +203,9 @@ def test_both_do_what_jobs_demand(in_cells, settings):
 @pytest.mark.parametrize(
     ("north", "in_cells"),
     [
-        ("aryl", False),
-        ("slaq", False),
-        ("sia", False),
-        ("singularity", False),
-        pytest.param("aryl", True, marks=pytest.mark.slow),
-        pytest.param("sia", True, marks=pytest.mark.slow),
-        pytest.param("singularity", True, marks=pytest.mark.slow),
+        *((policy, False) for policy in RESIZING),
+        ("fifo", False),
+        *(pytest.param(policy, True, marks=pytest.mark.slow) for policy in RESIZING if policy != "slaq"),
     ],
 )
 def test_both_resize_alike(north, in_cells, settings):

@@ -3,7 +3,18 @@
 import type { ProgressPoint } from "@/api/schema";
 
 /** They tell how far it is, not how well it goes. */
-const NOT_CURVES = new Set(["restored_step", "total_steps"]);
+const NOT_CURVES = new Set([
+  "restored_step",
+  "total_steps",
+  // What an adaptive job tells of its limits and times: the card "Scaling" is made of it.
+  "initial_batch",
+  "max_batch",
+  "min_local_batch",
+  "max_local_batch",
+  "timed_iterations",
+  "grad_sqr",
+  "grad_var",
+]);
 
 /** Names of the values that the points carry, in the order in which they first appear. */
 export function metricsOf(points: readonly ProgressPoint[]): string[] {
