@@ -24,19 +24,20 @@ def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) 
     Whoever shares GPUs keeps them. First come gangs that stay, then those that only shrink, so that what they
     give up is there for the others, the largest of which come first.
     """
-    order: list[tuple[int, int, JobId, list[Grant]]] = []
+    order: list[tuple[int, int, float, JobId, list[Grant]]] = []
     for unit in dict.fromkeys(running.jobs for running in view.running.values()):
         if len(unit) > 1:
             running = view.running[unit[0]]
             grant = Grant(jobs=unit, gpus=sum(map(len, running.replicas)), gpu_model=running.gpu_model)
-            order.append((0, 0, unit[0], [grant]))
+            order.append((0, 0, 0.0, unit[0], [grant]))
     for pool, places in zip(pools, rows, strict=True):
         for position, row in enumerate(places):
             if row:
                 job = pool.jobs[position]
                 rank, choices = _choices(view, pool, position, row)
-                order.append((rank, -sum(row.values()) * pool.gangs[position].replica_gpus, job.id, choices))
-    order.sort(key=lambda entry: entry[:3])
+                gpus = sum(row.values()) * pool.gangs[position].replica_gpus
+                order.append((rank, -gpus, job.submitted_at, job.id, choices))
+    order.sort(key=lambda entry: entry[:4])
     return fill([grant for *_, choices in order for grant in choices], view)
 
 
