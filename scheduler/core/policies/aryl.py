@@ -21,14 +21,15 @@ than what is left, their worth is the most there is. Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from scheduler.core.building_blocks.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.elastic.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import work_left_seconds
@@ -69,33 +70,6 @@ class Aryl:
         )
 
 
-def best_choice(options: Sequence[Mapping[int, float]], capacity: int) -> list[int]:
-    """Return the weight to choose of each group, 0 for nothing, so that their worth is the most there is.
-
-    The multiple-choice knapsack: each of `options` has the worth of each weight, which is a whole number
-    above 0, and all that is chosen weighs at most `capacity`. Of choices that are worth as much, the one that
-    weighs less. A dynamic programme of (options · capacity) steps.
-    """
-    worth = np.zeros(capacity + 1)
-    chosen = np.zeros((len(options), capacity + 1), dtype=np.int32)
-    for group, weights in enumerate(options):
-        before = worth
-        worth = before.copy()
-        for weight, value in sorted(weights.items()):
-            if weight > capacity:
-                continue
-            candidate = before[: capacity + 1 - weight] + value
-            better = np.flatnonzero(candidate > worth[weight:]) + weight
-            worth[better] = candidate[better - weight]
-            chosen[group, better] = weight
-    left = int(worth.argmax())
-    choice = [0] * len(options)
-    for group in reversed(range(len(options))):
-        choice[group] = int(chosen[group, left])
-        left -= choice[group]
-    return choice
-
-
 def _rank(view: View, job: Job) -> tuple[int, float, float, JobId]:
     """Return the place in line: by priority, then by how long the job would run on its base."""
     left = work_left_seconds(job, None, view.now, view.default_time_limit_seconds)
@@ -105,12 +79,13 @@ def _rank(view: View, job: Job) -> tuple[int, float, float, JobId]:
 def _divide(view: View, jobs: Sequence[Job], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
     """Return the size of each job with which all end soonest together."""
     options = []
-    for job, (base, *larger) in zip(jobs, choices, strict=True):
+    for job, sizes in zip(jobs, choices, strict=True):
         running = view.running.get(job.id)
         left = work_left_seconds(job, running, view.now, view.default_time_limit_seconds) * job.gpus
-        options.append({size - base: left / base - left / size for size in larger})
-    extra = best_choice(options, idle)
-    return [choice[0] + more for choice, more in zip(choices, extra, strict=True)]
+        gpus = np.array(sizes)
+        options.append((gpus - sizes[0], left / sizes[0] - left / gpus))
+    places, _ = best_choices(options, idle)
+    return [sizes[place] for sizes, place in zip(choices, places, strict=True)]
 
 
 _LESS_LEFT = Reason(

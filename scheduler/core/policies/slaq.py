@@ -26,7 +26,7 @@ from functools import partial
 from heapq import heapify, heappop, heapreplace
 from typing import ClassVar
 
-from scheduler.core.building_blocks.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.elastic.extra_workers import with_extra_workers
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Running, Snapshot
-from scheduler.core.policies.aryl import best_choice
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_running, make_snapshot, make_virtual_cluster
 
@@ -35,24 +31,6 @@ def sizes(plan: Plan) -> dict[int, int]:
     """GPUs of whoever starts or is resized."""
     placed = [action for action in plan.actions if action.placement is not None]
     return {action.jobs[0]: len(action.placement.gpus) for action in placed}
-
-
-@given(
-    st.lists(st.dictionaries(st.integers(1, 5), st.integers(1, 50), max_size=4), max_size=6),
-    st.integers(0, 12),
-)
-def test_the_knapsack_is_as_good_as_trying_everything(options: list[dict[int, int]], capacity: int) -> None:
-    choice = best_choice(
-        [{weight: float(each) for weight, each in group.items()} for group in options], capacity
-    )
-
-    def worth(weights: tuple[int, ...]) -> int:
-        return sum(group.get(weight, 0) for group, weight in zip(options, weights, strict=True))
-
-    every = product(*[[0, *group] for group in options])
-    best = max(worth(weights) for weights in every if sum(weights) <= capacity)
-    assert sum(choice) <= capacity
-    assert worth(tuple(choice)) == best
 
 
 def test_extra_workers_go_where_they_shorten_jobs_most() -> None:

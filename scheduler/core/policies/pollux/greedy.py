@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.building_blocks.elastic.arrangement import NOWHERE, Arrangement, Row
+from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.goodput.throughput import Floats, Ints
 from scheduler.core.policies.pollux.problem import Problem
 
@@ -107,25 +108,14 @@ class _Task:
     ) -> tuple[dict[int, int], float]:
         """Return the replicas of each gang that are best together, and what they are worth, given so many
         GPUs on nodes without bounds. Some gangs must have another number than is said of them."""
-        best = np.zeros(gpus + 1)
-        choices = []
-        for number in gangs:
-            each, worth = self.options[number]
-            if number in other_than:
-                worth = np.where(self.sizes[number] == other_than[number], -np.inf, worth)
-            table = np.full((each.size, gpus + 1), -np.inf)
-            for place, (need, value) in enumerate(zip(each.tolist(), worth.tolist(), strict=True)):
-                if need <= gpus:
-                    np.add(best[: gpus + 1 - need], value, out=table[place, need:])
-            chosen = table.argmax(axis=0)
-            best = table[chosen, np.arange(gpus + 1)]
-            choices.append(chosen.astype(np.int16))
-        left, sizes = gpus, {}
-        for number, chosen in zip(reversed(gangs), reversed(choices), strict=True):
-            place = int(chosen[left])
-            sizes[number] = int(self.sizes[number][place])
-            left -= sizes[number] * self.problem.gangs[number].replica_gpus
-        return sizes, float(best[gpus]) if gangs else 0.0
+        options = [
+            (each, np.where(self.sizes[number] == other_than.get(number, -1), -np.inf, worth))
+            for number in gangs
+            for each, worth in [self.options[number]]
+        ]
+        places, worth = best_choices(options, gpus)
+        sizes = {number: int(self.sizes[number][place]) for number, place in zip(gangs, places, strict=True)}
+        return sizes, worth
 
     def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
         """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first; with
