@@ -66,6 +66,9 @@ class Optimus:
                 sizes = _sizes(view, pool)
                 rows.append(arranged(pool.room, pool.gangs, sizes, limit=pool.limit))
             grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
+            # Who was given GPUs by number and finds none on the nodes that it may use leaves them to others.
+            left = [view.jobs[job] for job in waiting_in(order, grants)]
+            grants += minimum_starts(view, left, grants, stops)
             running = view.running.keys() - set(stops)
             line = sorted(view.jobs.values(), key=_rank)
             queue = waiting_in([job for job in line if job.id not in running], grants)

@@ -50,16 +50,19 @@ _CAUSES: Mapping[str, Cause] = {
     "behind_target_first": Cause.ORDER,
     "dominant_share": Cause.ORDER,
     "fair_share": Cause.ORDER,
+    "fewest_first": Cause.ORDER,
     "first_in_line": Cause.ORDER,
     "higher_priority_first": Cause.ORDER,
     "later_round": Cause.ORDER,
     "leased": Cause.ORDER,
     "later_slice": Cause.ORDER,
+    "less_goodput": Cause.ORDER,
     "less_left_first": Cause.ORDER,
     "minimum_run": Cause.ORDER,
     "preemption_budget": Cause.ORDER,
     "less_progress_first": Cause.ORDER,
     "less_served_first": Cause.ORDER,
+    "next_cycle": Cause.ORDER,
     "no_round_yet": Cause.ORDER,
     "not_chosen": Cause.ORDER,
     "outbid": Cause.ORDER,
@@ -67,6 +70,7 @@ _CAUSES: Mapping[str, Cause] = {
     "planned_later": Cause.ORDER,
     "queue_of_service": Cause.ORDER,
     "shorter_first": Cause.ORDER,
+    "tiers": Cause.ORDER,
 }
 
 

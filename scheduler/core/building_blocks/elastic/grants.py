@@ -14,6 +14,7 @@ from scheduler.core.building_blocks.elastic.pools import Pool, has_exact_nodes
 from scheduler.core.building_blocks.fill import fill
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.demand import demand_of_grant, least_gpus, shape_in
+from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Grant, Locality
 from scheduler.core.model.snapshot import Job, JobId
 
@@ -58,11 +59,20 @@ def _stays(grant: Grant, view: View) -> bool:
     return not grant.nodes and grant.gpu_model in (None, running.gpu_model)
 
 
-def minimum_starts(view: View, waiting: Sequence[Job]) -> tuple[Grant, ...]:
+def minimum_starts(
+    view: View, waiting: Sequence[Job], grants: Sequence[Grant] = (), stops: Sequence[JobId] = ()
+) -> tuple[Grant, ...]:
     """Return grants that start gangs in their order beside all that runs in the view, each with the fewest
-    GPUs that it can have: idle ones, or those of opportunistic jobs that the view may reclaim."""
+    GPUs that it can have: idle ones, or those of opportunistic jobs that the view may reclaim.
+
+    `grants`, `stops`: what was decided about others already.
+    """
     capacity = view.capacity.fork()
-    capacity.keep_all()
+    capacity.keep_all(but=[*stops, *(job for grant in grants for job in grant.jobs)])
+    for stopped in stops:
+        capacity.drop(capacity.pending[view.running[stopped].jobs])
+    for decided in grants:
+        settle(decided, view.jobs, capacity)
     starts: list[Grant] = []
     misfits: set[object] = set()
     for job in waiting:
