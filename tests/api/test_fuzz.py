@@ -48,7 +48,7 @@ JSON = "application/json"
 FOREIGN_TYPE = {"Content-Type": "text/plain"}
 #: What none answers with.
 FOREIGN_ANSWER = {"Accept": "image/png"}
-FEW_EXAMPLES, MANY_EXAMPLES = 3, 60
+FEW_EXAMPLES, MANY_EXAMPLES = 2, 60
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
 #: Those that decide how large elastic gangs are.
-RESIZING = ("aryl", "optimus", "pollux", "sia", "singularity", "slaq")
+RESIZING = ("aryl", "pollux", "optimus", "sia", "singularity", "slaq")
 
 #: Every policy once, and pauses and cells with some of them.
 EVERY_DAY = [
@@ -203,8 +203,8 @@ def test_both_do_what_jobs_demand(in_cells, settings):
 @pytest.mark.parametrize(
     ("north", "in_cells"),
     [
-        *((policy, False) for policy in RESIZING),
-        ("fifo", False),
+        *((policy, False) for policy in ("aryl", "pollux", "fifo")),
+        *(pytest.param(policy, False, marks=pytest.mark.slow) for policy in RESIZING[2:]),
         *(pytest.param(policy, True, marks=pytest.mark.slow) for policy in RESIZING if policy != "slaq"),
     ],
 )
