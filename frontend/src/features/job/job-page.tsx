@@ -108,6 +108,12 @@ function useAttempts(job: Job): Attempt[] {
   return attempt ? [...fetched.filter((each) => each.id !== attempt.id), attempt] : fetched;
 }
 
+/** An elastic job runs on as many GPUs as it was granted, others on their own number. */
+function gpusNow({ gpus, spec, attempt }: Job): number {
+  if (!spec.elastic || !attempt) return gpus;
+  return attempt.placement.reduce((sum, part) => sum + part.gpus.length, 0);
+}
+
 function Lead({ job }: { job: Job }) {
   const now = useNow();
   return (
@@ -115,7 +121,8 @@ function Lead({ job }: { job: Job }) {
       <Badge look={jobLook(job)} />
       <span>#{job.id}</span>
       <span>
-        {job.gpus} × {job.attempt?.gpu_model ?? (job.gpu_models.length > 0 ? job.gpu_models.join(" or ") : "any GPU")}
+        {gpusNow(job)} ×{" "}
+        {job.attempt?.gpu_model ?? (job.gpu_models.length > 0 ? job.gpu_models.join(" or ") : "any GPU")}
       </span>
       <span>
         {job.tenant} in <Link to="/virtual-clusters">{job.virtual_cluster}</Link>
