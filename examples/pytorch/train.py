@@ -8,6 +8,7 @@ that goes on with more or fewer GPUs still learns from every sample once per epo
 """
 
 import argparse
+import atexit
 import hashlib
 import os
 import time
@@ -31,6 +32,8 @@ has_gpu = torch.cuda.is_available()
 device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if has_gpu else torch.device("cpu")
 if is_parallel:
     dist.init_process_group("nccl" if has_gpu else "gloo")
+    # However it ends, told to stop too: threads that are left at the very end make Python abort.
+    atexit.register(dist.destroy_process_group)
 
 
 def agree(number: int) -> int:
@@ -87,5 +90,3 @@ if run.rank == 0:
     with torch.no_grad():
         accuracy = (network(inputs.to(device)).argmax(dim=1).cpu() == labels).float().mean()
     print(f"done: accuracy {accuracy:.4f}, weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)
-if is_parallel:
-    dist.destroy_process_group()
