@@ -14,6 +14,11 @@ from scheduler.core.perf.training_reports import TrainingReport
 from scheduler.core.round.registry import POLICIES
 
 _UNENDED = ("queued", "running")
+# Asked in every round, so that those in which nobody looks at losses do not search all progress lines for them.
+_IS_LOOKED_AT = """
+SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
+       OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_policy = ANY(%(names)s))
+"""
 # So many losses of each job, evenly over its progress lines, the latest of them always. What was done again
 # after a restart counts as it was the last time.
 _LOSSES = """
@@ -25,7 +30,7 @@ SELECT job_id, array_agg(step ORDER BY step), array_agg(loss ORDER BY step) FROM
             JOIN scheduler_attempt a ON a.job_id = j.id JOIN scheduler_progresspoint p ON p.attempt_id = a.id
             WHERE j.state IN ('queued', 'running') AND jsonb_typeof(p.values -> 'loss') = 'number'
               AND CASE WHEN j.guaranteed THEN v.policy
-                       ELSE (SELECT spare_policy FROM scheduler_clustersettings) END = ANY(%s)
+                       ELSE (SELECT spare_policy FROM scheduler_clustersettings) END = ANY(%(names)s)
             ORDER BY a.job_id, p.step, p.attempt_id DESC, p.sequence DESC
         ) steps
     ) parts ORDER BY job_id, part, step DESC
@@ -59,7 +64,10 @@ def read_trainings() -> Trainings:
 def read_losses(cursor: Any) -> dict[int, Losses]:
     """Read (step, loss) of the jobs whose policy looks at them, by job: most policies do not."""
     names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]
-    cursor.execute(_LOSSES, [names])
+    cursor.execute(_IS_LOOKED_AT, {"names": names})
+    if cursor.fetchone() == (False,):
+        return {}
+    cursor.execute(_LOSSES, {"names": names})
     return {
         job: tuple((float(step), loss) for step, loss in zip(steps, losses, strict=True))
         for job, steps, losses in cursor.fetchall()
