@@ -14,7 +14,7 @@ from scheduler.core.perf.training_reports import TrainingReport
 from scheduler.core.round.registry import POLICIES
 
 _UNENDED = ("queued", "running")
-# Asked in every round, so that those in which nobody looks at losses do not search all progress lines for them.
+# Asked in every round: where nobody looks at losses, all progress lines need not be searched for them.
 _IS_LOOKED_AT = """
 SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
        OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_policy = ANY(%(names)s))
