@@ -28,12 +28,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduler.core.building_blocks.elastic.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.elastic.extra_workers import decide_by_epochs
 from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import work_left_seconds
-from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.demand import least_gpus
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -55,19 +54,8 @@ class Aryl:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Start bases by remaining time, and divide what they leave."""
-        epoch_ends = float(memory.get("epoch_ends", view.now))
-        is_epoch = view.now >= epoch_ends - INSTANT_SECONDS
-        if is_epoch:
-            epoch_ends = view.now + self.epoch_seconds
         waiting = sorted(waiting_jobs(view), key=partial(_rank, view))
-        outcome = with_extra_workers(view, waiting, partial(_divide, view), may_grow=is_epoch)
-        # As long as nobody is elastic an epoch's end changes nothing.
-        has_elastic = any(job.elastic is not None for job in view.jobs.values())
-        return outcome.decision(
-            outcome.reasons(_LESS_LEFT),
-            memory={"epoch_ends": epoch_ends} if has_elastic else {},
-            wake_at=epoch_ends if has_elastic else None,
-        )
+        return decide_by_epochs(view, memory, waiting, partial(_divide, view), _LESS_LEFT, self.epoch_seconds)
 
 
 def _rank(view: View, job: Job) -> tuple[int, float, float, JobId]:

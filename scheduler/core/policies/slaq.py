@@ -26,10 +26,10 @@ from functools import partial
 from heapq import heapify, heappop, heapreplace
 from typing import ClassVar
 
-from scheduler.core.building_blocks.elastic.extra_workers import with_extra_workers
+from scheduler.core.building_blocks.elastic.extra_workers import decide_by_epochs
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.building_blocks.service import attained_service
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, Memory
 from scheduler.core.perf.convergence import fit_loss
@@ -56,17 +56,9 @@ class Slaq:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Start whoever fits on its fewest GPUs, and divide what is left by what it is expected to bring."""
-        epoch_ends = float(memory.get("epoch_ends", view.now))
-        is_epoch = view.now >= epoch_ends - INSTANT_SECONDS
-        if is_epoch:
-            epoch_ends = view.now + self.epoch_seconds
         waiting = sorted(waiting_jobs(view), key=lambda job: (-job.priority, job.submitted_at, job.id))
-        outcome = with_extra_workers(view, waiting, partial(self._divide, view), may_grow=is_epoch)
-        has_elastic = any(job.elastic is not None for job in view.jobs.values())
-        return outcome.decision(
-            outcome.reasons(_LATER),
-            memory={"epoch_ends": epoch_ends} if has_elastic else {},
-            wake_at=epoch_ends if has_elastic else None,
+        return decide_by_epochs(
+            view, memory, waiting, partial(self._divide, view), _LATER, self.epoch_seconds
         )
 
     def _divide(

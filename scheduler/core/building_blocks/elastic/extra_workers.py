@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from scheduler.core.building_blocks.ordering import Outcome
 from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import all_sizes_of, demand_of, least_gpus, shape_in
-from scheduler.core.model.plan import Grant
-from scheduler.core.model.snapshot import Job, JobId, Running
+from scheduler.core.model.plan import Decision, Grant, Reason
+from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 
 #: How often it is counted anew.
 ATTEMPTS = 4
@@ -22,6 +23,27 @@ ATTEMPTS = 4
 #: Divides what is idle: jobs, the sizes in GPUs that each may have (ascending, its base first), and how many
 #: GPUs there are beyond all bases; returns a size of each.
 Divide = Callable[[Sequence[Job], Sequence[Sequence[int]], int], Sequence[int]]
+
+
+def decide_by_epochs(
+    view: View, memory: Memory, waiting: Sequence[Job], divide: Divide, reason: Reason, epoch_seconds: float
+) -> Decision:
+    """Return the decision of a policy that divides extra workers anew in each epoch, and says this reason to
+    everyone who waits.
+
+    Memory: `epoch_ends`. As long as nobody is elastic an epoch's end changes nothing, and nothing is kept.
+    """
+    epoch_ends = float(memory.get("epoch_ends", view.now))
+    is_epoch = view.now >= epoch_ends - INSTANT_SECONDS
+    if is_epoch:
+        epoch_ends = view.now + epoch_seconds
+    outcome = with_extra_workers(view, waiting, divide, may_grow=is_epoch)
+    has_elastic = any(job.elastic is not None for job in view.jobs.values())
+    return outcome.decision(
+        outcome.reasons(reason),
+        memory={"epoch_ends": epoch_ends} if has_elastic else {},
+        wake_at=epoch_ends if has_elastic else None,
+    )
 
 
 def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, may_grow: bool) -> Outcome:
