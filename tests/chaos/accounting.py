@@ -6,6 +6,7 @@
 import contextlib
 import json
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from tests.chaos.world import World
 
 #: What was stopped from outside for longer than its lease runs on for as long as a kill takes.
 THAWED_SECONDS = 1.0
+#: Two clocks of one machine, read one after the other.
+CLOCK_SECONDS = 0.2
 #: What is promised (docs/decisions/0026).
 ENDS_SECONDS = 10.0
 #: What others feel of a loud tenant; on a machine that is busy anyway, how much slower it may become.
@@ -37,6 +40,7 @@ class Held:
     allocation: int
     begin: float
     end: float | None
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,12 +112,17 @@ class Facts:
     taken: Sequence[Taken] = ()
     floods: Sequence[Flooded] = ()
     full: Sequence[Full] = ()
+    #: What to add to an instant of the boot clock for one of the database's.
+    clock_offset: float = 0.0
+    #: GPUs before and after, of each resize that was written down.
+    resizes: Sequence[tuple[int, int]] = ()
 
 
 def violations(facts: Facts) -> list[str]:
     """Return what should not have been, in words; nothing when all is well."""
     found = list(_not_done_once(facts))
     found += _held_by_two(facts.held)
+    found += _not_held(facts)
     found += [f"round {number} failed: {error}" for number, error in facts.failed_rounds]
     for job, lines in sorted(facts.ledgers.items()):
         submitted = facts.jobs[job]
@@ -158,6 +167,41 @@ def _held_by_two(held: Sequence[Held]) -> Iterable[str]:
                 yield f"GPU {gpu} was held by allocations {one.allocation} and {other.allocation} at once"
         if (last := max(holders, key=lambda each: each.begin)).end is None:
             yield f"GPU {gpu} is held by allocation {last.allocation} for ever"
+
+
+def _not_held(facts: Facts) -> Iterable[str]:
+    """Whoever writes holds the GPUs that he was given, all of them: also of a gang that was resized."""
+    allocated: dict[int, dict[str, Held]] = defaultdict(dict)
+    for each in facts.held:
+        allocated[each.attempt][each.gpu] = each
+    for job, lines in facts.ledgers.items():
+        given: dict[int, set[str]] = defaultdict(set)
+        worlds: dict[int, int] = {}
+        for line in lines:
+            if line["what"] == "start":
+                given[line["attempt"]] |= set(line["gpus"])
+                worlds[line["attempt"]] = line["world"]
+        spans: dict[int, tuple[float, float]] = {}
+        for (attempt, _), (begin, end) in _spans(lines).items():
+            first, last = spans.get(attempt, (begin, end))
+            spans[attempt] = min(first, begin), max(last, end)
+        for attempt, (begin, end) in spans.items():
+            held = allocated.get(attempt, {})
+            if missing := given[attempt] - held.keys():
+                yield f"job {job}: attempt {attempt} ran on GPUs that it was not allocated: {sorted(missing)}"
+                continue
+            if facts.jobs[job].shape == "elastic" and attempt in worlds and worlds[attempt] != len(held):
+                yield f"job {job}: attempt {attempt} ran {worlds[attempt]} replicas on {len(held)} GPUs"
+            begin, end = begin + facts.clock_offset, end + facts.clock_offset
+            for gpu in sorted(given[attempt]):
+                span = held[gpu]
+                thawed = [at + facts.clock_offset for at in facts.thaws.get(gpu.rpartition("-")[0], ())]
+                if begin < span.begin - CLOCK_SECONDS:
+                    yield f"job {job}: attempt {attempt} ran before it held GPU {gpu}"
+                elif span.end is not None and end > span.end + CLOCK_SECONDS:
+                    if not any(at <= end <= at + THAWED_SECONDS for at in thawed):
+                        after = end - span.end
+                        yield f"job {job}: attempt {attempt} ran {after:.2f} s after GPU {gpu} was released"
 
 
 def _two_places_at_once(
@@ -293,12 +337,19 @@ def collect(world: World, jobs: Mapping[int, Submitted]) -> Facts:
             Held(*row)
             for row in database.execute(
                 "SELECT n.name || '-' || u.index, a.id, extract(epoch FROM a.held_at)::float8,"
-                " extract(epoch FROM g.released_at)::float8"
+                " extract(epoch FROM g.released_at)::float8, coalesce(t.id, 0)"
                 " FROM scheduler_allocatedgpu g JOIN scheduler_allocation a ON a.id = g.allocation_id"
                 " JOIN scheduler_gpu u ON u.id = g.gpu_id JOIN scheduler_node n ON n.id = u.node_id"
+                " LEFT JOIN scheduler_attempt t ON t.allocation_id = a.id"
                 " WHERE a.held_at IS NOT NULL"
             ).fetchall()
         ]
+        facts.resizes = database.execute(
+            "SELECT (data->>'gpus_before')::int, (data->>'gpus')::int FROM scheduler_event"
+            " WHERE kind = 'job.resized'"
+        ).fetchall()
+        (now,) = database.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        facts.clock_offset = now - time.clock_gettime(time.CLOCK_BOOTTIME)
         facts.failed_rounds = [
             (number, error)
             for number, error in database.execute(

@@ -24,6 +24,10 @@ PLAIN_STEPS = (10, 40)
 #: Whatever is done to a job is no reason to give it up.
 RETRY = {"max_attempts": 20, "attempts": dict.fromkeys(("user", "engine", "unknown", "platform"), 20)}
 TENANT = "chaos"
+#: Resizes elastic jobs every few seconds: up into what is idle, down again for whoever comes. What is opportunistic
+#: is of the basic tier, which takes nothing from anybody but what was beyond a demand.
+POLICY = {"name": "singularity", "parameters": {"interval_seconds": 8.0, "window_seconds": 120.0}}
+SPARE_POLICY = {"name": "singularity", "parameters": {**POLICY["parameters"], "basic": [TENANT]}}
 #: Of the jobs with which a loud tenant fills its queue (`flood`).
 LOUD_NAME = "loud"
 
@@ -52,8 +56,9 @@ class Load:
         """Make the tenant and its two virtual clusters; half of the jobs borrow what the others own."""
         self.world.platform.call("POST", "tenants", {"name": TENANT, "title": "Chaos"})
         member = {"tenant": TENANT, "weight": 1}
-        body = {"name": "steady", "guaranteed": {"V100": 4}, "members": [member]}
+        body = {"name": "steady", "guaranteed": {"V100": 4}, "members": [member], "policy_plugin": POLICY}
         self.world.platform.call("POST", "virtual-clusters", body)
+        self.world.platform.call("PATCH", "cluster/settings", {"spare_policy_plugin": SPARE_POLICY})
 
     def stop(self) -> None:
         self.is_over.set()
@@ -90,14 +95,14 @@ class Load:
         return True
 
     def _draw(self) -> tuple[Submitted, dict[str, Any]]:
-        shape = self.chance.choices(("single", "gang", "elastic", "plain"), (4, 2, 2, 2))[0]
+        shape = self.chance.choices(("single", "gang", "elastic", "plain"), (3, 2, 4, 2))[0]
         steps, seed = self.chance.choice(TRAININGS)
         words = ["train", str(steps), str(STEP_SECONDS), str(seed)]
         if shape == "plain":
             steps, seed = self.chance.randint(*PLAIN_STEPS), None
             words = ["plain", str(steps), str(STEP_SECONDS)]
         # A gang's replica takes a whole node: two of them meet over the network.
-        gpus, replicas = {"gang": (2, 2), "elastic": (1, 3)}.get(shape, (1, 1))
+        gpus, replicas = {"gang": (2, 2), "elastic": (1, 2)}.get(shape, (1, 1))
         specification = {
             "name": f"chaos-{shape}",
             "tenant": TENANT,
@@ -116,7 +121,7 @@ class Load:
             "retry": RETRY,
         }
         if shape == "elastic":
-            specification["elastic"] = {"min_gpus": 1}
+            specification["elastic"] = {"min_gpus": 1, "max_gpus": 4}
         return Submitted(shape, steps, seed), specification
 
 

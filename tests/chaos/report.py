@@ -20,6 +20,7 @@ def as_json(result: Result, machine: str) -> dict[str, Any]:
         "by_kind": {kind: _kind(result, kind) for kind in kinds},
         "jobs": dict(Counter(job.shape for job in result.facts.jobs.values())),
         "attempts": dict(Counter(attempt.outcome for attempt in result.facts.attempts)),
+        "resizes": _resizes(result),
         "lost_work": _lost_work(result),
         "rights": _rights(result),
         "overload": [asdict(flood) for flood in result.facts.floods],
@@ -45,6 +46,7 @@ def as_text(report: dict[str, Any]) -> str:
         f"jobs: {_counts(report['jobs'])}; attempts: {_counts(report['attempts'])}",
         f"lost work: {lost['seconds']:.0f} s in {lost['attempts']} attempts, "
         f"at most {lost['longest_seconds']:.1f} s in one",
+        f"resized: {report['resizes']['up']} times to more GPUs, {report['resizes']['down']} to fewer",
         *_rights_in_words(report["rights"]),
     ]
     for flood in report["overload"]:
@@ -72,6 +74,11 @@ def _kind(result: Result, kind: str) -> dict[str, Any]:
         "missed": result.missed[kind],
         "recovery_seconds": recovery,
     }
+
+
+def _resizes(result: Result) -> dict[str, int]:
+    grown = [after > before for before, after in result.facts.resizes]
+    return {"up": sum(grown), "down": len(grown) - sum(grown)}
 
 
 def _lost_work(result: Result) -> dict[str, float]:

@@ -94,6 +94,8 @@ def run(folder: Path, *, seed: int, faults: int, seconds: float) -> Result:
         result = Result(seed, lasted, storm.inflicted, storm.missed, recovery.seconds, facts)
         result.violations = violations(facts)
         result.violations += storm.hit_nobody()
+        if not facts.resizes:
+            result.violations.append("no job was resized")
         if not is_settled:
             troubles = ", ".join(f"{each.name}: {each.trouble}" for each in crowd.visitors)
             result.violations.append(f"rights that were to be taken were not, or not given back: {troubles}")

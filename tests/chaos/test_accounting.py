@@ -19,7 +19,7 @@ EXPECTED = {"accuracy": 0.97, "digest": "d"}
 def lines(attempt: int, begin: float, steps: range, *, restored: int = 0, ends: bool = True) -> list[dict]:
     """Return what one process writes: a step each second, and that it is done."""
     who = {"attempt": attempt, "rank": 0}
-    start = {"what": "start", "at": begin, "printed": 0, "restored": restored, "gpus": ["north-0"]}
+    start = {"what": "start", "at": begin, "printed": 0, "restored": restored, "gpus": ["north-0"], "world": 1}
     found = [{**start, **who}]
     for number, step in enumerate(steps, 1):
         found.append({"what": "step", "at": begin + number, "printed": number, "step": step, **who})
@@ -38,7 +38,7 @@ def facts(**changes: Any) -> Facts:
             Attempt(10, 1, 1, "lost", "node_lost", 5.0),
             Attempt(11, 1, 2, "succeeded", "", None),
         ],
-        "held": [Held("north-0", 100, 0.0, 30.0), Held("north-0", 101, 30.0, 60.0)],
+        "held": [Held("north-0", 100, 0.0, 30.0, 10), Held("north-0", 101, 30.0, 80.0, 11)],
         "ledgers": {
             1: lines(10, 1.0, range(1, 26), ends=False) + lines(11, 40.0, range(21, 31), restored=20)
         },
@@ -76,6 +76,7 @@ def test_what_is_promised_of_people_and_disks_is_no_violation():
 SECOND = lines(11, 40.0, range(21, 31), restored=20)
 FIRST = lines(10, 1.0, range(1, 26), ends=False)
 ATTEMPTS = facts().attempts
+HELD = facts().held
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,20 @@ ATTEMPTS = facts().attempts
         ({"attempts": [*ATTEMPTS, replace(ATTEMPTS[1], number=3)]}, "job 1 succeeded 2 times"),
         ({"attempts": [*ATTEMPTS, replace(ATTEMPTS[1], number=3, outcome="")]}, "attempt 3 never ended"),
         (
-            {"held": [Held("north-0", 100, 0.0, 31.0), Held("north-0", 101, 30.0, 60.0)]},
+            {"held": [Held("north-0", 100, 0.0, 31.0, 10), Held("north-0", 101, 30.0, 60.0, 11)]},
             "GPU north-0 was held by allocations 100 and 101 at once",
         ),
-        ({"held": [Held("north-0", 100, 0.0, None)]}, "held by allocation 100 for ever"),
+        ({"held": [Held("north-0", 100, 0.0, None, 10)]}, "held by allocation 100 for ever"),
+        ({"held": HELD[:1]}, "attempt 11 ran on GPUs that it was not allocated: ['north-0']"),
+        (
+            {"held": [HELD[0], replace(HELD[1], end=45.0)]},
+            "attempt 11 ran 5.00 s after GPU north-0 was released",
+        ),
+        ({"held": [HELD[0], replace(HELD[1], begin=42.0)]}, "attempt 11 ran before it held GPU north-0"),
+        (
+            {"jobs": {1: Submitted("elastic", 30, 5)}, "held": [*HELD, replace(HELD[1], gpu="north-1")]},
+            "attempt 11 ran 1 replicas on 2 GPUs",
+        ),
         ({"ledgers": {1: FIRST}}, "never wrote that it was done"),
         ({"ledgers": {1: FIRST + lines(11, 20.0, range(21, 31), restored=20)}}, "ran at once for 6.00 s"),
         (
