@@ -324,6 +324,7 @@ class FairnessMinute(TypedDict):
     traded: float
     paid: float
     gain: float | None
+    gpu_fraction: float | None
 
 
 class FieldError(TypedDict):
@@ -1174,6 +1175,9 @@ class TenantFairness(TypedDict):
     speed_alone: float
     gain: float | None
     better_off_alone: bool
+    tier: str | None
+    guaranteed_fraction: float | None
+    gpu_fraction: float | None
 
 
 class TenantInputRequest(TypedDict):
@@ -1727,6 +1731,7 @@ FailureRulesFound: TypeAlias = FailureRuleMatch
 class Fairness(TypedDict):
     at: str | None
     window_seconds: float
+    fraction_seconds: float
     policy: str
     tenants: list[TenantFairness]
     open_violations: int

@@ -28,6 +28,7 @@ from scheduler.fairness.selectors import (
     samples_visible,
     tenants_seen,
     violations_visible,
+    with_tiers,
 )
 from scheduler.representation import OTHERS, iso
 from scheduler.rest.queries import checked
@@ -68,11 +69,25 @@ class TenantFairness(serializers.Serializer):
     speed_alone = serializers.FloatField(help_text="Likewise, on its own part alone.")
     gain = serializers.FloatField(allow_null=True, help_text="Here by alone, over the window.")
     better_off_alone = serializers.BooleanField()
+    tier = serializers.CharField(
+        allow_null=True,
+        help_text='"premium", "standard" or "basic", under a policy that has tiers. An operator says who is'
+        " in which by the policy's parameters `premium` and `basic`.",
+    )
+    guaranteed_fraction = serializers.FloatField(
+        allow_null=True, help_text="Part of the GPU time they demand that the tier promises its jobs."
+    )
+    gpu_fraction = serializers.FloatField(
+        allow_null=True,
+        help_text="Part of the GPU time they demanded that its guaranteed jobs had, over the fraction's"
+        " window; nothing counts that is beyond a job's own size. Null: they demanded none.",
+    )
 
 
 class Fairness(serializers.Serializer):
     at = serializers.DateTimeField(allow_null=True)
     window_seconds = serializers.FloatField()
+    fraction_seconds = serializers.FloatField(help_text="The window of `gpu_fraction`.")
     policy = serializers.CharField()
     tenants = TenantFairness(many=True)
     open_violations = serializers.IntegerField(help_text="Those that the reader may see.")
@@ -91,6 +106,7 @@ class FairnessMinute(serializers.Serializer):
     traded = serializers.FloatField()
     paid = serializers.FloatField()
     gain = serializers.FloatField(allow_null=True)
+    gpu_fraction = serializers.FloatField(allow_null=True)
 
 
 class Violation(serializers.Serializer):
@@ -134,12 +150,16 @@ class VirtualClusterFairness(APIView):
         by, virtual_cluster = viewer(request), virtual_cluster_get(name)
         state = FairnessState.objects.filter(virtual_cluster=name).first()
         goes_on = violations_visible(by).filter(virtual_cluster=name, ended_at__isnull=True)
-        tenants = tenants_seen(by, state.tenants) if state else []
+        rows, fraction_seconds = with_tiers(
+            state.tenants if state else [], virtual_cluster, state.at if state else database_now()
+        )
+        tenants = tenants_seen(by, rows)
         paid = _paid(by, name, state.at) if state else 0.0
         return Response(
             {
                 "at": iso(state.at) if state else None,
                 "window_seconds": WINDOW_SECONDS,
+                "fraction_seconds": fraction_seconds,
                 "policy": state.policy if state else virtual_cluster.policy,
                 "tenants": [
                     {**tenant, "paid": 0.0 if tenant["tenant"] == OTHERS else paid} for tenant in tenants

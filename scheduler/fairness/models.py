@@ -51,6 +51,9 @@ class FairnessSample(models.Model):
     #: each job's best model.
     here_gpu_seconds = models.FloatField(default=0)
     alone_gpu_seconds = models.FloatField(default=0)
+    #: What its guaranteed jobs demanded by their own sizes, and had of that.
+    tier_demand_gpu_seconds = models.FloatField(default=0, db_default=0)
+    useful_gpu_seconds = models.FloatField(default=0, db_default=0)
     #: Received by GPU model.
     received = models.JSONField(default=dict)
     #: The worst of the minute; null: nothing is known of when its jobs end.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Max, QuerySet, Sum
 from django.db.models.functions import TruncMinute
 
+from scheduler.core.fairness.tiers import tiers_of
 from scheduler.fairness.models import FairnessSample, FairnessViolation
 from scheduler.ledger.selectors import ANOTHER_TENANT
 from scheduler.market.models import CreditTransfer, TransferKind
 from scheduler.representation import OTHERS
-from tenants.models import VirtualClusterMember
+from tenants.models import VirtualCluster, VirtualClusterMember
 from tenants.selectors import Viewer
 
 _ADDED = (
@@ -24,6 +25,7 @@ _ADDED_BY_MODEL = ("own_part", "entitled", "received", "traded_in", "traded_out"
 #: Of many tenants together nobody can say this.
 _UNSAID = {
     "rho_worst": None, "rho_mean": None, "envy": 0.0, "envies": None, "gain": None, "better_off_alone": False,
+    "tier": None, "guaranteed_fraction": None, "gpu_fraction": None,
 }  # fmt: skip
 _SUMS = ("seconds", "entitled", "received", "borrowed", "lent", "traded", "here", "alone")
 
@@ -93,6 +95,7 @@ def sample_of_others(row: Mapping[str, Any], paid: float) -> dict[str, Any]:
         "envy": 0.0,
         "paid": paid,
         "gain": None,
+        "gpu_fraction": None,
     }
 
 
@@ -111,7 +114,44 @@ def sample(row: FairnessSample, paid: float) -> dict[str, Any]:
         "envy": round(row.envy, 3),
         "paid": paid,
         "gain": round(row.here_gpu_seconds / row.alone_gpu_seconds, 3) if row.alone_gpu_seconds else None,
+        "gpu_fraction": _fraction(row.useful_gpu_seconds, row.tier_demand_gpu_seconds),
     }
+
+
+def _fraction(useful: float, demanded: float) -> float | None:
+    return round(min(useful / demanded, 1.0), 3) if demanded > 0 else None
+
+
+def fractions_since(virtual_cluster: str, since: datetime) -> dict[str, float]:
+    """Return by tenant what its jobs had of the GPU time that they demanded since then; of whom demanded."""
+    samples = FairnessSample.objects.filter(virtual_cluster=virtual_cluster, at__gte=since)
+    sums = samples.order_by().values_list("tenant").annotate(
+        useful=Sum("useful_gpu_seconds"), demanded=Sum("tier_demand_gpu_seconds")
+    )
+    found = {tenant: _fraction(useful, demanded) for tenant, useful, demanded in sums}
+    return {tenant: fraction for tenant, fraction in found.items() if fraction is not None}
+
+
+def with_tiers(
+    rows: Iterable[Mapping[str, Any]], virtual_cluster: VirtualCluster, at: datetime
+) -> tuple[list[dict[str, Any]], float]:
+    """Return the tenants with their tiers under the policy and the fraction that each got, and over which
+    seconds until `at` that is."""
+    rows = list(rows)
+    tiers = tiers_of(
+        virtual_cluster.policy, virtual_cluster.policy_parameters, [row["tenant"] for row in rows]
+    )
+    fractions = fractions_since(virtual_cluster.name, at - timedelta(seconds=tiers.window_seconds))
+    found = []
+    for row in rows:
+        tier = tiers.by_tenant.get(row["tenant"])
+        facts = {
+            "tier": tier and tier.name,
+            "guaranteed_fraction": tier and tier.guaranteed_fraction,
+            "gpu_fraction": fractions.get(row["tenant"]),
+        }
+        found.append({**row, **facts})
+    return found, tiers.window_seconds
 
 
 def _mean(gpu_seconds: float, seconds: float) -> float:

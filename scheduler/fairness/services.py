@@ -27,6 +27,7 @@ _MINUTE = 60
 _SUMS = (
     "seconds", "own_gpu_seconds", "demand_gpu_seconds", "entitled_gpu_seconds", "received_gpu_seconds",
     "borrowed_gpu_seconds", "lent_gpu_seconds", "traded_gpu_seconds", "here_gpu_seconds", "alone_gpu_seconds",
+    "tier_demand_gpu_seconds", "useful_gpu_seconds",
 )  # fmt: skip
 _WRITTEN = (*_SUMS, "received", "rho_worst", "rho_mean", "envy")
 
@@ -150,7 +151,7 @@ class _Books:
         return self._demand_since[key]
 
     def _add(self, key: Key, standing: Standing, seconds: float, now: float) -> None:
-        if not (standing.demand_gpus or standing.received or standing.borrowed):
+        if not (standing.demand_gpus or standing.demanded_gpus or standing.received or standing.borrowed):
             return
         since = self._demand_since.get(key)
         counted = seconds if since is None else min(seconds, max(0.0, now - since))
@@ -279,6 +280,8 @@ def _rates(standing: Standing) -> dict[str, float]:
         "traded_gpu_seconds": _total(standing.traded_in),
         "here_gpu_seconds": standing.speed_here,
         "alone_gpu_seconds": standing.speed_alone,
+        "tier_demand_gpu_seconds": standing.demanded_gpus,
+        "useful_gpu_seconds": standing.useful_gpus,
     }
 
 

@@ -24,10 +24,8 @@ PLAIN_STEPS = (10, 40)
 #: Whatever is done to a job is no reason to give it up.
 RETRY = {"max_attempts": 20, "attempts": dict.fromkeys(("user", "engine", "unknown", "platform"), 20)}
 TENANT = "chaos"
-#: Resizes elastic jobs every few seconds: up into what is idle, down again for whoever comes. What is opportunistic
-#: is of the basic tier, which takes nothing from anybody but what was beyond a demand.
-POLICY = {"name": "singularity", "parameters": {"interval_seconds": 8.0, "window_seconds": 120.0}}
-SPARE_POLICY = {"name": "singularity", "parameters": {**POLICY["parameters"], "basic": [TENANT]}}
+#: Resizes elastic jobs every few seconds: up into what is idle, down again for whoever comes.
+POLICY = {"name": "optimus", "parameters": {"interval_seconds": 8.0}}
 #: Of the jobs with which a loud tenant fills its queue (`flood`).
 LOUD_NAME = "loud"
 
@@ -58,7 +56,7 @@ class Load:
         member = {"tenant": TENANT, "weight": 1}
         body = {"name": "steady", "guaranteed": {"V100": 4}, "members": [member], "policy_plugin": POLICY}
         self.world.platform.call("POST", "virtual-clusters", body)
-        self.world.platform.call("PATCH", "cluster/settings", {"spare_policy_plugin": SPARE_POLICY})
+        self.world.platform.call("PATCH", "cluster/settings", {"spare_policy_plugin": POLICY})
 
     def stop(self) -> None:
         self.is_over.set()

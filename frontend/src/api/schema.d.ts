@@ -3201,6 +3201,11 @@ export interface components {
             at: string | null;
             /** Format: double */
             window_seconds: number;
+            /**
+             * Format: double
+             * @description The window of `gpu_fraction`.
+             */
+            fraction_seconds: number;
             policy: string;
             tenants: components["schemas"]["TenantFairness"][];
             /** @description Those that the reader may see. */
@@ -3233,6 +3238,8 @@ export interface components {
             paid: number;
             /** Format: double */
             gain: number | null;
+            /** Format: double */
+            gpu_fraction: number | null;
         };
         FieldError: {
             /** @description Dotted path, such as tasks.0.resources.gpu. */
@@ -5884,6 +5891,18 @@ export interface components {
              */
             gain: number | null;
             better_off_alone: boolean;
+            /** @description "premium", "standard" or "basic", under a policy that has tiers. An operator says who is in which by the policy's parameters `premium` and `basic`. */
+            tier: string | null;
+            /**
+             * Format: double
+             * @description Part of the GPU time they demand that the tier promises its jobs.
+             */
+            guaranteed_fraction: number | null;
+            /**
+             * Format: double
+             * @description Part of the GPU time they demanded that its guaranteed jobs had, over the fraction's window; nothing counts that is beyond a job's own size. Null: they demanded none.
+             */
+            gpu_fraction: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         TenantInputRequest: {

@@ -54,11 +54,16 @@ def _print(name: str, found: Fairness) -> None:
         say(f"Nothing is known of virtual cluster {name} yet.")
         return
     columns = ["TENANT", "WEIGHT", "WANTS", "OWN PART", "ENTITLED", "HAS", "BORROWED", "LENT"]
-    columns += ["HERE", "ALONE", "GAIN", "RHO", "ENVY"]
-    print_table(columns, map(_row, found["tenants"]), right=["WEIGHT", "WANTS", *columns[6:]])
+    columns += ["HERE", "ALONE", "GAIN", "RHO", "ENVY", "FRACTION"]
+    rows = [_row(tenant) for tenant in found["tenants"]]
+    if any(tenant["tier"] for tenant in found["tenants"]):
+        columns = [*columns, "TIER"]
+        rows = [[*row, tenant["tier"] or "-"] for row, tenant in zip(rows, found["tenants"], strict=True)]
+    print_table(columns, rows, right=["WEIGHT", "WANTS", *columns[6:14]])
     say(
         f"As of {since(found['at'])} ago, policy {found['policy']}; gain and envy over"
-        f" {duration(found['window_seconds'])}."
+        f" {duration(found['window_seconds'])}, fraction of the GPU time demanded over"
+        f" {duration(found['fraction_seconds'])}."
     )
     if found["open_violations"]:
         count = plural(found["open_violations"], "tenant")
@@ -80,7 +85,16 @@ def _row(tenant: TenantFairness) -> list[object]:
         _or_dash(tenant["gain"]),
         _or_dash(tenant["rho_worst"]),
         f"{tenant['envy']:.2g}" if tenant["envy"] else "-",
+        _fraction(tenant),
     ]
+
+
+def _fraction(tenant: TenantFairness) -> str:
+    """Return what it got, and what its tier promises: "62% of 70%"."""
+    got, promised = tenant["gpu_fraction"], tenant["guaranteed_fraction"]
+    if got is None:
+        return "-"
+    return f"{got:.0%} of {promised:.0%}" if promised else f"{got:.0%}"
 
 
 def _or_dash(value: float | None) -> str:

@@ -246,7 +246,7 @@ class _Writer:
                 planned.job = job
                 _Writer(planned, at=self._at, actor=self._actor).take(machine.Withdrawn())
             else:
-                promote(planned.allocation_id, at=self._at)
+                promote(planned.allocation_id)
 
 
 def state_of(attempt: Attempt) -> machine.State:
@@ -287,7 +287,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
     gpus = gpu_holds.release(allocation, at=at, node_id=node_id)
     if gpus:
         for allocation_id in gpu_holds.successors_on(gpus):
-            promote(allocation_id, at=at)
+            promote(allocation_id)
         request_round_on_commit()
 
 
@@ -302,25 +302,26 @@ def promote_overdue() -> None:
         _promote_alone(allocation_id)
 
 
-def promote(allocation_id: int, *, at: datetime) -> None:
+def promote(allocation_id: int) -> None:
     """Turn a nominated allocation into a held one if all its GPUs are free and its jobs have stopped.
 
     The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
     somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
     """
-    if not _promote(allocation_id, at=at, waits=False):
+    if not _promote(allocation_id, waits=False):
         transaction.on_commit(partial(_promote_alone, allocation_id), robust=True)
 
 
 @transaction.atomic
 def _promote_alone(allocation_id: int) -> None:
-    _promote(allocation_id, at=None, waits=True)
+    _promote(allocation_id, waits=True)
 
 
-def _promote(allocation_id: int, *, at: datetime | None, waits: bool) -> bool:
+def _promote(allocation_id: int, *, waits: bool) -> bool:
     """Return whether all its jobs could be locked: then it is promoted, or not to be.
 
-    Without `at` it is held from when it was waited for: its predecessor may have gone meanwhile.
+    It is held from now on, and not from when whoever lets it begin read the clock: another predecessor may
+    have gone since then, by a later time.
     """
     planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
     job_ids = list(planned.values_list("job_id", flat=True))
@@ -331,7 +332,7 @@ def _promote(allocation_id: int, *, at: datetime | None, waits: bool) -> bool:
     # A job that is being moved must have left its old place first.
     moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
     if attempts and not gpu_holds.has_predecessor(allocation_id) and not moving.exists():
-        _begin(allocation_id, attempts, at=at or database_now())
+        _begin(allocation_id, attempts, at=database_now())
     return True
 
 

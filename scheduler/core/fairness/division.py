@@ -13,6 +13,8 @@ from scheduler.core.building_blocks.time_shares.run_options import RunOption, Ru
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.holders import Holders, Idle, TenantHoldings
 from scheduler.core.fairness.lent import Share, Use, uses
+from scheduler.core.fairness.tiers import Use as TierUse
+from scheduler.core.fairness.tiers import uses_of
 from scheduler.core.model.snapshot import Job, JobId, Memory, Snapshot, VirtualCluster
 from scheduler.core.policies.themis.apps import (
     App,
@@ -61,6 +63,9 @@ class Standing:
     #: Finish-time fairness of its apps; None: it has none.
     rho_worst: float | None = None
     rho_mean: float | None = None
+    #: GPUs that its guaranteed jobs demand by their own sizes, and what they have of use (`tiers.uses_of`).
+    demanded_gpus: float = 0.0
+    useful_gpus: float = 0.0
     #: Its guaranteed jobs that wait and could run here.
     waiting: tuple[Job, ...] = ()
     #: Those that are slower for being on more nodes than they need.
@@ -107,13 +112,16 @@ def account_of(snapshot: Snapshot, memory: Mapping[str, Memory]) -> Account:
     shares = {
         (draft.vc.name, tenant): draft.share(tenant) for draft, _, _ in drafts for tenant in draft.tenants
     }
+    demands = {name: uses_of(view) for name, view in views.items()}
     used = uses(shares, _unguaranteed(snapshot))
     divisions = {
         draft.vc.name: Division(
             virtual_cluster=draft.vc,
             own=draft.guaranteed,
             standings={
-                tenant: draft.standing(tenant, used[draft.vc.name, tenant], rhos.get(tenant, ()))
+                tenant: draft.standing(
+                    tenant, used[draft.vc.name, tenant], rhos.get(tenant, ()), demands[draft.vc.name]
+                )
                 for tenant in draft.tenants
             },
             memory=remembered,
@@ -186,12 +194,15 @@ class _Draft:
             opportunistic=held.opportunistic,
         )
 
-    def standing(self, tenant: str, use: Use, rhos: Sequence[float]) -> Standing:
+    def standing(
+        self, tenant: str, use: Use, rhos: Sequence[float], demands: Mapping[str, TierUse]
+    ) -> Standing:
         jobs, wanting = self._jobs[tenant], self._wanting[tenant]
         held = self._holders.of(self.vc.name, tenant)
         running = sum(job.id in self._holders.jobs for job in jobs)
         own = self._own(tenant)
         gangs = [_gang(run_option) for _, run_option in wanting]
+        demand = demands.get(tenant, TierUse())
         return Standing(
             tenant=tenant,
             weight=self._weights[tenant],
@@ -211,6 +222,8 @@ class _Draft:
             speeds=_mean_speeds(gangs),
             rho_worst=max(rhos, default=None),
             rho_mean=sum(rhos) / len(rhos) if rhos else None,
+            demanded_gpus=demand.demanded_gpus,
+            useful_gpus=demand.useful_gpus,
             waiting=tuple([job for job, _ in wanting if job.id not in self._holders.jobs]),
             spread=tuple(sorted(held.spread)),
         )

@@ -1,7 +1,7 @@
 """Who waits for whom: real transactions on two connections."""
 
 import os
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -75,6 +75,23 @@ def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch:
     lifecycle.promote_overdue()
     successor.allocation.refresh_from_db()
     assert successor.allocation.held_at >= waited[0]
+
+
+def test_what_needs_two_predecessors_is_held_from_when_the_last_has_gone(db: None):
+    """Whoever releases the other may have read the clock before the last was released, and be late."""
+    first, second = make_node(gpus=1), make_node(gpus=1)
+    leaving = [
+        make_attempt(make_job(), gpus_of(node), state="stopping", stop_cause="preempted")
+        for node in (first, second)
+    ]
+    gang = make_job(replicas=2)
+    successor = make_attempt(gang, [*gpus_of(first), *gpus_of(second)], state="planned", phase="planned")
+    now = database_now()
+    for attempt, at in zip(leaving, (now, now - timedelta(seconds=5)), strict=True):
+        part = attempt.parts.select_related("attempt__job", "attempt__allocation", "node").get()
+        part_exited(part, exit_code=143, category="stopped", message="", at=at, actor="node left")
+    successor.allocation.refresh_from_db()
+    assert successor.allocation.held_at >= now
 
 
 def test_a_round_starts_jobs_after_it_waited_for_what_it_changes(db: None, monkeypatch: pytest.MonkeyPatch):

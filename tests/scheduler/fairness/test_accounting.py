@@ -102,6 +102,7 @@ def test_samples_are_sums_by_the_minute(all_at_once):
     assert (middle.own_gpu_seconds, middle.demand_gpu_seconds, middle.received_gpu_seconds) == (240, 240, 120)
     assert (middle.here_gpu_seconds, middle.alone_gpu_seconds) == (120, 240)
     assert middle.received == {"V100": 120}
+    assert (middle.tier_demand_gpu_seconds, middle.useful_gpu_seconds) == (240, 120)
     assert middle.rho_worst >= middle.rho_mean > 0
     theirs = FairnessSample.objects.get(tenant="speech", at=middle.at)
     assert (theirs.borrowed_gpu_seconds, theirs.received_gpu_seconds) == (120, 360)

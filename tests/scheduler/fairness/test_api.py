@@ -85,6 +85,7 @@ def test_before_the_first_account_nothing_is_known(world: World) -> None:
     assert world.viewer.get(SUMMARY).json() == {
         "at": None,
         "window_seconds": 600.0,
+        "fraction_seconds": 3600.0,
         "policy": "fifo",
         "tenants": [],
         "open_violations": 0,
@@ -97,7 +98,8 @@ def test_members_see_their_tenants_and_all_others_as_one(world: World, accounted
     body = world.viewer.get(SUMMARY).json()
     assert (body["policy"], body["open_violations"]) == ("gandiva_fair", 1)
     mine, others = body["tenants"]
-    assert mine == {**row("vision"), "envies": "another tenant", "paid": 0.0}
+    no_tier = {"tier": None, "guaranteed_fraction": None, "gpu_fraction": None}
+    assert mine == {**row("vision"), **no_tier, "envies": "another tenant", "paid": 0.0}
     assert (others["tenant"], others["jobs_waiting"], others["own_part"]) == ("others", 4, {"V100": 5.0})
     assert (others["gain"], others["rho_worst"], others["envies"], others["lent"]) == (None, None, None, 1.0)
     assert set(others) == set(mine)
@@ -105,6 +107,33 @@ def test_members_see_their_tenants_and_all_others_as_one(world: World, accounted
     every = world.operator.get(SUMMARY).json()
     assert [each["tenant"] for each in every["tenants"]] == ["blue", "red", "vision"]
     assert (every["tenants"][2]["envies"], every["open_violations"]) == ("red", 2)
+
+
+def test_tiers_and_fractions_are_seen_by_whom_they_concern(world: World, accounted: datetime) -> None:
+    parameters = {"premium": ["vision"], "basic": ["red"], "window_seconds": 1_800.0}
+    vc = world.virtual_cluster
+    vc.policy, vc.policy_parameters = "singularity", parameters
+    vc.save()
+    minute = accounted.replace(second=0, microsecond=0)
+    for ago, tenant, useful in ((45, "vision", 0), (2, "vision", 60), (1, "vision", 120), (1, "red", 30)):
+        FairnessSample.objects.create(
+            virtual_cluster="research",
+            tenant=tenant,
+            at=minute - timedelta(minutes=ago),
+            seconds=60,
+            tier_demand_gpu_seconds=120,
+            useful_gpu_seconds=useful,
+        )
+    body = world.viewer.get(SUMMARY).json()
+    assert body["fraction_seconds"] == 1_800
+    names = ("tenant", "tier", "guaranteed_fraction", "gpu_fraction")
+    mine, others = ([each[name] for name in names] for each in body["tenants"])
+    assert mine == ["vision", "premium", 0.95, 0.75]
+    assert others == ["others", None, None, None]
+    every = [[each[name] for name in names] for each in world.operator.get(SUMMARY).json()["tenants"]]
+    assert every[:2] == [["blue", "standard", 0.7, None], ["red", "basic", 0.0, 0.25]]
+    history = world.viewer.get(HISTORY).json()["results"]
+    assert [each["gpu_fraction"] for each in history] == [0.0, 0.5, 1.0]
 
 
 def test_violations_are_seen_by_whom_they_concern(world: World, accounted: datetime) -> None:

@@ -53,6 +53,7 @@ export function FairnessPage() {
 
 function Known({ name, fairness }: { name: string; fairness: Fairness }) {
   const open = fairness.open_violations;
+  const hasTiers = fairness.tenants.some(({ tier }) => tier !== null);
   return (
     <>
       {open > 0 && (
@@ -75,6 +76,11 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
         </li>
         <li className={muted}>
           Envy, here and alone: over the last {duration(fairness.window_seconds)}, in speed, not only in GPUs.
+        </li>
+        <li className={muted}>
+          Fraction: what guaranteed jobs had of the GPU time that they demanded over the last{" "}
+          {duration(fairness.fraction_seconds)}, up to their own sizes.
+          {hasTiers && " Who is premium or basic is said by the policy's parameters; all others are standard."}
         </li>
       </Key>
       <HistoryPanel name={name} tenants={fairness.tenants.map(({ tenant }) => tenant)} />

@@ -48,6 +48,12 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
           sortBy: (tenant) => tenant.rho_worst,
           cell: (tenant) => <Rho {...tenant} />,
         },
+        {
+          header: "Tier and fraction",
+          className: oneLine,
+          sortBy: (tenant) => tenant.gpu_fraction,
+          cell: (tenant) => <Fraction {...tenant} />,
+        },
         { header: "Envy", className: oneLine, cell: (tenant) => <Envy tenant={tenant} /> },
         { header: "Lent and traded", cell: (tenant) => dealingsText(tenant) || UNKNOWN },
       ]}
@@ -70,6 +76,30 @@ function Rho({ rho_worst: worst, rho_mean: mean }: Pick<TenantFairness, "rho_wor
       {figure(worst)} at worst
       <br />
       <span className={muted}>{mean !== null && `${figure(mean)} on average`}</span>
+    </>
+  );
+}
+
+/** What of the GPU time that its jobs demanded it got, and what its tier promises them. */
+function Fraction({
+  tier,
+  gpu_fraction: got,
+  guaranteed_fraction: promised,
+}: Pick<TenantFairness, "tier" | "gpu_fraction" | "guaranteed_fraction">) {
+  if (tier === null && got === null) return UNKNOWN;
+  const isBelow = got !== null && promised !== null && got < promised;
+  return (
+    <>
+      {got === null ? UNKNOWN : <strong className={isBelow ? styles.worse : undefined}>{percent(got)}</strong>}{" "}
+      {got !== null && <span className={muted}>of what it demanded</span>}
+      {tier !== null && (
+        <>
+          <br />
+          <span className={muted}>
+            {tier}: {promised ? `${percent(promised)} guaranteed` : "best effort"}
+          </span>
+        </>
+      )}
     </>
   );
 }

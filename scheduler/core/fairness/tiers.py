@@ -1,0 +1,72 @@
+"""The tier of a tenant under a policy that has tiers, and how much of what it demanded a tenant has.
+
+Singularity (arXiv 2202.07848, section 2) guarantees a fraction to each job; of a tenant's jobs together the
+fraction is what they had of use by what they demanded, all by the same words as in `policies.singularity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.policies.singularity.board import TIERS
+from scheduler.core.policies.singularity.policy import Singularity
+from scheduler.core.round.registry import make_policy
+
+#: Over which time fractions are taken where the policy has no tiers, and so says nothing of it.
+FRACTION_SECONDS = 3_600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """What a policy promises to a tenant."""
+
+    name: str
+    #: Part of the GPU time that its jobs demand; 0 promises nothing.
+    guaranteed_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiers:
+    """The tiers of tenants under one policy; none where it has no tiers."""
+
+    by_tenant: Mapping[str, Tier]
+    window_seconds: float = FRACTION_SECONDS
+
+
+def tiers_of(policy: str, parameters: Mapping[str, Any], tenants: Iterable[str]) -> Tiers:
+    """Return the tiers of these tenants under a policy, by its name and parameters."""
+    try:
+        made = make_policy(policy, parameters)
+    except UnknownPlugin:
+        return Tiers(by_tenant={})
+    if not isinstance(made, Singularity):
+        return Tiers(by_tenant={})
+    found = {}
+    for tenant in tenants:
+        tier = made.tier_of(tenant)
+        found[tenant] = Tier(name=TIERS[tier], guaranteed_fraction=made.guarantee(tier))
+    return Tiers(by_tenant=found, window_seconds=made.window_seconds)
+
+
+@dataclass(slots=True)
+class Use:
+    """GPUs that a tenant's guaranteed jobs demand now, and have of use: none beyond a job's own size."""
+
+    demanded_gpus: float = 0.0
+    useful_gpus: float = 0.0
+
+
+def uses_of(view: View) -> dict[str, Use]:
+    """Return by tenant what the jobs of a view demand and have; what is held or over its quota is not in it."""
+    found: dict[str, Use] = {}
+    for job in view.jobs.values():
+        use = found.setdefault(job.tenant, Use())
+        use.demanded_gpus += job.gpus
+        running = view.running.get(job.id)
+        if running is not None and not running.is_nominated:
+            use.useful_gpus += min(len(running.gpus) / len(running.jobs), job.gpus)
+    return found
