@@ -125,8 +125,10 @@ def _fraction(useful: float, demanded: float) -> float | None:
 def fractions_since(virtual_cluster: str, since: datetime) -> dict[str, float]:
     """Return by tenant what its jobs had of the GPU time that they demanded since then; of whom demanded."""
     samples = FairnessSample.objects.filter(virtual_cluster=virtual_cluster, at__gte=since)
-    sums = samples.order_by().values_list("tenant").annotate(
-        useful=Sum("useful_gpu_seconds"), demanded=Sum("tier_demand_gpu_seconds")
+    sums = (
+        samples.order_by()
+        .values_list("tenant")
+        .annotate(useful=Sum("useful_gpu_seconds"), demanded=Sum("tier_demand_gpu_seconds"))
     )
     found = {tenant: _fraction(useful, demanded) for tenant, useful, demanded in sums}
     return {tenant: fraction for tenant, fraction in found.items() if fraction is not None}

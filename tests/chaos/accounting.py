@@ -198,10 +198,9 @@ def _not_held(facts: Facts) -> Iterable[str]:
                 thawed = [at + facts.clock_offset for at in facts.thaws.get(gpu.rpartition("-")[0], ())]
                 if begin < span.begin - CLOCK_SECONDS:
                     yield f"job {job}: attempt {attempt} ran before it held GPU {gpu}"
-                elif span.end is not None and end > span.end + CLOCK_SECONDS:
-                    if not any(at <= end <= at + THAWED_SECONDS for at in thawed):
-                        after = end - span.end
-                        yield f"job {job}: attempt {attempt} ran {after:.2f} s after GPU {gpu} was released"
+                after = 0.0 if span.end is None else end - span.end
+                if after > CLOCK_SECONDS and not any(at <= end <= at + THAWED_SECONDS for at in thawed):
+                    yield f"job {job}: attempt {attempt} ran {after:.2f} s after GPU {gpu} was released"
 
 
 def _two_places_at_once(

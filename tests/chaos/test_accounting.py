@@ -19,7 +19,14 @@ EXPECTED = {"accuracy": 0.97, "digest": "d"}
 def lines(attempt: int, begin: float, steps: range, *, restored: int = 0, ends: bool = True) -> list[dict]:
     """Return what one process writes: a step each second, and that it is done."""
     who = {"attempt": attempt, "rank": 0}
-    start = {"what": "start", "at": begin, "printed": 0, "restored": restored, "gpus": ["north-0"], "world": 1}
+    start = {
+        "what": "start",
+        "at": begin,
+        "printed": 0,
+        "restored": restored,
+        "gpus": ["north-0"],
+        "world": 1,
+    }
     found = [{**start, **who}]
     for number, step in enumerate(steps, 1):
         found.append({"what": "step", "at": begin + number, "printed": number, "step": step, **who})

@@ -27,6 +27,9 @@ const tenant = (given: Partial<TenantFairness>): TenantFairness => ({
   speed_alone: 0,
   gain: null,
   better_off_alone: false,
+  tier: null,
+  guaranteed_fraction: null,
+  gpu_fraction: null,
   ...given,
 });
 
@@ -73,6 +76,7 @@ describe("fairness in words", () => {
       traded: 0,
       paid: 0,
       gain: 1,
+      gpu_fraction: null,
     });
     const { gpus, rho } = curvesOf([sample("vision", 1), sample("speech", 9), sample("vision", 3)], "vision");
     expect(gpus.x).toHaveLength(2);
