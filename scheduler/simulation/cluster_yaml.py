@@ -10,8 +10,10 @@ import yaml
 
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.snapshot import Member, Tenant, VirtualCluster
+from scheduler.core.model.snapshot import Member, Node, Tenant, VirtualCluster
 from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
+from scheduler.core.serving_pools.load_curve import curve_of
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.jobspec.fields import bytes_of, seconds_of
 from scheduler.simulation.division import declared_cells
 from scheduler.simulation.errors import ClusterError
@@ -114,6 +116,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
         tenants=tenants,
         prices=_prices(root, gpus),
         bounds=_bounds(root),
+        pools=_serving_pools(root, inventory.nodes),
     )
     cells = root.value.get("cells")
     if cells is None:
@@ -121,6 +124,25 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
     if not isinstance(cells, dict):
         raise root.wrong("cells", "must have types, physical and virtual_clusters")
     return declared_cells(cluster, cells)
+
+
+def _serving_pools(root: _Entry, nodes: Sequence[Node]) -> tuple[ServingPool, ...]:
+    pools = []
+    for entry in root.entries("serving_pools", ("name", "nodes_needed", "return")):
+        try:
+            curve = curve_of(entry.value["nodes_needed"]) if "nodes_needed" in entry.value else None
+        except ValueError as error:
+            raise entry.wrong("nodes_needed", str(error)) from None
+        seconds = _seconds(entry, "return", ServingPool(name="").return_seconds)
+        pools.append(ServingPool(name=entry.name("name"), return_seconds=seconds, curve=curve))
+    names = [pool.name for pool in pools]
+    _check_names(root.place, "serving_pools", names)
+    for node in nodes:
+        if node.loan is not None and node.loan.pool not in names:
+            raise root.wrong(
+                "serving_pools", f"node {node.name} is of {node.loan.pool}, which is not among them"
+            )
+    return tuple(pools)
 
 
 def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
@@ -135,8 +157,18 @@ def _prices(root: _Entry, gpus: Mapping[str, int]) -> dict[str, float]:
     return {model: float(price) for model, price in prices.items()}
 
 
-_CLUSTER = ("name", "racks", "nodes", "prices", "preemptions", "virtual_clusters", "cells", "tenants")
-_NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches")
+_CLUSTER = (
+    "name",
+    "racks",
+    "nodes",
+    "prices",
+    "preemptions",
+    "virtual_clusters",
+    "cells",
+    "tenants",
+    "serving_pools",
+)
+_NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches", "serving_pool")
 _VIRTUAL_CLUSTER = (
     "name",
     "guaranteed",
@@ -178,6 +210,7 @@ def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
                 memory_bytes=_memory_bytes(entry),
                 sockets=sockets,
                 switches=switches,
+                serving_pool=entry.name("serving_pool") if "serving_pool" in entry.value else "",
             )
 
 

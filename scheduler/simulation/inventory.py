@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.core.model.cell_specification import Specification
-from scheduler.core.model.snapshot import Gpu, GpuId, Node, NodeId, Tenant, VirtualCluster
+from scheduler.core.model.snapshot import Gpu, GpuId, Node, NodeId, NodeLoan, Tenant, VirtualCluster
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.simulation.errors import ClusterError
 
 #: The virtual cluster of a cluster that names none, and the rack of nodes that name none.
@@ -39,6 +40,8 @@ class ClusterSpec:
     #: What a GPU of each model costs for an hour; one that is not named costs 1.
     prices: Mapping[str, float] = field(default_factory=dict)
     bounds: Bounds = Bounds()
+    #: Pools that answer requests, and lend the nodes that they do not need.
+    pools: tuple[ServingPool, ...] = ()
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
 
@@ -92,8 +95,10 @@ class Inventory:
         memory_bytes: int = 0,
         sockets: int = 1,
         switches: int = 1,
+        serving_pool: str = "",
     ) -> None:
-        """Add one node. GPUs are dealt to sockets and switches evenly, in order of their index.
+        """Add one node; one of a serving pool is with its pool for now. GPUs are dealt to sockets and
+        switches evenly, in order of their index.
 
         `switches` are counted for the whole node and must be a multiple of `sockets`.
         """
@@ -109,6 +114,7 @@ class Inventory:
                 name=name,
                 gpu_model=gpu_model,
                 path=(rack,),
+                loan=NodeLoan(pool=serving_pool) if serving_pool else None,
                 cpus=cpus,
                 memory_bytes=memory_bytes,
                 gpus=tuple(

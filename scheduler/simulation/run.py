@@ -40,6 +40,7 @@ def simulate(
         arrivals,
         experiment.rules,
         script=experiment.script,
+        pools=experiment.cluster.pools,
         on_round=privately.recording(on_round) if privately else on_round,
         stopwatch=time.process_time,
     )

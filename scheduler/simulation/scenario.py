@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.core.model.snapshot import JobId
+from scheduler.core.model.snapshot import JobId, NodeId
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation import changes, market_mutations
@@ -40,7 +40,8 @@ from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
 
-_KINDS = ("submit", "finish", "cancel", *changes.KINDS, *market_mutations.KINDS)
+_NODE_LOANS = ("node_loan", "node_return")
+_KINDS = ("submit", "finish", "cancel", *changes.KINDS, *_NODE_LOANS, *market_mutations.KINDS)
 _TOP = ("cluster", "policy", "placer", "round_seconds", "events")
 
 
@@ -176,11 +177,37 @@ class _Reader:
                 else (lambda engine: engine.cancel(job))
             )
             yield ScenarioEvent(at=at, words=words, act=act)
+        elif kind in _NODE_LOANS:
+            yield ScenarioEvent(at=at, words=words, act=self._node_loan(kind, where, value))
         elif kind in market_mutations.KINDS:
             yield ScenarioEvent(at=at, words=words, act=self._mutations.act(kind, where, value))
         elif kind in changes.KINDS:
             change = changes.change_of(kind, where, value)
             yield ScenarioEvent(at=at, words=words, act=lambda engine: engine.reconfigure(change))
+
+    def _node_loan(self, kind: str, where: str, value: Any) -> Callable[[Engine], None]:
+        """Return how nodes are lent, {node_loan: NAME}, or asked back: {node_return: {node, by}}, or the
+        cheapest ones, {node_return: {serving_pool, nodes, by}}."""
+        if kind == "node_loan":
+            lent = [self._pool_node(where, value)]
+            return lambda engine: engine.node_loans.lend(lent)
+        if not isinstance(value, dict) or ("node" in value) == ("serving_pool" in value):
+            raise InputError(f"{where}: node_return: must have either a node or a serving_pool, and by")
+        refuse_unknown(where, value, ("node", "by") if "node" in value else ("serving_pool", "nodes", "by"))
+        by = self._number("by", value.get("by", ""), where)
+        if "node" in value:
+            back = [self._pool_node(where, value["node"])]
+            return lambda engine: engine.node_loans.ask_back(back, by)
+        pool, count = str(value["serving_pool"]), int(self._number("nodes", value.get("nodes", 1), where))
+        if pool not in [each.name for each in self._cluster.pools]:
+            raise InputError(f"{where}: there is no serving pool {shown(pool)}")
+        return lambda engine: engine.node_loans.ask_back(engine.node_loans.choose(pool, count), by)
+
+    def _pool_node(self, where: str, name: Any) -> NodeId:
+        for node in self._cluster.nodes:
+            if node.name == name and node.loan is not None:
+                return node.id
+        raise InputError(f"{where}: {shown(name)} is no node of a serving pool")
 
     def _job(self, where: str, value: Any) -> JobId:
         if str(value) in self._numbers:

@@ -60,9 +60,15 @@ class Rule(Protocol):
 
 
 def place_all(
-    grants: Sequence[Grant], view: View, capacity: Capacity, rule: Rule | None = None
+    grants: Sequence[Grant],
+    view: View,
+    capacity: Capacity,
+    rule: Rule | None = None,
+    *,
+    chooser: Chooser | None = None,
 ) -> PlacerDecision:
-    """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes.
+    """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes,
+    or the chooser of whole places that is given in its stead.
 
     The rule has a say only where nobody is disturbed. When it finds nothing, and wherever others must make
     room, places are found as for every placer. A policy grants what fits when it is packed: should the rule
@@ -73,10 +79,12 @@ def place_all(
     for running, holding in list(capacity.pending.items()):
         if running not in granted:
             capacity.drop(holding)
-    if rule is None:
+    if rule is not None:
+        chooser = chooser_by(rule)
+    if chooser is None:
         return PlacerDecision(placements=settle_all(grants, view.jobs, capacity))
     untouched = capacity.fork()
-    capacity.chooser = chooser_by(rule)
+    capacity.chooser = chooser
     liked = settle_all(grants, view.jobs, capacity)
     if _served(grants, liked) < {job for jobs in granted for job in jobs}:
         packed = settle_all(grants, view.jobs, untouched)

@@ -165,6 +165,8 @@ def _broken_hardware(seen: _Circumstances) -> Finding | None:
 
 
 def _trouble(node: Node) -> str:
+    if node.loan is not None and not node.takes_work:
+        return f"node {node.name} is not lent by its serving pool {node.loan.pool}"
     if not node.schedulable:
         return f"node {node.name} takes no work"
     broken = sum(not gpu.healthy for gpu in node.gpus)

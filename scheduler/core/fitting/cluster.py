@@ -96,7 +96,7 @@ class Fleet:
     nodes: tuple[Node, ...]
     #: Per node: its GPUs in topology order.
     gpus: tuple[tuple[GpuId, ...], ...]
-    #: Per node: the GPUs that may be newly taken, which are the healthy ones of a schedulable node.
+    #: Per node: the GPUs that may be newly taken, which are the healthy ones of a node that takes work.
     usable: tuple[int, ...]
     layouts: tuple[Layout, ...]
     #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
@@ -198,7 +198,7 @@ class Cluster:
                 where[gpu.id] = (model, number, 1 << place)
                 healthy |= gpu.healthy << place
             gpus.append(tuple([gpu.id for gpu in devices]))
-            usable.append(healthy if node.schedulable else 0)
+            usable.append(healthy if node.takes_work else 0)
             paths = tuple([gpu.path for gpu in devices])
             if paths not in layouts:
                 layouts[paths] = Layout((*_groups(paths, self.node_rank), ((1 << len(paths)) - 1,)))

@@ -38,6 +38,8 @@ class Demand:
     pinned_cell: str = ""
     #: Who makes room for higher priorities only makes it for one higher than his. 0 while nobody does.
     priority: int = 0
+    #: Replicas without which an elastic gang cannot run: those after them are flexible. 0: all.
+    base: int = 0
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -170,6 +172,7 @@ def demand_of(
             candidates=candidates_of([job]),
             pinned_cell=job.pinned_cell,
             priority=job.priority if cluster.shapes.by_priority else 0,
+            base=0 if job.elastic is None else -(-job.elastic[0] // job.tasks[0].gpus),
         )
     return cluster.demands[key]
 
@@ -195,6 +198,7 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
         candidates=candidates_of([first, *others]),
         pinned_cell=pinned_cell_of([first, *others]),
         priority=max(job.priority for job in (first, *others)) if cluster.shapes.by_priority else 0,
+        base=0,
     )
 
 

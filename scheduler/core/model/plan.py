@@ -131,7 +131,8 @@ class Action:
     #: Its jobs take turns of so many seconds on these GPUs; None: they use them at the same time.
     slice_seconds: float | None = None
     allocation: AllocationId | None = None
-    #: For STOP: "preempted", "cancelled" or "time_limit". For MOVE: "preempted" when it has to give way.
+    #: For STOP: "preempted", "cancelled", "time_limit", or "drained": a node goes back to its serving pool.
+    #: For MOVE: "preempted" when it has to give way.
     #: For REGRADE: why it lapses: "cells_lost", "guarantee_lowered", "lent", "loan_ended", "downgraded"; or
     #: why it returns: "cells_back", "guarantee_back".
     cause: str = ""

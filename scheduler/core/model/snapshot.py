@@ -39,6 +39,25 @@ class Gpu:
     healthy: bool = True
 
 
+#: Where a node of a serving pool is: with its pool, lent to the cluster, or lent and to be given back.
+SERVING = "serving"
+LENT = "lent"
+RETURNING = "returning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLoan:
+    """How things stand with a node of a serving pool, which is lent whole or not at all."""
+
+    pool: str
+    #: SERVING, LENT or RETURNING.
+    state: str = SERVING
+    #: Of a node that is returning: when its pool has it back, and when whoever is left there is stopped to
+    #: be gone by then.
+    return_by: float | None = None
+    stops_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One machine with GPUs of one model. `path` is its place in the cluster, widest first: (rack,)."""
@@ -52,11 +71,18 @@ class Node:
     schedulable: bool = True
     #: When its jobs are moved away; until then it accepts what will have ended. None: never.
     closes_at: float | None = None
+    #: None: it is the cluster's own, of no serving pool.
+    loan: NodeLoan | None = None
     #: Of a virtual node: the name of the pinned cell that it is part of, which only those get who ask for it.
     pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
     version: int = 0
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything new may be started there: a node of a serving pool must be lent."""
+        return self.schedulable and (self.loan is None or self.loan.state == LENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

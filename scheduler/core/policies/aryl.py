@@ -16,7 +16,7 @@ than what is left, their worth is the most there is. Deviations:
   what `run_time` expects.
 - Priority of our jobs comes before the remaining time.
 - Servers lent by an inference cluster, and where flexible workers are placed because of them, are not the
-  policy's: the placer puts gangs where they fit best.
+  policy's: `serving_pools` and the placer of the same name are for that.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant
 from scheduler.core.round.facts import Facts
+from scheduler.core.serving_pools.returning import returns, stop_instant
 
 #: The key of Tenant.quota that caps all models together.
 ALL_MODELS = "*"
@@ -155,7 +156,21 @@ class Admission:
             self._facts.changed_allocations.add(current.allocation)
         elif job.time_limit_seconds is not None and current.phase == "held":
             heappush(self._alarms, (current.since + job.time_limit_seconds, job.id))
+        self._note_return(job, current)
         return current.allocation not in self.endings
+
+    def _note_return(self, job: Job, current: Running) -> None:
+        """Let what a job has end when a node under it has to be left for its serving pool, unless the gang
+        can do with what it has elsewhere: then it shrinks (`diff`)."""
+        node = self._facts.returning_under(current)
+        if node is None or current.is_nominated or current.allocation in self.endings:
+            return
+        stops_at = stop_instant(node)
+        if stops_at > self._facts.frame.now:
+            heappush(self._alarms, (stops_at, job.id))
+        elif self._facts.left_by_return(current) is None:
+            self.endings[current.allocation] = "drained", f"{returns(node)}: the job goes on elsewhere."
+            self._facts.changed_allocations.add(current.allocation)
 
 
 def _after_loans(facts: Facts) -> Feasibility | None:

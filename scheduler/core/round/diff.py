@@ -11,12 +11,13 @@ from dataclasses import replace
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of, words_of
 from scheduler.core.model import wording
-from scheduler.core.model.plan import Action, ActionKind, Mode
+from scheduler.core.model.plan import Action, ActionKind, Mode, Placement
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, stops_with_its_guarantee
 from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.serving_pools.returning import returns
 
 _RUNS_ON = "it runs on as opportunistic."
 
@@ -48,7 +49,32 @@ def diff(
     acted = leaving.union(action.allocation for action in placed)
     regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
     regrades += [_downgraded(downgraded[each], facts) for each in sorted(downgraded) if each not in acted]
-    return (*[_with_cause(action, facts, takers) for action in placed], *stops, *regrades)
+    shrunk = _shrunk_by_returns(facts, acted.union(downgraded)) if facts.returning else []
+    resized = {action.allocation for action in shrunk}
+    regrades = [action for action in regrades if action.allocation not in resized]
+    return (*[_with_cause(action, facts, takers) for action in placed], *shrunk, *stops, *regrades)
+
+
+def _shrunk_by_returns(facts: Facts, acted: Collection[AllocationId | None]) -> list[Action]:
+    """Return resizes of the gangs that stay as they are but for workers on nodes that go back to their
+    serving pools, and that can do without those."""
+    actions = []
+    for allocation, running in sorted(facts.running.items()):
+        node = facts.returning_under(running)
+        left = None if node is None or allocation in acted else facts.left_by_return(running)
+        if node is not None and left is not None:
+            actions.append(
+                Action(
+                    kind=ActionKind.RESIZE,
+                    jobs=running.jobs,
+                    virtual_cluster=facts.jobs[running.jobs[0]].virtual_cluster,
+                    guaranteed=facts.is_guaranteed(running),
+                    placement=Placement(gpu_model=running.gpu_model, replicas=left),
+                    allocation=allocation,
+                    message=f"{returns(node)}.",
+                )
+            )
+    return actions
 
 
 def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:

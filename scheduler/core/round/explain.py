@@ -13,7 +13,7 @@ from scheduler.core.lending.lots import gpus_of
 from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan
 from scheduler.core.model.plan import Action, ActionKind, Placement, Reason, Tier
-from scheduler.core.model.snapshot import GpuId, Job, JobId, Running
+from scheduler.core.model.snapshot import LENT, GpuId, Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
@@ -101,6 +101,13 @@ def _stopped(action: Action, facts: Facts) -> Reason:
         return Reason(code="cancelling", tier=Tier.HELD, message=action.message)
     if action.cause == "time_limit":
         return Reason(code="time_limit", tier=Tier.HELD, message=action.message)
+    if action.cause == "drained":
+        return Reason(
+            code="node_returns",
+            tier=Tier.CAPACITY,
+            message=action.message,
+            hint="Workers beyond the fewest of an elastic job are given back without stopping it.",
+        )
     if action.allocation in facts.stale:
         return Reason(code="promise_lost", tier=Tier.CAPACITY, message=action.message)
     tier = Tier.ORDER if action.guaranteed else Tier.GUARANTEE
@@ -256,7 +263,7 @@ class _Shortages:
                 tier=Tier.CAPACITY,
                 message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
                 f" {offered} {of_its_cells}can be had: {broken} are broken or on nodes that take no work"
-                f"{_in_brackets(nodes)}.",
+                f"{_in_brackets(nodes)}.{self._not_lent(model)}",
                 blocking={"nodes": nodes[:MOST_NODES]} if nodes else {},
                 needed=demand.gpus,
                 available=offered,
@@ -265,10 +272,22 @@ class _Shortages:
         return Reason(
             code="no_idle_gpus",
             tier=Tier.CAPACITY,
-            message=f"{offered} of {fleet.total} {model} are idle; this job needs {demand.gpus}.",
+            message=f"{offered} of {fleet.total} {model} are idle; this job needs {demand.gpus}."
+            f"{self._not_lent(model)}",
             needed=demand.gpus,
             available=offered,
             hint=f"{broken} more {model} are broken or on nodes that take no work." if broken else "",
+        )
+
+    def _not_lent(self, model: str) -> str:
+        """Return the sentence for the nodes of a model that serving pools keep or have asked back, if any."""
+        by_pool: dict[str, int] = {}
+        for node in self._facts.cluster.fleets[model].nodes:
+            if node.loan is not None and node.loan.state != LENT:
+                by_pool[node.loan.pool] = by_pool.get(node.loan.pool, 0) + len(node.gpus)
+        return "".join(
+            f" {gpus} {model} are on nodes that serving pool {pool} does not lend."
+            for pool, gpus in sorted(by_pool.items())
         )
 
     def _shielded(self, model: str) -> list[JobId]:

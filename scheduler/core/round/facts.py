@@ -14,7 +14,19 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
-from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running, Snapshot, Tenant
+from scheduler.core.model.snapshot import (
+    RETURNING,
+    AllocationId,
+    GpuId,
+    Job,
+    JobId,
+    Memory,
+    Node,
+    Running,
+    Snapshot,
+    Tenant,
+)
+from scheduler.core.serving_pools.returning import kept_replicas, stop_instant
 
 #: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.
 UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
@@ -27,6 +39,13 @@ class Facts:
         #: Time, configuration and memory; jobs and allocations are below, where they can change.
         self.frame = replace(snapshot, jobs=(), running=())
         self.cluster = Cluster(snapshot.nodes, snapshot.levels)
+        #: By GPU: the node on which it is, of nodes that go back to their serving pools.
+        self.returning = {
+            gpu.id: node
+            for node in snapshot.nodes
+            if node.loan is not None and node.loan.state == RETURNING
+            for gpu in node.gpus
+        }
         #: The cells, where GPUs are divided by any.
         self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
@@ -170,6 +189,27 @@ class Facts:
     def is_divided(self, model: str) -> bool:
         """Whether GPUs of a model are divided by cells; otherwise they are by counts."""
         return self.layout is not None and model in self.layout.gpu_models
+
+    def returning_under(self, running: Running) -> Node | None:
+        """Return the node under an allocation that goes back to its serving pool, the first to be left; None
+        where none does."""
+        if not self.returning:
+            return None
+        nodes = {gpu: self.returning[gpu] for gpu in running.gpus if gpu in self.returning}.values()
+        return min(nodes, key=lambda node: (stop_instant(node), node.id), default=None)
+
+    def left_by_return(self, running: Running) -> tuple[tuple[GpuId, ...], ...] | None:
+        """Return the replicas with which a gang goes on when nodes under it go back; None: it cannot."""
+        job = self.jobs.get(running.jobs[0])
+        if job is None or running.is_nominated or not self.is_live(running):
+            return None
+        # Bindings of cells know nothing of it; nodes of serving pools are in no cell either.
+        if self.is_guaranteed(running) and self.is_divided(running.gpu_model):
+            return None
+        left = kept_replicas(job, running, self.returning.keys())
+        if left is None or not all([self.is_usable(gpu) for replica in left for gpu in replica]):
+            return None
+        return left
 
     def is_live(self, running: Running) -> bool:
         """Whether the allocation is one that its jobs can keep."""

@@ -15,6 +15,7 @@ from scheduler.core.building_blocks.policy import Placer, Policy
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
+from scheduler.core.placers.aryl import ArylPlacer
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.placers.delay import Delay
 from scheduler.core.placers.fgd import Fgd
@@ -67,6 +68,7 @@ _POLICIES: Mapping[str, type[Policy]] = {
 }
 
 _PLACERS: Mapping[str, type[Placer]] = {
+    "aryl": ArylPlacer,
     "consolidate": Consolidate,
     "delay": Delay,
     "fgd": Fgd,

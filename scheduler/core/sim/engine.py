@@ -21,8 +21,10 @@ from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snap
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.market import Market
+from scheduler.core.sim.node_loans import NodeLoans
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.rules import Rules
@@ -55,6 +57,7 @@ class Engine:
         *,
         truths: Mapping[JobId, Truth] | None = None,
         script: Sequence[ScriptedEvent] = (),
+        pools: Sequence[ServingPool] = (),
         on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -80,6 +83,8 @@ class Engine:
         #: Of nodes that close: which, and when.
         self._closings: set[tuple[NodeId, float]] = set()
         self._note_closings(facts.nodes)
+        #: Nodes that serving pools lend and take back.
+        self.node_loans = NodeLoans(self, pools, self._events)
         self._cluster.take_over(facts, truths or {})
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.job.submitted_at, arrival.job.id)):
             self._events.schedule(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
@@ -105,6 +110,11 @@ class Engine:
     def ended(self) -> int:
         """Jobs that have arrived and will not run any more."""
         return len(self.progress) - len(self.round_engine.facts.jobs)
+
+    @property
+    def rules(self) -> Rules:
+        """By which jobs run here."""
+        return self._rules
 
     @property
     def samples(self) -> Sequence[Sample]:

@@ -17,11 +17,15 @@ class EventQueue:
     def __init__(self, now: float) -> None:
         #: Virtual time.
         self.now = now
-        self._heap: list[tuple[float, int, Event]] = []
+        self._heap: list[tuple[float, int, Event, bool]] = []
         self._order = count()
+        #: Events to come but for those that repeat for ever.
+        self.finite = 0
 
-    def schedule(self, instant: float, event: Event) -> None:
-        heappush(self._heap, (instant, next(self._order), event))
+    def schedule(self, instant: float, event: Event, *, repeats: bool = False) -> None:
+        """Let something happen at an instant; `repeats`: it will schedule itself again, whatever happens."""
+        self.finite += not repeats
+        heappush(self._heap, (instant, next(self._order), event, repeats))
 
     @property
     def next_instant(self) -> float:
@@ -33,7 +37,9 @@ class EventQueue:
         happened = False
         while self._heap and self._heap[0][0] <= instant:
             self.now = max(self.now, self._heap[0][0])
-            happened = heappop(self._heap)[2]() or happened
+            _, _, event, repeats = heappop(self._heap)
+            self.finite -= not repeats
+            happened = event() or happened
         self.now = instant
         return happened
 

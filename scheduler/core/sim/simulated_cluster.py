@@ -54,6 +54,7 @@ _STAY_ENDS: Mapping[str, StayEnd] = {
     "preempted": "preempted",
     "cancelled": "cancelled",
     "time_limit": "time_limit",
+    "drained": "drained",
 }
 #: Outcomes after which a job goes on in another attempt, from a checkpoint if it could write one.
 _GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})

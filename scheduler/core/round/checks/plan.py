@@ -101,7 +101,7 @@ def _check_fields(
 
 
 def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
-    """New work goes to healthy GPUs of schedulable nodes; a replica is on one node and of one model."""
+    """New work goes to healthy GPUs of nodes that take work; a replica is on one node and of one model."""
     assert action.placement is not None
     for replica in action.placement.replicas:
         nodes = {where[gpu][0].id for gpu in replica}
@@ -109,7 +109,7 @@ def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) ->
             raise PlanError(f"a replica of {action.jobs} spans nodes {sorted(nodes)}")
         for gpu in replica:
             node, device = where[gpu]
-            if node.gpu_model != action.placement.gpu_model or not device.healthy or not node.schedulable:
+            if node.gpu_model != action.placement.gpu_model or not device.healthy or not node.takes_work:
                 raise PlanError(f"{action.jobs} were placed on GPU {gpu}, which may not be used")
 
 

@@ -1,0 +1,149 @@
+"""What becomes of jobs when nodes go back to their serving pool, and which nodes go back most cheaply.
+
+J. Li et al., "Aryl: An Elastic Cluster Scheduler for Deep Learning", arXiv 2202.07896 (Lyra, EuroSys'23):
+nodes that are free come first, then those with flexible workers only, whose jobs shrink, then one after
+another the node of the least preemption cost: the sum over the jobs that it would preempt of one over the
+number of nodes that the job spans. A job that is preempted leaves all its nodes, so the others become
+cheaper. Deviations:
+
+- No worker is flexible by itself: a gang can do without its workers on a node if enough are left elsewhere,
+  what it gives up on nodes chosen before included.
+- Among nodes of equal cost those come first by which the least work is lost (seconds of a preemption times
+  GPUs), then those by which gangs shrink least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.fitting.demand import all_sizes_of
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import (
+    LENT,
+    RETURNING,
+    AllocationId,
+    GpuId,
+    Job,
+    JobId,
+    Node,
+    NodeId,
+    Running,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReturn:
+    """A node that goes back, and whom that concerns beyond the nodes chosen before it."""
+
+    node: NodeId
+    #: Jobs that stop and go on elsewhere, and those that go on with fewer workers.
+    preempts: tuple[JobId, ...] = ()
+    shrinks: tuple[JobId, ...] = ()
+
+
+def kept_replicas(
+    job: Job, running: Running, leaving: Collection[GpuId]
+) -> tuple[tuple[GpuId, ...], ...] | None:
+    """Return the replicas with which a gang goes on without these GPUs, as many as it can have.
+
+    None: its base demand is among them, or it shares GPUs with others; then it has to stop.
+    """
+    if job.elastic is None or len(running.jobs) > 1 or running.slice_seconds is not None:
+        return None
+    staying = [replica for replica in running.replicas if not any([gpu in leaving for gpu in replica])]
+    each = job.tasks[0].gpus
+    sizes = [gpus // each for gpus in all_sizes_of(job) if gpus // each <= len(staying)]
+    return tuple(staying[: sizes[-1]]) if sizes else None
+
+
+def nodes_to_return(
+    nodes: Sequence[Node], pool: str, count: int, jobs: Iterable[Job], running: Iterable[Running]
+) -> tuple[NodeReturn, ...]:
+    """Return `count` of the nodes that the pool lends, all where there are fewer, in the order of their
+    choice.
+
+    `nodes` and `running` are all of the cluster's; who is stopping already costs nothing.
+    """
+    stays = _Stays({job.id: job for job in jobs}, [held for held in running if not held.stopping], nodes)
+    left = [node for node in nodes if is_lent_by(node, pool)]
+    left.sort(key=lambda node: node.id)
+    chosen: list[NodeReturn] = []
+    while left and len(chosen) < count:
+        costs = [(stays.cost_of(node), place) for place, node in enumerate(left)]
+        chosen.append(stays.give_back(left.pop(min(costs)[1])))
+    return tuple(chosen)
+
+
+class _Stays:
+    """Who is where, as nodes are given back one after another."""
+
+    def __init__(self, jobs: Mapping[JobId, Job], running: Sequence[Running], nodes: Sequence[Node]) -> None:
+        self._jobs = jobs
+        self._gpus = {node.id: frozenset(gpu.id for gpu in node.gpus) for node in nodes}
+        node_of = {gpu: node for node, gpus in self._gpus.items() for gpu in gpus}
+        #: By node: who is there and has not been stopped yet.
+        self._there: dict[NodeId, dict[AllocationId, Running]] = {node.id: {} for node in nodes}
+        #: How many nodes each is on.
+        self._spans: dict[AllocationId, int] = {}
+        for held in running:
+            on = {node_of[gpu] for gpu in held.gpus if gpu in node_of}
+            for node in on:
+                self._there[node][held.allocation] = held
+            self._spans[held.allocation] = len(on)
+        # What goes back already counts as left.
+        self._leaving = {
+            gpu for node in nodes if node.loan and node.loan.state == RETURNING for gpu in self._gpus[node.id]
+        }
+
+    def cost_of(self, node: Node) -> tuple[float, float, int]:
+        """Return the preemption cost, the work lost in GPU-seconds, and the GPUs by which gangs shrink."""
+        preemptions, lost, shrunk = 0.0, 0.0, 0
+        for held in self._there[node.id].values():
+            kept = self._kept(held, node)
+            if kept is None:
+                preemptions += 1 / self._spans[held.allocation]
+                known = [self._jobs[job] for job in held.jobs if job in self._jobs]
+                cost = max([job.preemption_cost_seconds for job in known], default=0.0)
+                lost += cost * len(held.gpus)
+            else:
+                before = [replica for replica in held.replicas if self._leaving.isdisjoint(replica)]
+                shrunk += sum(map(len, before)) - sum(map(len, kept))
+        return round(preemptions, 9), lost, shrunk
+
+    def give_back(self, node: Node) -> NodeReturn:
+        """Let the node be left by everyone; return whom that stops, and whom it shrinks."""
+        preempts: list[JobId] = []
+        shrinks: list[JobId] = []
+        for held in list(self._there[node.id].values()):
+            if self._kept(held, node) is not None:
+                shrinks += held.jobs
+                continue
+            preempts += held.jobs
+            for there in self._there.values():
+                there.pop(held.allocation, None)
+        self._leaving |= self._gpus[node.id]
+        return NodeReturn(node=node.id, preempts=tuple(preempts), shrinks=tuple(shrinks))
+
+    def _kept(self, held: Running, node: Node) -> tuple[tuple[GpuId, ...], ...] | None:
+        job = self._jobs.get(held.jobs[0])
+        return None if job is None else kept_replicas(job, held, self._leaving | self._gpus[node.id])
+
+
+def is_lent_by(node: Node, pool: str) -> bool:
+    """Whether a node is lent by a pool that has not asked it back."""
+    return node.loan is not None and node.loan.pool == pool and node.loan.state == LENT
+
+
+def stop_instant(node: Node) -> float:
+    """Return when whoever is left on a node that is returning has to be stopped."""
+    assert node.loan is not None
+    assert node.loan.stops_at is not None
+    return node.loan.stops_at
+
+
+def returns(node: Node) -> str:
+    """Return the words for a node that goes back to its serving pool."""
+    assert node.loan is not None
+    by = "" if node.loan.return_by is None else f" by {wording.instant(node.loan.return_by)}"
+    return f"Node {node.name} returns to its serving pool {node.loan.pool}{by}"

@@ -1,0 +1,131 @@
+"""Nodes that serving pools lend and take back, in virtual time: what operators and the beat do live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from scheduler.core.model.snapshot import LENT, RETURNING, SERVING, Node, NodeId, NodeLoan, Snapshot
+from scheduler.core.round.engine import RoundEngine
+from scheduler.core.serving_pools.load_curve import DAY_SECONDS
+from scheduler.core.serving_pools.returning import NodeReturn, nodes_to_return
+from scheduler.core.serving_pools.steering import ServingPool, next_look, steer
+from scheduler.core.sim.event_queue import EventQueue, nothing
+from scheduler.core.sim.rules import Rules
+
+
+class Loaned(Protocol):
+    """What lending and taking back need of the simulated cluster."""
+
+    round_engine: RoundEngine
+
+    @property
+    def rules(self) -> Rules: ...
+
+    def reconfigure(self, change: Callable[[Snapshot], Snapshot]) -> None: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+
+class NodeLoans:
+    """Steers serving pools by their load curves, and lends or asks back whichever node is named.
+
+    A node's jobs are stopped as long before the pool has it back as the longest of their checkpoints takes.
+    """
+
+    def __init__(self, cluster: Loaned, pools: Sequence[ServingPool], events: EventQueue) -> None:
+        self._cluster, self._events = cluster, events
+        #: What every return did, in the order in which nodes were asked back.
+        self.returns: list[NodeReturn] = []
+        #: When something ran last.
+        self._last_use = events.now
+        for pool in pools:
+            events.schedule(events.now, partial(self._look, pool), repeats=True)
+
+    def lend(self, nodes: Collection[NodeId]) -> None:
+        """Lend nodes whole; those that were about to go back stay."""
+        self._put(nodes, lambda loan: replace(loan, state=LENT, return_by=None, stops_at=None))
+
+    def ask_back(self, nodes: Collection[NodeId], return_by: float) -> None:
+        """Let pools have nodes back by then."""
+        facts = self._cluster.round_engine.facts
+        stops_at: dict[NodeId, float] = {}
+        for node in facts.frame.nodes:
+            if node.id in nodes and node.loan is not None and node.loan.state == LENT:
+                stops_at[node.id] = max(return_by - self._checkpoint_seconds(node), self._events.now)
+        self._put(
+            stops_at,
+            lambda loan: replace(loan, state=RETURNING, return_by=return_by),
+            stops_at,
+        )
+        for instant in stops_at.values():
+            self._events.schedule(instant, nothing)
+        self._events.schedule(max(return_by, self._events.now), self._take)
+
+    def choose(self, pool: str, count: int) -> list[NodeId]:
+        """Return which nodes of a pool go back most cheaply, and note whom that concerns."""
+        facts = self._cluster.round_engine.facts
+        chosen = nodes_to_return(facts.frame.nodes, pool, count, facts.jobs.values(), facts.running.values())
+        self.returns += chosen
+        return [each.node for each in chosen]
+
+    def _checkpoint_seconds(self, node: Node) -> float:
+        facts = self._cluster.round_engine.facts
+        gpus = {gpu.id for gpu in node.gpus}
+        there = [held for held in facts.running.values() if not gpus.isdisjoint(held.gpus)]
+        jobs = [facts.jobs[job] for held in there for job in held.jobs if job in facts.jobs]
+        return max([self._cluster.rules.costs.of(job).checkpoint_seconds for job in jobs], default=0.0)
+
+    def _look(self, pool: ServingPool) -> bool:
+        """Steer a pool, and look again when another answer may be due."""
+        facts, now = self._cluster.round_engine.facts, self._events.now
+        if facts.running:
+            self._last_use = now
+        # Curves go on for ever: nobody waits for them any more, or in vain.
+        is_over = not self._events.finite and (not facts.jobs or now - self._last_use > 2 * DAY_SECONDS)
+        at = None if is_over else next_look(pool, now)
+        if at is not None:
+            self._events.schedule(at, partial(self._look, pool), repeats=True)
+        steering = steer(pool, facts.frame.nodes, now)
+        if steering.lend:
+            self.lend(steering.lend)
+        if steering.ask_back:
+            self.ask_back(self.choose(pool.name, steering.ask_back), steering.return_by)
+        return bool(steering.lend or steering.ask_back)
+
+    def _take(self, pause_seconds: float = 0.0) -> bool:
+        """Let pools have the nodes that nobody is on any more; others as soon as that is so."""
+        facts, now = self._cluster.round_engine.facts, self._events.now
+        held = {gpu for running in facts.running.values() for gpu in running.gpus}
+        due = [
+            node
+            for node in facts.frame.nodes
+            if node.loan is not None and node.loan.return_by is not None and node.loan.return_by <= now
+        ]
+        empty = [node.id for node in due if not any(gpu.id in held for gpu in node.gpus)]
+        self._put(empty, lambda loan: replace(loan, state=SERVING, return_by=None, stops_at=None))
+        if len(empty) < len(due):
+            # Whoever leaves at this very instant may do so after this; nobody else is asked of so often.
+            self._events.schedule(now + pause_seconds, partial(self._take, 1.0))
+        return bool(empty)
+
+    def _put(
+        self,
+        nodes: Collection[NodeId],
+        change: Callable[[NodeLoan], NodeLoan],
+        stops_at: dict[NodeId, float] | None = None,
+    ) -> None:
+        if not nodes:
+            return
+
+        def changed(node: Node) -> Node:
+            if node.loan is None or node.id not in nodes:
+                return node
+            loan = change(node.loan)
+            return replace(node, loan=replace(loan, stops_at=stops_at[node.id]) if stops_at else loan)
+
+        self._cluster.reconfigure(
+            lambda facts: replace(facts, nodes=tuple([changed(node) for node in facts.nodes]))
+        )
