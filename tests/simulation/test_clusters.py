@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.model.snapshot import Member, Snapshot, Tenant
+from scheduler.simulation.cluster_yaml import read_cluster_yaml
 from scheduler.simulation.clusters import load_cluster, parse_cluster, read_cluster
 from scheduler.simulation.errors import ClusterError
 from scheduler.simulation.inventory import ClusterSpec
@@ -264,3 +265,30 @@ def test_jobs_of_virtual_clusters_that_are_not_there_are_left_out_and_counted(tm
     assert "2 jobs were left out" in joined.notes[-1]
     with pytest.raises(ClusterError, match=r"philly\.csv submits to 6214e9, which vcs\.csv does not have"):
         join(several, workload, strict=True)
+
+
+def test_nodes_of_a_serving_pool_are_its_own_until_it_lends_them() -> None:
+    text = """
+    nodes: [{gpu_model: V100, gpus: 4}, {name: serve, gpu_model: V100, gpus: 4, serving_pool: chat}]
+    serving_pools: [{name: chat, return: 10m, nodes_needed: {"20:00": 0, "08:00": 1}}]
+    """
+    cluster = read_cluster_yaml("cluster.yaml", text)
+    assert [node.takes_work for node in cluster.nodes] == [True, False]
+    (pool,) = cluster.pools
+    assert pool.return_seconds == 600.0
+    assert pool.curve is not None
+    assert pool.curve.steps == ((28_800, 1), (72_000, 0))
+
+
+@pytest.mark.parametrize(
+    ("pools", "wrong"),
+    [
+        ("[]", "serving_pools: node serve is of chat"),
+        ("[{name: chat, nodes_needed: {noon: 1}}]", "nodes_needed: 'noon' is not a time of day"),
+        ("[{name: chat}, {name: chat}]", "the name chat is given twice"),
+    ],
+)
+def test_serving_pools_that_make_no_sense_are_refused(pools: str, wrong: str) -> None:
+    nodes = "nodes: [{name: serve, gpu_model: V100, gpus: 4, serving_pool: chat}]"
+    with pytest.raises(ClusterError, match=wrong):
+        read_cluster_yaml("cluster.yaml", f"{nodes}\nserving_pools: {pools}\n")

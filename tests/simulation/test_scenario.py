@@ -168,3 +168,31 @@ def test_rules_lend_what_is_idle_and_its_owner_has_it_back_in_time(tmp_path: Pat
     told_of = iter(line.strip() for line in lines)
     for line in expected:
         assert any(each.startswith(line) for each in told_of), (line, lines)
+
+
+LENDING = """
+cluster: {cluster}
+policy: aryl
+placer: aryl
+events:
+  - {{at: 0, submit: {{name: own, gpus: 4, duration_seconds: 900}}}}
+  - {{at: 0, submit: {{name: guest, gpus: 4, duration_seconds: 900}}}}
+  - {{at: 60, node_loan: serve}}
+  - {{at: 600, node_return: {{serving_pool: chat, nodes: 1, by: 660}}}}
+"""
+
+
+def test_a_node_that_is_lent_and_asked_back(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(
+        "nodes: [{name: train, gpu_model: v100, gpus: 4},"
+        " {name: serve, gpu_model: v100, gpus: 4, serving_pool: chat}]\nserving_pools: [{name: chat}]\n"
+    )
+    lines = told(tmp_path, LENDING.format(cluster=cluster))
+    assert "guest waits: Virtual cluster cluster may use 4 more v100, but only 0 can be had" in lines
+    assert "4 v100 are on nodes that serving pool chat does not lend." in lines
+    assert "60  start guest on v100 GPUs 5,6,7,8" in lines
+    assert "660  stop guest (drained): Node serve returns to its serving pool chat by" in lines
+    assert "900  start guest on v100 GPUs 1,2,3,4" in lines
+    with pytest.raises(InputError, match='"train" is no node of a serving pool'):
+        told(tmp_path, LENDING.format(cluster=cluster).replace("node_loan: serve", "node_loan: train"))
