@@ -142,6 +142,8 @@ class Engine:
             wake = self._run_round()
             if until(self):
                 return "it was told to end"
+            if not self.round_engine.facts.jobs and not self._events.finite:
+                return ""
             if wake is None or not self.round_engine.facts.jobs:
                 wake = math.inf
             # A policy that wants to be asked again at once is asked at the next tick, not for ever.

@@ -85,8 +85,9 @@ class NodeLoans:
             self._last_use = now
         # Curves go on for ever: nobody waits for them any more, or in vain.
         is_over = not self._events.finite and (not facts.jobs or now - self._last_use > 2 * DAY_SECONDS)
-        at = None if is_over else next_look(pool, now)
-        if at is not None:
+        if is_over:
+            return False
+        if (at := next_look(pool, now)) is not None:
             self._events.schedule(at, partial(self._look, pool), repeats=True)
         steering = steer(pool, facts.frame.nodes, now)
         if steering.lend:
