@@ -51,11 +51,11 @@ def steer(pool: ServingPool, nodes: Sequence[Node], now: float) -> Steering:
     if needed < there:
         to_lend = [*states[RETURNING], *states[SERVING]][: there - needed]
         return Steering(lend=tuple([node.id for node in to_lend]))
-    wanted = min(needed - there, len(states[LENT]))
-    if not wanted:
+    lacking = min(needed - there, len(states[LENT]))
+    if not lacking:
         return Steering()
     first = next(instant for instant, count in ahead if count > there)
-    return Steering(ask_back=wanted, return_by=first if first > now else now + pool.return_seconds)
+    return Steering(ask_back=lacking, return_by=first if first > now else now + pool.return_seconds)
 
 
 def next_look(pool: ServingPool, now: float) -> float | None:
