@@ -44,9 +44,9 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 		'$(WHOLE)/browser tests/browser $(ARGS)'
 	$(NPM) test
 
-test-slow: ## Run the exhaustive tests
+test-slow: ## Run the exhaustive tests, and properties on more examples
 	@$(MAKE) --no-print-directory -j2 setup-dev
-	$(PYTEST) -m slow $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile=thorough $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 
 test-user: ## As root: run the tests of agents and jobs as an ordinary user
 	@scripts/ordinary-user-tests

@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
-from hypothesis import HealthCheck
 
+from tests.effort import EVERY_DAY
 from tests.servers import started
 
 #: Folders whose tests run whole platforms, or a whole Slurm: they need the machine alone, for they take all
@@ -50,9 +50,7 @@ def pytest_configure() -> None:
     """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
     settings.WHITENOISE_AUTOREFRESH = True
     TransactionTestCase._fixture_teardown = _empty_tables
-    # How long an example takes says more of the machine than of the code.
-    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    hypothesis.settings.load_profile("busy")
+    hypothesis.settings.load_profile(EVERY_DAY)
 
 
 def pytest_collection_finish() -> None:

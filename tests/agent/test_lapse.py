@@ -28,12 +28,13 @@ from tests.agent.test_freezing import TICKS, ticks
 LEASE_SECONDS = 2.5
 #: Long enough for many ticks of something that runs.
 MOMENT_SECONDS = 0.5
+#: Each way of freezing every day, with most and with least around the job; the rest is the same code once more.
 LEVELS_AND_WAYS = [
     ("sandbox", "groups"),
-    ("sandbox", "signals"),
-    ("landlock", "groups"),
-    ("landlock", "signals"),
     ("none", "signals"),
+    pytest.param(("sandbox", "signals"), marks=pytest.mark.slow),
+    pytest.param(("landlock", "groups"), marks=pytest.mark.slow),
+    pytest.param(("landlock", "signals"), marks=pytest.mark.slow),
 ]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import CHUNKS_PER_BATCH, LOG_CHUNK_BYTES, LogAnswer, LogBatch, encode
 from nodeagent.output.logs import OutputTail, cut, decode_text
+from tests.effort import examples
 
 
 class Store:
@@ -139,7 +140,7 @@ def test_a_server_that_forgot_what_it_confirmed_does_not_hold_up_the_node(folder
     assert not tail.has_more()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     pieces=st.lists(
         st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode)), min_size=1, max_size=12

@@ -38,6 +38,7 @@ from nodeagent.machine import (
 )
 from nodeagent.messages import DesiredPart, DesiredState
 from tests.agent.builders import make_part, make_replica
+from tests.effort import examples
 
 SUCCESS = Outcome(exit_code=0, category="", message="", started_at=1.0, ended_at=2.0)
 LEASE_SECONDS = 10.0
@@ -365,7 +366,7 @@ def lives(attempt: int) -> st.SearchStrategy[list[DesiredPart | None]]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories=st.tuples(*(lives(attempt) for attempt in (1, 2, 3))), data=st.data())
 def test_any_order_repetition_and_loss_ends_in_what_is_desired(histories: Any, data: st.DataObject) -> None:
     documents = [

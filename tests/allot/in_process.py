@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
+
+# Every call would make all the commands of their functions' signatures anew, which takes longer than most of them.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 #: `allot("ls", "-q")`
 Allot = Callable[..., Result]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from allot.training import Sampler, TrainingError
 from allot.training.place import Place
 from allot.training.sampler import Order
+from tests.effort import examples
 
 STAY = st.tuples(
     st.integers(1, 7),  # ranks
@@ -21,7 +22,7 @@ STAY = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(length=st.integers(1, 150), seed=st.integers(0, 2**40), stays=st.lists(STAY, min_size=1, max_size=8))
 def test_any_sequence_of_world_sizes_and_interruptions_sees_each_sample_once_per_epoch(
     length: int, seed: int, stays: list[tuple[int, int, int, int]]

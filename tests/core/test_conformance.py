@@ -8,8 +8,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,15 @@ MOST_ROUNDS_TO_TAKE_TURNS = 180
 @pytest.fixture(params=PLUGINS, ids="-".join)
 def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param
+
+
+#: Whoever computes for as long as all others together; `make test-slow` asks them what takes hundreds of rounds.
+COSTLY = frozenset({"gandiva_fair", "gavel", "shockwave", "sia", "singularity"})
+
+
+def costly_when_slow(plugins: Iterable[tuple[str, str]]) -> list[Any]:
+    """As parameters of a test, those of policies that compute for long marked slow."""
+    return [pytest.param(each, marks=pytest.mark.slow if each[0] in COSTLY else ()) for each in plugins]
 
 
 def make_busy(plugins: tuple[str, str], **fields: object) -> Snapshot:
@@ -238,6 +248,7 @@ def test_every_job_of_a_finite_workload_ends(plugins: tuple[str, str]) -> None:
     assert not loop.last_plan.degraded
 
 
+@pytest.mark.parametrize("plugins", costly_when_slow(PLUGINS), ids="-".join, indirect=True)
 def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str, str]) -> None:
     snapshot, seconds = make_workload(plugins)
     loop = VirtualLoop(snapshot, seconds, drop=1 / 3, keep_memory=False)
@@ -249,9 +260,14 @@ def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str
 LEAST_SECONDS = 1_300.0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for_it(policy: str) -> None:
-    snapshot, seconds = make_workload((policy, "consolidate"))
+@pytest.mark.parametrize(
+    "plugins", costly_when_slow((policy, "consolidate") for policy in POLICIES), ids="-".join, indirect=True
+)
+def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for_it(
+    plugins: tuple[str, str],
+) -> None:
+    policy, _ = plugins
+    snapshot, seconds = make_workload(plugins)
     # Nobody's GPUs are reclaimed, so that whoever has to leave leaves for the sake of the policy.
     jobs = [replace(job, guaranteed=True, time_limit_seconds=None) for job in snapshot.jobs]
     clusters = [replace(vc, min_run_seconds=LEAST_SECONDS) for vc in snapshot.virtual_clusters]

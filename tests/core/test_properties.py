@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.building_blocks.fill import fill
@@ -21,11 +21,10 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.run_view import ViewOutcome
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
+from tests.effort import examples
 
 policies = st.sampled_from(("fifo", "contrary"))
-thorough = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+repeatable = settings(max_examples=examples(80), derandomize=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +59,20 @@ def starts(plan: Plan) -> set[int]:
     return {job for action in plan.actions if action.kind is ActionKind.START for job in action.jobs}
 
 
-@thorough
+@repeatable
 @given(snapshots(), policies)
 def test_a_plan_is_legal_and_no_view_fails(snapshot: Snapshot, policy: str) -> None:
     assert not decide(under(policy, snapshot)).degraded
 
 
-@thorough
+@repeatable
 @given(snapshots(), policies)
 def test_what_a_policy_believes_to_fit_is_placed(snapshot: Snapshot, policy: str) -> None:
     for outcome in outcomes(under(policy, snapshot)):
         assert len(outcome.placements) == len(outcome.decision.grants)
 
 
-@thorough
+@repeatable
 @given(snapshots())
 def test_who_waits_is_told_why_the_most_decisive_reason_first(snapshot: Snapshot) -> None:
     plan = decide(snapshot)
@@ -98,7 +97,7 @@ def test_who_waits_is_told_why_the_most_decisive_reason_first(snapshot: Snapshot
             )
 
 
-@thorough
+@repeatable
 @given(snapshots())
 def test_snapshots_and_plans_survive_being_stored(snapshot: Snapshot) -> None:
     stored = dumps_snapshot(snapshot)
@@ -109,7 +108,7 @@ def test_snapshots_and_plans_survive_being_stored(snapshot: Snapshot) -> None:
     assert dumps_plan(decide(loads_snapshot(stored))) == dumps_plan(plan)
 
 
-@thorough
+@repeatable
 @given(snapshots())
 def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
     """Under fifo only a guaranteed job that newly takes some of its GPUs stops an opportunistic one."""
@@ -132,7 +131,7 @@ def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
             assert taken.intersection(running[action.allocation].gpus)
 
 
-@thorough
+@repeatable
 @given(snapshots())
 def test_no_job_starts_that_was_not_free_to(snapshot: Snapshot) -> None:
     barred = {job.id for job in snapshot.jobs if job.held or job.cancelling or job.eligible_at > snapshot.now}
@@ -140,7 +139,7 @@ def test_no_job_starts_that_was_not_free_to(snapshot: Snapshot) -> None:
     assert not starts(decide(snapshot)) & barred
 
 
-@thorough
+@repeatable
 @given(snapshots())
 def test_opportunistic_jobs_never_keep_a_guaranteed_one_from_starting(snapshot: Snapshot) -> None:
     """It starts beside them exactly if it would start without them.
@@ -162,7 +161,7 @@ def test_opportunistic_jobs_never_keep_a_guaranteed_one_from_starting(snapshot: 
     assert starts(decide(alone)) == starts(decide(together)) & guaranteed
 
 
-@settings(thorough, max_examples=40)
+@settings(repeatable, max_examples=examples(40))
 @given(snapshots(), policies)
 def test_whatever_can_run_runs_to_its_end(snapshot: Snapshot, policy: str) -> None:
     """Once everything is repaired and released, whatever is left is what can never run."""
@@ -199,7 +198,7 @@ def tell(engine: RoundEngine, before: Snapshot, after: Snapshot) -> None:
             engine.facts.put_running(running)
 
 
-@thorough
+@repeatable
 @given(snapshots(), policies, st.sampled_from((0.0, 0.4)))
 def test_a_round_engine_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float

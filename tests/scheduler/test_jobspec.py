@@ -12,6 +12,7 @@ from scheduler.jobspec import in_order, parse
 from scheduler.jobspec.shape import shape_of
 from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid
+from tests.effort import examples
 
 
 def spec(**fields: Any) -> dict[str, Any]:
@@ -393,7 +394,7 @@ field_names = st.sampled_from(
 
 
 @given(st.dictionaries(field_names | st.text(), json_values, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_nonsense_is_refused_and_never_crashes(fields: dict[str, Any]) -> None:
     outcome: tuple[FieldError, ...] | None = None
     try:
@@ -435,7 +436,7 @@ good_specs = st.fixed_dictionaries(
 
 
 @given(good_specs)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_a_stored_normal_form_comes_back_in_its_order(value: dict[str, Any]) -> None:
     # The order of a person's own names is not kept.
     labels = dict(sorted(value.get("labels", {}).items()))
@@ -445,7 +446,7 @@ def test_a_stored_normal_form_comes_back_in_its_order(value: dict[str, Any]) -> 
 
 
 @given(good_specs)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_the_normal_form_is_accepted_again_unchanged(value: dict[str, Any]) -> None:
     parsed = parse(value)
     assert parse(json.loads(json.dumps(parsed.to_dict()))) == parsed

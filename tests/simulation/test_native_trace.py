@@ -16,6 +16,7 @@ from scheduler.simulation.traces.native import write_native
 from scheduler.simulation.traces.registry import read_trace
 from tests.builders import make_node
 from tests.core.sim.worlds import cluster, ends, simulate
+from tests.effort import examples
 from tests.simulation import samples
 
 SUFFIXES = ("csv", "jsonl", "csv.gz", "jsonl.gz")
@@ -67,7 +68,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workload=workloads(), suffix=st.sampled_from(SUFFIXES))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_workload_that_is_written_comes_back_as_it_was(
     tmp_path: Path, workload: Workload, suffix: str
 ) -> None:

@@ -18,6 +18,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.worlds import snapshots
+from tests.effort import examples
 
 
 def rank(job: Job) -> tuple[int, JobId]:
@@ -33,7 +34,7 @@ def world(nodes: int, jobs: list[Job], running: list[Running]) -> Snapshot:
     return make_snapshot(nodes=make_cluster(nodes), jobs=jobs, running=running, virtual_clusters=[vc])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), derandomize=True)
 @given(st.integers(0, 10_000), st.sampled_from((1, 2, 6)))
 def test_where_nothing_fragments_the_first_who_fit_are_served(seed: int, nodes: int) -> None:
     """Gangs of single GPUs fit wherever as many are free: the outcome is that of counting."""
@@ -90,7 +91,7 @@ def test_when_nearly_everyone_must_go_the_first_are_served_all_the_same() -> Non
     assert set(outcome.stops) == set(range(9, 41))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(snapshots(), st.sampled_from(sorted(POLICIES)))
 def test_no_policy_fails_on_any_cluster(snapshot: Snapshot, policy: str) -> None:
     """decide() raises when a plan breaks an invariant, and notes it when a view was degraded."""

@@ -16,6 +16,7 @@ from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
+from tests.effort import examples
 
 #: Three times as fast on V100, and a half.
 FAST, EVEN = {"V100": 3.0, "K80": 1.0}, {"V100": 1.5, "K80": 1.0}
@@ -70,7 +71,7 @@ def test_equals_hold_their_parts_and_nobody_is_worse_off_than_alone() -> None:
 OWNED = st.tuples(st.sampled_from("ab"), st.sampled_from((1, 2)), st.booleans())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.lists(OWNED, min_size=1, max_size=9))
 def test_entitled_is_what_gandiva_fair_goes_by(owned: list[tuple[str, int, bool]]) -> None:
     """Who wants less than its part has its fastest models of that first, here and there."""
@@ -182,7 +183,7 @@ def test_envy_is_by_own_speeds_per_weight_and_by_what_one_could_have_used() -> N
     assert envies(modest)["vision"] == Envy(0.75, "speech")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(st.dictionaries(st.sampled_from("abcd"), st.tuples(st.floats(0.1, 9), st.floats(1, 100)), min_size=1))
 def test_nobody_envies_anybody_when_all_have_the_same_per_weight(
     tenants: dict[str, tuple[float, float]],
@@ -206,7 +207,7 @@ def shares(draw: st.DrawFn) -> dict[tuple[str, str], Share]:
     return {key: Share(own=draw(gpus), guaranteed=draw(gpus), opportunistic=draw(gpus)) for key in keys}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(shares(), st.integers(0, 6))
 def test_nobody_lends_what_he_uses_or_what_nobody_borrows(
     parts: dict[tuple[str, str], Share], unguaranteed: int
@@ -221,7 +222,7 @@ def test_nobody_lends_what_he_uses_or_what_nobody_borrows(
     assert lent <= borrowed + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.floats(0.1, 5), min_size=1, max_size=4),
     st.integers(1, 8),
@@ -248,7 +249,7 @@ def test_parts_make_up_the_guarantee_and_entitlements_no_more(
         assert each.speed_alone <= min(each.own["V100"], each.demand_gpus) + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=4),
     st.integers(1, 2),

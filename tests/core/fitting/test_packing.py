@@ -15,6 +15,7 @@ from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model.snapshot import GpuId, Job, Node, Task, Topology
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.effort import examples
 
 LEVELS = ("rack", "node", "socket", "switch")
 ANYWHERE = len(LEVELS)
@@ -139,7 +140,7 @@ def exists(needs: Sequence[Need], rooms: Mapping[int, int], cpus: Mapping[int, f
 rooms = st.tuples(st.integers(0, 8), st.sampled_from((0.0, 4.0, 64.0)), st.integers(1, 2))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), derandomize=True)
 @given(
     st.lists(
         st.tuples(st.integers(0, 8), st.sampled_from((0.0, 4.0, 64.0)), st.integers(1, 2)),
@@ -165,7 +166,7 @@ def test_equal_replicas_are_placed_whenever_there_is_a_way(
         )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), derandomize=True)
 @given(st.sets(st.integers(0, 7)), st.integers(1, 8))
 def test_gpus_of_one_node_are_as_near_as_they_can_be(taken: set[int], count: int) -> None:
     cluster = Cluster([make_node(1)], LEVELS)

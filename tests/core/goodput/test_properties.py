@@ -15,6 +15,7 @@ from scheduler.core.goodput.speedups import Speedups
 from scheduler.core.goodput.throughput import LEAST_SECONDS, Parameters, throughput
 from tests.core.goodput import profiles
 from tests.core.goodput.test_examples import ran
+from tests.effort import examples
 
 seconds = st.floats(1e-6, 10.0)
 estimates = st.just(0.0) | st.floats(1e-9, 1e3)
@@ -139,14 +140,14 @@ def explains(planted: Parameters) -> None:
     assert log_error(fitted, rows) < 0.02
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6))
 @given(planted_parameters())
 def test_a_fit_explains_what_the_model_made(planted: Parameters) -> None:
     explains(planted)
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(planted_parameters())
 def test_many_fits_explain_what_the_model_made(planted: Parameters) -> None:
     explains(planted)
@@ -176,14 +177,14 @@ def can_be_used(rows: list[Measurement]) -> None:
     assert (goodput > 0).all()
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6))
 @given(measurements)
 def test_a_fit_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
     can_be_used(rows)
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(measurements)
 def test_many_fits_of_whatever_was_measured_can_be_used(rows: list[Measurement]) -> None:
     can_be_used(rows)

@@ -18,6 +18,7 @@ from scheduler.core.lending.in_force import Guarantees, in_force, next_change
 from scheduler.core.lending.lots import cost, gpus_of
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer, OfferId
 from tests.core.cells.hierarchies import group, racks, random_specification
+from tests.effort import examples
 
 P100 = {"speech": {"P100": 8}, "vision": {"P100": 4}}
 
@@ -207,7 +208,7 @@ def test_what_gpus_cost_is_rounded_up_to_a_thousandth_of_a_credit() -> None:
     assert [cost(1_500, 4, 3_600), cost(1, 1, 1), cost(0, 8, 900)] == [6_000, 1, 0]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_any_loans_keep_sums_and_feasible_cells_and_end_without_a_trace(dice: random.Random) -> None:
     specification = random_specification(dice)

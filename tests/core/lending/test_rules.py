@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.lending.checking import problems
@@ -24,6 +24,7 @@ from tests.core.lending.markets import borrows, lends, make_loan, make_offer, wi
 from tests.core.test_properties import decides_as_anew
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound
+from tests.effort import examples
 
 NODE, SWITCH = "V100-8-NODE", "V100-8-SWITCH"
 
@@ -264,7 +265,7 @@ LENT = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), derandomize=True)
 @given(divided(), st.lists(LENT, min_size=1, max_size=2), st.sampled_from((0.0, 0.4)))
 def test_a_round_engine_with_a_market_decides_as_anew_and_can_be_stored(
     facts: Snapshot, rules: list[LendRule], drop: float
@@ -279,7 +280,7 @@ def test_a_round_engine_with_a_market_decides_as_anew_and_can_be_stored(
     decides_as_anew(facts, drop)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), derandomize=True)
 @given(sound(), st.lists(LENT, min_size=1, max_size=3))
 def test_nothing_is_lent_without_its_owners_rule_and_no_job_of_the_owner_loses_by_it(
     facts: Snapshot, rules: list[LendRule]

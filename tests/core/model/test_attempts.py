@@ -48,6 +48,7 @@ from scheduler.core.model.lifecycle import (
 )
 from scheduler.core.model.snapshot import AllocationId, GpuId
 from scheduler.core.sim.occupancy import Occupancy
+from tests.effort import examples
 
 DONE = PartExited(node=1, exit_code=0)
 CRASHED = PartExited(node=1, exit_code=1, category="user")
@@ -279,7 +280,7 @@ def events(nodes: int) -> st.SearchStrategy[Event]:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data(), st.integers(1, 3))
 def test_whatever_happens(data: st.DataObject, nodes: int) -> None:
     state = planned(7, range(1, nodes + 1))
@@ -375,7 +376,7 @@ class ManyAttempts(RuleBasedStateMachine):
 
 
 TestManyAttempts = ManyAttempts.TestCase
-TestManyAttempts.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestManyAttempts.settings = settings(max_examples=examples(60), stateful_step_count=30)
 
 
 def test_parts_say_whether_they_succeeded() -> None:

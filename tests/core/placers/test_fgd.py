@@ -13,6 +13,7 @@ from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free, fragm
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running
 from tests.core.placers.cases import case, placed
+from tests.effort import examples
 
 ROOT = Path(__file__).parents[3]
 OPENB = ROOT.parent / "shared" / "data" / "openb"
@@ -63,7 +64,7 @@ def test_of_kinds_as_frequent_the_larger_is_in_the_target_workload() -> None:
     assert frequent({small: 5.0, ONE: 90.0, large: 5.0}) == {ONE: 90 / 95, large: 5 / 95}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), derandomize=True)
 @given(st.floats(0, 20), st.lists(st.sampled_from((0, 100, 499, 500, 1_000)), max_size=8))
 def test_a_fragment_is_part_of_what_is_idle(cpus: float, shares: list[int]) -> None:
     assert 0 <= MEASURE.of(Free("V100", cpus, tuple(shares))) <= sum(shares)

@@ -20,6 +20,7 @@ from tests.builders import (
     make_virtual_cluster,
 )
 from tests.core.virtual_loop import VirtualLoop
+from tests.effort import examples
 
 HOUR = 3_600.0
 
@@ -107,7 +108,7 @@ limits = st.sampled_from((5.0, 10.0, 20.0, 40.0, 80.0))
 shapes = st.tuples(st.sampled_from((1, 1, 2, 3, 4)), st.sampled_from((1, 1, 2)), limits)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(st.lists(shapes, min_size=4, max_size=14), st.integers(1, 3))
 def test_backfilling_never_delays_the_head(queue: list[tuple[int, int, float]], nodes: int) -> None:
     """When every job runs exactly to its limit, the head starts when it would have without backfilling."""

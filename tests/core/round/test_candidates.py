@@ -24,7 +24,7 @@ from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import POLICIES
 from tests.builders import make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.round.test_cells_in_rounds import GPU, NODE, SOCKET, divided, nodes_of, why
-from tests.core.round.test_rounds_in_cells import thorough
+from tests.core.round.test_rounds_in_cells import repeatable
 from tests.core.test_properties import under
 from tests.core.worlds_in_cells import divided as worlds
 from tests.core.worlds_in_cells import hardware_of
@@ -119,7 +119,7 @@ class TestCells:
         job = make_job(1, 8, guaranteed=False, nodes=only(TWO))
         assert placed(decide(divided({"research": {NODE: 1}}, [job]))) == {1: {2}}
 
-    @thorough
+    @repeatable
     @given(worlds(), st.sampled_from(sorted(POLICIES)), st.data())
     def test_in_any_world_nobody_is_started_elsewhere(
         self, facts: Snapshot, policy: str, data: st.DataObject

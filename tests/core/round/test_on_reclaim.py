@@ -15,7 +15,7 @@ from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import POLICIES
 from tests.builders import make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.round.test_cells_in_rounds import NODE, divided, nodes_of, the
-from tests.core.round.test_rounds_in_cells import thorough
+from tests.core.round.test_rounds_in_cells import repeatable
 from tests.core.test_properties import under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import sound
@@ -122,7 +122,7 @@ class TestALapse:
         assert action.message.endswith(": it stops, as it asks for with on_reclaim.")
 
 
-@thorough
+@repeatable
 @given(sound(), st.sampled_from(sorted(POLICIES)), st.data())
 def test_in_any_world_every_round_keeps_its_promises(
     facts: Snapshot, policy: str, data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cells import OPPORTUNISTIC, CellState, Group, Pod, VirtualCells, Wait
@@ -20,13 +20,12 @@ from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virt
 from tests.core.test_properties import decides_as_anew, under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound
+from tests.effort import examples
 
-thorough = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+repeatable = settings(max_examples=examples(80), derandomize=True)
 
 
-@thorough
+@repeatable
 @given(divided(), st.sampled_from(sorted(POLICIES)), st.sampled_from(sorted(PLACERS)))
 def test_a_plan_keeps_what_is_owed_under_every_policy_and_placer(
     snapshot: Snapshot, policy: str, placer: str
@@ -36,7 +35,7 @@ def test_a_plan_keeps_what_is_owed_under_every_policy_and_placer(
     assert not decide(replace(snapshot, virtual_clusters=clusters, spare_placer=placer)).degraded
 
 
-@thorough
+@repeatable
 @given(divided(), st.sampled_from(sorted(POLICIES)), st.sampled_from((0.0, 0.4)))
 def test_a_round_engine_that_is_told_what_happened_decides_as_anew(
     snapshot: Snapshot, policy: str, drop: float
@@ -69,7 +68,7 @@ def alone(snapshot: Snapshot, vc: str) -> Snapshot:
     )
 
 
-@thorough
+@repeatable
 @given(sound(), st.sampled_from(sorted(POLICIES)))
 def test_whatever_a_virtual_cluster_could_start_alone_it_starts_here(snapshot: Snapshot, policy: str) -> None:
     """Sharing safety (HiveD, section 3.2), round by round, beside others and opportunistic jobs."""
@@ -83,7 +82,7 @@ def test_whatever_a_virtual_cluster_could_start_alone_it_starts_here(snapshot: S
             assert started(plan, vc) == started(decide(alone(before, vc)), vc)
 
 
-@thorough
+@repeatable
 @given(divided(), st.sampled_from(sorted(POLICIES)))
 def test_the_cells_of_rounds_are_as_sound_as_those_of_the_face(snapshot: Snapshot, policy: str) -> None:
     """What is checked after every step of the random stories of `CellState`, after a round's bindings."""
@@ -104,7 +103,7 @@ def as_group(job: Job, *, guaranteed: bool) -> Group:
     )
 
 
-@thorough
+@repeatable
 @given(sound(), st.integers(0, 2))
 def test_whoever_a_round_starts_the_face_would_place_too(snapshot: Snapshot, broken: int) -> None:
     """Both begin with what runs; what a round places has a place for the face, and is guaranteed there."""

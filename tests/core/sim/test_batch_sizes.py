@@ -6,7 +6,7 @@ import random
 from dataclasses import astuple, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.plan import Plan
@@ -18,6 +18,7 @@ from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Phase
 from tests.core.sim.worlds import arrival, cluster, ends, rules, simulate, two_models, workloads
+from tests.effort import examples
 
 #: Ten epochs of 10 s, then twenty of 4 s with twice the batch size, then five of 10 s again.
 PHASES = (
@@ -149,7 +150,7 @@ def stays(policy: str, arrivals: list[Arrival], world: Rules) -> list[tuple[obje
     return [astuple(stay) for stay in engine.stays]
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8), derandomize=True)
 @given(arrivals=workloads(), world=rules, policy=st.sampled_from(("fifo", "las", "srtf")))
 def test_with_one_batch_size_it_is_a_job_like_any_other(
     arrivals: list[Arrival], world: Rules, policy: str

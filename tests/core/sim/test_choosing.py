@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.sim.choosing import SLACK_PART, Option, choose
+from tests.effort import examples
 
 Menus = Sequence[Sequence[Option]]
 
@@ -76,7 +77,7 @@ options = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     menus=st.lists(st.lists(options, min_size=1, max_size=4), min_size=1, max_size=4),
     nodes=st.integers(0, 8),

@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.plan import Plan
@@ -19,10 +19,9 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from tests.core.sim.worlds import rules, two_models, workloads
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
+from tests.effort import examples
 
-thorough = settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+repeatable = settings(max_examples=examples(12), derandomize=True)
 PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [("fifo", placer) for placer in PLACERS]
 
 
@@ -39,7 +38,7 @@ def run(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> Engi
     return engine
 
 
-@thorough
+@repeatable
 @given(arrivals=workloads(), world=rules)
 def test_every_second_on_a_gpu_is_work_overhead_or_lost(
     plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
@@ -61,7 +60,7 @@ def test_every_second_on_a_gpu_is_work_overhead_or_lost(
             assert useful < record.work_seconds * record.gpus
 
 
-@thorough
+@repeatable
 @given(arrivals=workloads(), world=rules)
 def test_no_gpu_is_ever_given_twice(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
     engine = run(plugins, arrivals, world)
@@ -77,7 +76,7 @@ def test_no_gpu_is_ever_given_twice(plugins: tuple[str, str], arrivals: list[Arr
             assert starts >= ends
 
 
-@thorough
+@repeatable
 @given(arrivals=workloads(), world=rules)
 def test_every_job_ends(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
     engine = run(plugins, arrivals, world)
@@ -92,7 +91,7 @@ def test_every_job_ends(plugins: tuple[str, str], arrivals: list[Arrival], world
     assert engine.samples[-1].held_gpus == engine.samples[-1].waiting_jobs == 0
 
 
-@settings(thorough, max_examples=4)
+@settings(repeatable, max_examples=examples(4))
 @given(arrivals=workloads(), world=rules)
 def test_the_same_seed_gives_the_same_bytes(
     plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
@@ -115,7 +114,7 @@ class Checked(Engine):
         return wake
 
 
-@settings(thorough, max_examples=8)
+@settings(repeatable, max_examples=examples(8))
 @given(arrivals=workloads(), world=rules, cells=st.booleans(), changes=st.booleans())
 def test_each_round_is_what_decide_says_of_its_facts(
     plugins: tuple[str, str], arrivals: list[Arrival], world: Rules, cells: bool, changes: bool

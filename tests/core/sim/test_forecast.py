@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Lot, RuleId
@@ -27,6 +27,7 @@ from tests.builders import (
 )
 from tests.core.worlds import snapshots
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
+from tests.effort import examples
 
 HOUR = 3_600.0
 
@@ -364,7 +365,7 @@ def test_equal_facts_give_equal_forecasts() -> None:
     assert forecast(facts) == forecast(facts)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), derandomize=True)
 @given(facts=snapshots(), policy=st.sampled_from(("fifo", "sjf", "tiresias")))
 def test_every_waiting_job_of_any_cluster_gets_an_answer(facts: Snapshot, policy: str) -> None:
     clusters = tuple(replace(vc, policy=policy) for vc in facts.virtual_clusters)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import JobId
@@ -17,6 +17,7 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from tests.core.sim.worlds import arrival, cluster, ends, simulate, two_models, workloads
+from tests.effort import examples
 
 
 def seen(facts: Any, arrivals: Sequence[Arrival], **rules: Any) -> dict[float, tuple[bool, float | None]]:
@@ -55,7 +56,7 @@ def test_the_shortest_job_is_who_is_the_shortest() -> None:
     assert ends(simulate(facts, jobs, tells_steps=True)) == {1: 1_300.0, 2: 360.0}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25))
 @given(arrivals=workloads())
 def test_where_nothing_is_lost_what_is_measured_is_the_truth(arrivals: list[Arrival]) -> None:
     """However often a job is stopped, moved or made to share its GPUs, and whatever was declared."""

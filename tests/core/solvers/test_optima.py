@@ -65,8 +65,8 @@ def check_shares(case: Case) -> None:
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_is_the_optimum(objective: str) -> None:
-    """On instances of every flavour in every mode, three of each."""
-    getattr(optimality, objective)(cases(objective, range(3 * len(FLAVOURS) * len(MODES))))
+    """On instances of every flavour in every mode, one of each; a slow test has many more."""
+    getattr(optimality, objective)(cases(objective, range(len(FLAVOURS) * len(MODES))))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from scheduler.models import AllocatedGpu, Allocation, Attempt, Budget, Event, G
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import Tenant
 from tenants.selectors import Viewer, viewer_of
+from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_user
 
 HOUR = timedelta(hours=1)
@@ -33,7 +34,7 @@ HOUR = timedelta(hours=1)
     st.integers(0, 4_000_000_000).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     st.sampled_from(["week", "month"]),
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_periods_follow_one_another_without_a_gap(at: datetime, name: str) -> None:
     period = period_of(name, at)
     assert period.ends_at is not None

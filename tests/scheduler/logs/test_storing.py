@@ -15,6 +15,7 @@ from scheduler.logs.services.retention import prune_logs
 from scheduler.logs.services.search import Matcher, Place, SearchOutcome, matcher_of, search
 from scheduler.models import Attempt, AttemptPart, LogChunk, LogRemoval
 from tenants.errors import Invalid
+from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -128,7 +129,7 @@ def test_ranks_are_merged_by_time_whatever_the_size_of_a_page(attempt):
 
 
 # The attempt is the same for all examples; each begins by forgetting what the last one wrote.
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.text(alphabet="abé\r \x1b[m", max_size=8), max_size=25),
     cuts=st.lists(st.integers(0, 200), max_size=8),

@@ -37,6 +37,7 @@ from scheduler.virtual_clusters.services import (
 from tenants.errors import ApplicationError, Conflict, Invalid, NotAllowed, NotFound
 from tenants.models import Membership, Tenant, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
+from tests.effort import examples
 from tests.scheduler.builders import (
     make_account,
     make_cells,
@@ -367,7 +368,7 @@ DEED = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=st.lists(DEED, min_size=3, max_size=9))
 def test_credits_and_guarantees_are_neither_made_nor_lost(market, deeds):
     with transaction.atomic():

@@ -17,13 +17,14 @@ from scheduler.metrics.selectors.reading import finest_kept, node_rows, part_row
 from scheduler.metrics.services.rolling import metrics_prune, metrics_roll_up
 from scheduler.metrics.services.storing import readings_store
 from scheduler.models import Attempt, Node, NodeMetrics, PartMetrics
+from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 decimals = st.lists(st.none() | st.floats(0, 2**36).map(figure_of), max_size=40)
 bytes_used = st.lists(st.none() | st.integers(0, 2**47).map(figure_of), max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(decimals | bytes_used, st.lists(st.integers(1, 7), min_size=40, max_size=40))
 def test_it_does_not_matter_in_how_many_steps_readings_are_put_together(values, sizes):
     pieces, rest = [], list(values)

@@ -21,6 +21,7 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
+from tests.effort import examples
 
 MODELS = ("V100", "K80")
 QUANTUM = 60.0
@@ -183,7 +184,7 @@ def crowds(draw: st.DrawFn) -> Snapshot:
 
 
 class TestTurns:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25))
     @given(crowds())
     def test_everyone_is_within_a_quantum_of_the_largest_gang_of_its_part(self, facts: Snapshot) -> None:
         """Since it came, so within two in any window; gangs span nodes, beside floods of single jobs."""
@@ -264,7 +265,7 @@ def two_machines(draw: st.DrawFn) -> Snapshot:
     return snapshot(jobs, machines, {f"t{place}": weight for place, weight in enumerate(weights)})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(two_machines())
 def test_when_all_jobs_of_a_node_end_others_move_there_and_shares_even_out(facts: Snapshot) -> None:
     """What the paper balances load for comes by itself where turns are global: within two quanta."""

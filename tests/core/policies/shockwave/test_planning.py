@@ -16,6 +16,7 @@ from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
 from scheduler.core.policies.shockwave.planning import Timetable, plan
 from scheduler.core.policies.shockwave.program import CORNERS, GAP, MOST_WEIGHT, ORIGIN, Program
 from tests.core.policies.shockwave.markets import make_bidder, make_market
+from tests.effort import examples
 
 
 def rounds_of(table: Timetable, number: int) -> list[int]:
@@ -131,7 +132,7 @@ bidders = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 @given(
     levels=st.lists(st.lists(bidders, min_size=1, max_size=7), min_size=1, max_size=2),
     gpus=st.tuples(st.integers(0, 9), st.integers(0, 9)),

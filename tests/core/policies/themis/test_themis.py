@@ -23,6 +23,7 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 from tests.core.virtual_loop import VirtualLoop
+from tests.effort import examples
 
 LEASE = 600.0
 SPEEDS = {"V100": 2.0, "K80": 1.0}
@@ -245,7 +246,7 @@ def test_every_starving_app_is_auctioned_however_large_its_gang(horizon: str) ->
     assert min(had.values()) > LEASE / 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     some.lists(
         some.tuples(some.sampled_from([1, 1, 2, 4]), some.integers(0, 5_000), some.sampled_from(["", "lr"])),

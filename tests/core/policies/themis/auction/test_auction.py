@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 from scheduler.core.policies.themis.auction.assigning import assign
 from scheduler.core.policies.themis.auction.holding import Result, hold
 from scheduler.core.policies.themis.auction.table import Bid, Good, Row, tables_of
+from tests.effort import examples
 
 
 def bid(worths: Mapping[int, float], nothing: float = 1.0, good: Good = "gpu") -> Bid:
@@ -137,7 +138,7 @@ SUPPLY = some.fixed_dictionaries({"a": some.integers(0, 6), "b": some.integers(0
 
 
 class TestProperties:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40))
     @given(BIDS, SUPPLY)
     def test_as_good_as_any_and_paid_as_defined(self, bids: list[Bid], supply: dict[Good, int]) -> None:
         result = hold(bids, supply)
@@ -148,7 +149,7 @@ class TestProperties:
         assert kept(result) == pytest.approx(kept_by_brute_force(bids, supply, result), abs=1e-8)
         assert all(0 < part <= 1 for part in kept(result).values())
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40))
     @given(BIDS, SUPPLY, some.sampled_from([0, 16]))
     def test_no_piece_is_sold_twice_and_none_pays_more_than_it_gains(
         self, bids: list[Bid], supply: dict[Good, int], exact_bidders: int
@@ -165,7 +166,7 @@ class TestProperties:
                 used[good] = used.get(good, 0) + pieces
         assert all(pieces <= supply[good] for good, pieces in used.items())
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25))
     @given(BIDS, SUPPLY, some.sampled_from([0.01, 0.5, 7.0, 1_000.0]), some.integers(0, 4))
     def test_to_say_everything_is_worth_so_many_times_as_much_changes_nothing(
         self, bids: list[Bid], supply: dict[Good, int], times: float, who: int
@@ -179,7 +180,7 @@ class TestProperties:
         assert [(win.bidder, win.row) for win in other.wins] == [(win.bidder, win.row) for win in honest.wins]
         assert kept(other) == pytest.approx(kept(honest), rel=1e-6)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40))
     @given(BIDS, SUPPLY, some.integers(0, 4), some.lists(some.integers(0, 40), min_size=4, max_size=4))
     def test_no_lie_pays(self, bids: list[Bid], supply: dict[Good, int], who: int, said: list[int]) -> None:
         """Worth times the part kept is never more than with the truth, whatever the table says instead."""
