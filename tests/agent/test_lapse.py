@@ -28,7 +28,7 @@ from tests.agent.test_freezing import TICKS, ticks
 LEASE_SECONDS = 2.5
 #: Long enough for many ticks of something that runs.
 MOMENT_SECONDS = 0.5
-#: Each way of freezing every day, with most and with least around the job; the rest is the same code once more.
+#: Each way of freezing every day, with most and with least around the job; the others are slow.
 LEVELS_AND_WAYS = [
     ("sandbox", "groups"),
     ("none", "signals"),

@@ -9,7 +9,7 @@ import pytest
 import typer.testing
 from typer.testing import CliRunner, Result
 
-# Every call would make all the commands of their functions' signatures anew, which takes longer than most of them.
+# Every call would make all commands of their signatures anew, which takes longer than most commands do.
 typer.testing._get_command = cache(typer.testing._get_command)
 
 #: `allot("ls", "-q")`

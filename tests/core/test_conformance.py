@@ -52,7 +52,7 @@ def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param
 
 
-#: Whoever computes for as long as all others together; `make test-slow` asks them what takes hundreds of rounds.
+#: These compute as long as all others together: what takes many rounds is asked of them in `make test-slow`.
 COSTLY = frozenset({"gandiva_fair", "gavel", "shockwave", "sia", "singularity"})
 
 

@@ -128,8 +128,8 @@ SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 #: Those that decide how large elastic gangs are.
 RESIZING = ("aryl", "pollux", "optimus", "sia", "singularity", "slaq")
 
-#: Those that remember and take turns, pauses and none, counts and cells. What a policy decides is the same code in
-#: both; test_every_policy.py plays each in the live loop every day.
+#: Policies with and without a memory, pauses and none, counts and cells. What a policy decides is the same
+#: code in both; test_every_policy.py plays each in the live loop every day.
 EVERY_DAY = [
     (*FIFO_SRTF, 15, False),
     (*PRIORITY_LAS, 15, True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ CLUSTERS: dict[str, tuple[str, dict[str, Any], str, str, dict[str, Any]]] = {
     "broken": ("fifo", {}, "delay:", "delay:", {}),
 }
 
+migration = import_module("scheduler.migrations.0024_plugin_parameters")
+
 
 class Tables:
     """The tables as they are after migrating there."""
@@ -34,6 +37,17 @@ class Tables:
         self.computing = apps.get_model("scheduler", "ViewComputing").objects
 
 
+def test_a_text_becomes_a_name_and_parameters_and_the_same_text_again() -> None:
+    for _, _, text, name, parameters in CLUSTERS.values():
+        found = migration.split(text, {})
+        assert found == (name, migration.as_parsed(parameters))
+        assert migration.join(*found) == text
+    with pytest.raises(ValueError, match="cannot be written"):
+        migration.join("mine", {"words": "one, two"})
+
+
+# Going back and forth computes the state of all tables several times.
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_texts_become_names_and_parameters_and_texts_again() -> None:
     # As before every run of `migrate`.
@@ -67,6 +81,7 @@ def test_texts_become_names_and_parameters_and_texts_again() -> None:
     assert there.computing.get().policy == ["tiresias:thresholds=60|600", {}]
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_parameters_that_no_text_can_say_stop_the_way_back() -> None:
     triggers.remove(plan=TEXTS)
