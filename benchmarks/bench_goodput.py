@@ -34,7 +34,8 @@ from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.fit import Measurement, fit, log_error
 from scheduler.core.goodput.speedups import Speedups
 from scheduler.core.goodput.throughput import Parameters
-from scheduler.simulation.traces.pollux import read_measurements, read_profile
+from scheduler.simulation.profiles import read_application
+from scheduler.simulation.traces.pollux import read_profile
 
 MOST = 64
 
@@ -186,7 +187,7 @@ def main() -> None:
     if not folder.is_dir():
         print(f"the public data are not here: {folder}")
         return
-    rows_of = {path.name: read_measurements(path) for path in sorted(folder.iterdir())}
+    rows_of = {path.name: list(read_application(path).measurements()) for path in sorted(folder.iterdir())}
     fitted = fits(rows_of, options.runs)
     models = []
     for name, rows in rows_of.items():

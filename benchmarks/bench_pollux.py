@@ -2,6 +2,7 @@
 
     python benchmarks/bench_pollux.py [--genetic]
     python benchmarks/bench_pollux.py --workloads ../shared/data/pollux [--only 6] [--search genetic]
+    python benchmarks/bench_pollux.py --workloads ../shared/data/pollux --engine [--only 6]
     python benchmarks/bench_pollux.py --workloads ../shared/data/pollux --sweeps [--only 6]
 
 - *decisions*: one cycle of policy pollux for 160 jobs on 64 GPUs (16 nodes of four) and 1,000 jobs on 1,000
@@ -10,6 +11,8 @@
   found, and the most that any allocation could have. With `--genetic` the published search beside ours.
 - *workloads*: the eight workloads of the artifact in its own ticks, under its Tiresias and Optimus and our
   Pollux: mean completion times, processor time of everything and of decisions.
+- *engine*: the same workloads in the platform's own simulator, rounds of a minute and 30 s for every start,
+  under its policies tiresias, optimus (which is told how jobs truly scale) and pollux (what they measured).
 - *sweeps*: Pollux at intervals of 30 s to 8 min, and with interference of 0, 25 and 50 % where jobs over
   nodes do not keep apart.
 """
@@ -38,6 +41,7 @@ from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
 from scheduler.simulation.reproduction.pollux.baselines import Optimus, Tiresias
 from scheduler.simulation.reproduction.pollux.pollux import Pollux
 from scheduler.simulation.reproduction.pollux.ticks import Outcome, TickPolicy, read_workload, run_ticks
+from scheduler.simulation.sweep import Case, run_case
 
 #: Seconds of computing, by sample, over nodes, by replica, on one, by replica; overlap. And batches.
 KINDS = (
@@ -47,6 +51,12 @@ KINDS = (
     ((0.08, 0.030, 0.80, 0.050, 0.20, 0.020, 1.2), (20, 640, 4, 40)),
 )
 RUNS = 5
+#: Policies in the platform's simulator, what may be done to jobs, and what is known of how they scale.
+ENGINE = (
+    ("tiresias:thresholds=57600|,pack_limit=1.0,inside=submission", "rigid", "measured"),
+    ("optimus:interval_seconds=60", "resizable", "true"),
+    ("pollux", "adaptive", "measured"),
+)
 
 
 def cycle(jobs: int, nodes: int, gpus: int, seed: int) -> Cycle:
@@ -141,6 +151,34 @@ def workloads(folder: Path, numbers: list[int], how: str) -> None:
         print(f"mean of {len(each)}: {name} {statistics.mean(each):.1f} s")
 
 
+def engine(folder: Path, numbers: list[int]) -> None:
+    means: dict[str, list[float]] = {}
+    for number in numbers:
+        for policy, scaling, goodput in ENGINE:
+            result = run_case(
+                Case(
+                    cluster="t4=64:4",
+                    trace=str(folder / "workloads" / f"workload-{number}.csv"),
+                    format="pollux",
+                    policy=policy,
+                    options={"scaling": scaling},
+                    goodput=goodput,
+                    costs={"start_seconds": 30.0},
+                )
+            )
+            mean = statistics.mean([job.completion_seconds or 0.0 for job in result.jobs])
+            means.setdefault(policy, []).append(mean)
+            print(
+                f"workload {number}, {policy.partition(':')[0]:<10} {mean:10.1f} s"
+                f"  {sum(job.attempts for job in result.jobs):5} starts  {result.rounds:5} rounds"
+                f"  {result.elapsed_seconds:6.1f} s of processor time,"
+                f" decisions {result.decide_seconds:.1f} s",
+                flush=True,
+            )
+    for policy, each in means.items():
+        print(f"mean of {len(each)}: {policy} {statistics.mean(each):.1f} s")
+
+
 def sweeps(folder: Path, numbers: list[int], how: str) -> None:
     for seconds in (30, 60, 120, 240, 480):
         found = [run(folder, each, Pollux(search=how), interval_seconds=seconds) for each in numbers]
@@ -161,11 +199,14 @@ def main() -> None:
     made.add_argument("--only", type=int, action="append")
     made.add_argument("--search", choices=(GREEDY, GENETIC), default=GREEDY)
     made.add_argument("--sweeps", action="store_true")
+    made.add_argument("--engine", action="store_true")
     given = made.parse_args()
     print(describe_machine())
     numbers = given.only or list(range(1, 9))
     if given.workloads is None:
         decisions([GREEDY, GENETIC] if given.genetic else [GREEDY])
+    elif given.engine:
+        engine(given.workloads, numbers)
     elif given.sweeps:
         sweeps(given.workloads, numbers, given.search)
     else:

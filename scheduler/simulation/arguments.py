@@ -132,6 +132,19 @@ def parser() -> argparse.ArgumentParser:
         help="jobs tell of their steps, by which run times are measured, whatever was declared",
     )
     world.add_argument(
+        "--goodput",
+        choices=("measured", "true"),
+        default="measured",
+        help="how jobs with a profile scale, as is known: what they measured so far (default), or the truth",
+    )
+    world.add_argument(
+        "--interference",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="part of its speed that a gang over several nodes loses beside another on a node; default 0",
+    )
+    world.add_argument(
         "--no-moves",
         dest="moves",
         action="store_false",
@@ -143,8 +156,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="AXIS=V1,V2",
-        help="round_seconds, locality, limit, placer, cells=no,yes, steps=no,yes, moves=no,yes, costs.NAME, "
-        "failures.NAME",
+        help="round_seconds, locality, interference, limit, placer, cells=no,yes, steps=no,yes, "
+        "moves=no,yes, costs.NAME, failures.NAME",
     )
     sweep.add_argument(
         "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
@@ -206,6 +219,8 @@ def understand(arguments: Sequence[str]) -> Order:
         locality=given.locality,
         steps=given.steps,
         moves=given.moves,
+        goodput=given.goodput,
+        interference=given.interference,
         cells=given.cells,
         private=given.private,
     )

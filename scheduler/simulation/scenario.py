@@ -42,7 +42,7 @@ from scheduler.simulation.traces.source import TracedJob
 
 _NODE_LOANS = ("node_loan", "node_return")
 _KINDS = ("submit", "finish", "cancel", *changes.KINDS, *_NODE_LOANS, *market_mutations.KINDS)
-_TOP = ("cluster", "policy", "placer", "round_seconds", "events")
+_TOP = ("cluster", "policy", "placer", "round_seconds", "profiles", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +89,21 @@ def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
     spec = cluster or str(content.get("cluster", ""))
     if not spec:
         raise InputError(f"{path.name}: names no cluster; give one there, or --cluster")
-    return _Reader(path.name, content, load_cluster(spec)).scenario()
+    # A folder beside the file, or wherever else: nothing of it is copied.
+    named = str(content.get("profiles", ""))
+    profiles = (path.parent / named) if named else None
+    if profiles is not None and not profiles.is_dir():
+        raise InputError(f"{path.name}: profiles: there is no folder {named}")
+    return _Reader(path.name, content, load_cluster(spec), profiles).scenario()
 
 
 class _Reader:
     """Turns the events of one file into a workload and a script."""
 
-    def __init__(self, file: str, content: Mapping[str, Any], cluster: ClusterSpec) -> None:
-        self._file, self._content, self._cluster = file, content, cluster
+    def __init__(
+        self, file: str, content: Mapping[str, Any], cluster: ClusterSpec, profiles: Path | None
+    ) -> None:
+        self._file, self._content, self._cluster, self._profiles = file, content, cluster, profiles
         self._jobs: list[tuple[TracedJob, str]] = []
         self._names: dict[str, int] = {}
         self._numbers: dict[str, JobId] = {}
@@ -160,7 +167,7 @@ class _Reader:
             self._names[name] = place
         fields = {key: value for key, value in given.items() if key != "name"}
         try:
-            self._jobs.append((read_job({**fields, "submitted_at": event["at"]}), name))
+            self._jobs.append((read_job({**fields, "submitted_at": event["at"]}, self._profiles), name))
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 

@@ -19,6 +19,7 @@ from scheduler.core.sim.costs import OF_JOBS, CostFor, Costs
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.result import Result
 from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.scaling_jobs import GoodputFacts
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.clusters import load_cluster
@@ -41,7 +42,12 @@ from scheduler.simulation.traces.registry import node_size, read_trace
 T = TypeVar("T")
 
 #: Axes that hold numbers.
-_NUMBERS: Mapping[str, Callable[[str], float]] = {"round_seconds": float, "locality": float, "limit": int}
+_NUMBERS: Mapping[str, Callable[[str], float]] = {
+    "round_seconds": float,
+    "locality": float,
+    "limit": int,
+    "interference": float,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,10 @@ class Case:
     locality: float = 1.0
     #: Jobs tell of their steps.
     steps: bool = False
+    #: How jobs with a profile scale, as their scheduler knows it: as measured so far, or the truth.
+    goodput: str = "measured"
+    #: What gangs over several nodes lose where they meet.
+    interference: float = 0.0
     #: Jobs that run may be moved.
     moves: bool = True
     #: Divide every guarantee by cells.
@@ -101,6 +111,8 @@ def prepare(case: Case) -> PreparedCase:
         failures=_made(Failures, "failure", case.failures),
         tells_steps=case.steps,
         moves=case.moves,
+        goodput=_goodput(case.goodput),
+        interference=_interference(case.interference),
         seed=case.seed,
     )
     experiment = Experiment(
@@ -115,6 +127,20 @@ def prepare(case: Case) -> PreparedCase:
         private=case.private,
     )
     return PreparedCase(experiment=experiment, problems=problems)
+
+
+def _goodput(text: str) -> GoodputFacts:
+    if text == "measured":
+        return "measured"
+    if text == "true":
+        return "true"
+    raise InputError(f"goodput is {text!r}; it must be measured or true")
+
+
+def _interference(part: float) -> float:
+    if not 0 <= part < 1:
+        raise InputError(f"interference is {part}; it must be from 0 to below 1")
+    return part
 
 
 def _round_seconds(case: Case) -> float:
@@ -133,6 +159,7 @@ def _check_rounds(case: Case) -> None:
         "failures": bool(case.failures),
         "locality": case.locality != 1.0,
         "steps": case.steps,
+        "interference": case.interference != 0.0,
     }
     strange = [name for name, is_given in given.items() if is_given]
     if case.rounds and strange:

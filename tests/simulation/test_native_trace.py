@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import Candidates, Job, JobId, Task
+from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Task, Topology
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.errors import InputError, TraceError
-from scheduler.simulation.traces.native import write_native
+from scheduler.simulation.traces.fields import BadField
+from scheduler.simulation.traces.native import loss_curve, read_job, write_native
 from scheduler.simulation.traces.registry import read_trace
 from tests.builders import make_node
 from tests.core.sim.worlds import cluster, ends, simulate
@@ -98,9 +99,48 @@ def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(samples.PHILLY)
     workload = read_trace(tmp_path / "trace.csv", "philly").workload
     first = workload.arrivals[0]
-    elastic = replace(workload, arrivals=(replace(first, job=replace(first.job, elastic=(1, 4))),))
+    racked = replace(first.job, topology=Topology(level="rack"))
+    beyond = replace(workload, arrivals=(replace(first, job=racked),))
     with pytest.raises(InputError, match="job 1 has more than the native trace format can say"):
-        write_native(elastic, tmp_path / "out.csv")
+        write_native(beyond, tmp_path / "out.csv")
+
+
+def test_elastic_jobs_come_back_as_they_were(tmp_path: Path) -> None:
+    lines = (
+        '{"submitted_at": 0, "gpus": 4, "duration_seconds": 60, "min_gpus": 2, "max_gpus": 8,'
+        ' "elastic_mode": "adaptive"}\n'
+        '{"submitted_at": 1, "gpus": 2, "duration_seconds": 60, "min_gpus": 1}\n'
+    )
+    (tmp_path / "jobs.jsonl").write_text(lines)
+    workload = read_trace(tmp_path / "jobs.jsonl", "allot", strict=True).workload
+    first, second = [each.job for each in workload.arrivals]
+    assert (first.elastic, first.elastic_mode, second.elastic) == ((2, 8), ADAPTIVE, (1, 2))
+    write_native(workload, tmp_path / "again.csv")
+    assert read_trace(tmp_path / "again.csv", "allot").workload.arrivals == workload.arrivals
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"min_gpus": 5}, "5 is more than its own 4 GPUs"),
+        ({"max_gpus": 3}, "3 is less than its own 4 GPUs"),
+        ({"elastic_mode": "stretchy"}, "is not resizable, adaptive or fixed_world"),
+        ({"elastic_mode": "fixed_world", "max_gpus": 8}, "8 is more than its replicas can use"),
+        ({"tasks": "1x2|2x1", "min_gpus": 1}, "a gang of one task"),
+        ({"loss": "linear:a=1"}, "neither sublinear"),
+        ({"loss": "sublinear:a=0,b=0,c=1,d=0"}, "does not fall"),
+        ({"loss": "superlinear:mu=1.5,b=0,c=0"}, "mu must be between 0 and 1"),
+    ],
+)
+def test_what_elastic_jobs_cannot_be_is_refused(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(BadField, match=problem):
+        read_job({"submitted_at": 0, "gpus": 4, "duration_seconds": 60, **fields})
+
+
+def test_losses_fall_by_the_families_of_the_paper() -> None:
+    """1 / (0.01 k + 1) + 0.5 after 100 s of work, and 0.99^(k - 10) + 0.1."""
+    assert loss_curve("sublinear:a=0,b=0.01,c=1,d=0.5").at(100.0) == pytest.approx(1.0)
+    assert loss_curve("superlinear:mu=0.99,b=10,c=0.1").at(110.0) == pytest.approx(0.99**100 + 0.1)
 
 
 def test_a_misspelt_column_is_named_with_what_was_probably_meant(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from scheduler.core.model.snapshot import Job, Regime, Task, Training
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError, Problem, TraceError
+from scheduler.simulation.profiles import read_application
 from scheduler.simulation.traces.options import TraceOptions, parse_options
-from scheduler.simulation.traces.pollux import read_measurements
 from scheduler.simulation.traces.reading import Reading, gang
 from scheduler.simulation.traces.registry import FORMATS, read_trace
 from scheduler.simulation.traces.skew import PACK_LIMIT, skew_of
@@ -51,7 +51,7 @@ def said(workload: Workload) -> str:
 
 
 def test_pollux_measurements_are_means_of_placements_on_as_many_nodes(tmp_path: Path) -> None:
-    found = read_measurements(samples.write_profiles(tmp_path) / "ncf")
+    found = read_application(samples.write_profiles(tmp_path) / "ncf").measurements()
     ways = [(each.nodes, each.replicas, each.local_batch, each.accumulation) for each in found]
     assert ways == [(1, 1, 200, 0), (1, 1, 300, 0), (2, 6, 128, 0), (6, 24, 64, 0)]
     assert (found[2].gradient_seconds, found[2].iteration_seconds) == pytest.approx((4.15, 4.75))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from scheduler.core.model.snapshot import Budget, Tenant
-from scheduler.core.sim.event_queue import EventQueue
+from scheduler.core.sim.event_queue import EventQueue, nothing
 
 #: Hours below this are rounding.
 _NOTHING_HOURS = 1e-9
@@ -37,7 +37,7 @@ class BudgetMeter:
 
     def __init__(
         self,
-        tenants: Iterable[Tenant],
+        tenants: Collection[Tenant],
         prices: Mapping[str, float],
         events: EventQueue,
         notify: Callable[[str, bool, float | None], None],
@@ -47,6 +47,9 @@ class BudgetMeter:
         #: GPUs that are used now, by tenant and model.
         self._gpus: dict[str, Counter[str]] = {}
         self.take_in(tenants)
+        for tenant in tenants:
+            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > events.now:
+                events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
         """Take in new and changed budgets; of those that are known already goes on what is left."""

@@ -27,15 +27,18 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Runni
 from scheduler.core.round.facts import Facts
 from scheduler.core.sim.budget_meter import BudgetMeter
 from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.crowding import Crowding
 from scheduler.core.sim.drain_deadlines import DrainDeadlines
 from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
+from scheduler.core.sim.loss_reporter import LossReporter
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.sampler import ClusterSampler
+from scheduler.core.sim.scaling_jobs import ScalingJobs
 from scheduler.core.sim.stays import Stays
 from scheduler.core.sim.step_reporter import StepReporter
 from scheduler.core.sim.training_reporter import TrainingReporter
@@ -77,11 +80,13 @@ class SimulatedCluster:
         self._jobs = JobSteps(lambda: self.facts, self.progress, self.sampler, events, rules)
         self._drain_deadlines = DrainDeadlines(events)
         self._events = events
-        for tenant in facts.tenants.values():
-            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > events.now:
-                events.schedule(renewed_at, nothing)
         self._training = TrainingReporter(lambda: self.facts, self.progress, events)
+        self._losses = LossReporter(lambda: self.facts, self.progress, events)
         self._steps = StepReporter(lambda: self.facts, self.progress, events, is_on=rules.tells_steps)
+        self._scaling = ScalingJobs(
+            lambda: self.facts, self.progress, events, known=rules.goodput, change_speed=self._change_speed
+        )
+        self._crowding = Crowding(rules.interference)
         self._allocations = count(1 + max(facts.running, default=0))
         #: How the stay on an allocation that is stopping will have ended, and for whom it gave way.
         self._ends: dict[AllocationId, tuple[StayEnd, tuple[JobId, ...]]] = {}
@@ -145,9 +150,6 @@ class SimulatedCluster:
         else:
             self._release(running.allocation)
 
-    def _checkpoint_seconds(self, running: Running) -> float:
-        return max([self.rules.costs.of(self.progress[job].job).checkpoint_seconds for job in running.jobs])
-
     def _tell_to_stop(self, running: Running, end: StayEnd, preempted_by: tuple[JobId, ...] = ()) -> None:
         """Note how the stay will have ended, and let its jobs make no more progress."""
         self._ends[running.allocation] = end, preempted_by
@@ -159,6 +161,9 @@ class SimulatedCluster:
         limit = known.time_limit_seconds
         is_over = limit is not None and self._events.now >= running.since + limit
         return stop_cause(_CAUSES[end], is_over=is_over, cancelling=known.cancelling)
+
+    def _checkpoint_seconds(self, running: Running) -> float:
+        return max([self.rules.costs.of(self.progress[job].job).checkpoint_seconds for job in running.jobs])
 
     def _release_after_checkpoint(self, running: Running) -> None:
         pause = self._checkpoint_seconds(running)
@@ -194,7 +199,8 @@ class SimulatedCluster:
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(known, truth, best)
         self._training.add(job, truth)
-        facts.put_job(known)
+        self._losses.add(job, truth)
+        facts.put_job(self._scaling.add(known, truth))
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
         """Go on from where the given facts are."""
@@ -206,6 +212,7 @@ class SimulatedCluster:
                 continue
             self.occupancy.hold(running.allocation, running.gpus)
             self._use(running)
+            self._change_speeds(self._crowding.come(running.allocation, self._nodes_of(running)))
             for job in running.jobs:
                 self._put_to_work(job, running, is_resumed=True)
             if running.stopping:
@@ -231,6 +238,8 @@ class SimulatedCluster:
         self._drain_deadlines.update(self.facts)
         self._steps.report()
         self._training.report()
+        self._losses.report()
+        self._scaling.report()
 
     def look(self, capacity: Capacity) -> None:
         """Take a look at the cluster after a round, which left this capacity."""
@@ -302,6 +311,7 @@ class SimulatedCluster:
             self._use(running, -1)
         self.occupancy.release(running.allocation, running.gpus)
         self.facts.drop_running(running.allocation)
+        self._change_speeds(self._crowding.go(running.allocation))
 
     def _may_begin(self, running: Running) -> bool:
         """Whether the GPUs are free, and the jobs have left where they were before."""
@@ -311,19 +321,23 @@ class SimulatedCluster:
     def _begin(self, running: Running) -> None:
         self.occupancy.hold(running.allocation, running.gpus)
         self._use(running)
+        crowded = self._crowding.come(running.allocation, self._nodes_of(running))
         self.facts.put_running(replace(running, phase="held", since=self._events.now))
         for job in running.jobs:
             known = self.facts.jobs[job]
             self.facts.put_job(replace(known, attempts=known.attempts + 1))
             self._put_to_work(job, running)
         self._measure(running.allocation)
+        self._change_speeds([each for each in crowded if each != running.allocation])
 
     def _put_to_work(self, job: JobId, running: Running, *, is_resumed: bool = False) -> None:
         progress = self.progress[job]
         self.sampler.start(progress.job)
         costs = Costs() if is_resumed else self.rules.costs.of(progress.job)
+        self._scaling.begin(job, running)
         progress.begin(self._events.now, running.gpus, self._rate(job, running), costs)
         self._training.begin(job)
+        self._losses.begin(job)
         self._steps.begin(job, running)
         self._reschedule(job)
         limit = progress.job.time_limit_seconds
@@ -332,9 +346,27 @@ class SimulatedCluster:
             self._events.schedule(max(self._events.now, since + limit), nothing)
 
     def _rate(self, job: JobId, running: Running) -> float:
-        nodes = len({self.facts.cluster.where[gpu][1] for gpu in running.gpus})
-        alone = self.rules.speeds.alone(self.progress[job].job, running.gpu_model, len(running.gpus), nodes)
+        alone = self._scaling.rate(job)
+        if alone is None:
+            nodes, gpus = len(self._nodes_of(running)), len(running.gpus)
+            alone = self.rules.speeds.alone(self.progress[job].job, running.gpu_model, gpus, nodes)
+        alone *= self._crowding.factor(running.allocation)
         return alone * self._speed_beside_others(job, running) if len(running.jobs) > 1 else alone
+
+    def _nodes_of(self, running: Running) -> set[object]:
+        return {self.facts.cluster.where[gpu][:2] for gpu in running.gpus}
+
+    def _change_speeds(self, allocations: Sequence[AllocationId]) -> None:
+        for allocation in allocations:
+            for job in self.facts.running[allocation].jobs:
+                self._change_speed(job)
+
+    def _change_speed(self, job: JobId) -> None:
+        """Go on at what is now the speed of a job, unless it makes no more progress."""
+        attempt = self.progress[job].attempt
+        if attempt is not None and attempt.state is AttemptState.RUNNING:
+            self.progress[job].change_rate(self._events.now, self._rate(job, self.facts.current[job]))
+            self._reschedule(job)
 
     def _speed_beside_others(self, job: JobId, running: Running) -> float:
         """Return how fast a job is among those it shares the GPUs with, relative to having them alone."""
@@ -353,6 +385,7 @@ class SimulatedCluster:
     def _reschedule(self, job: JobId) -> None:
         """Plan the end of the attempt, or the failure that comes before."""
         self._training.schedule_change(job)
+        self._scaling.schedule_epoch(job)
         progress = self.progress[job]
         attempt, rules = progress.present, self.rules
         version, ends_at = attempt.version, progress.foresee_end()
@@ -417,7 +450,9 @@ class SimulatedCluster:
             end: StayEnd = "preempted" if cause is StopCause.PREEMPTED else recorded
             how, kept = STOPPED, None
             if end == "lost":
-                how, kept = NODE_LOST, self.rules.costs.kept_of(self._worked(job))
+                attempt = self.progress[job].present
+                attempt.count(self._events.now)
+                how, kept = NODE_LOST, self.rules.costs.kept_of(attempt.worked)
             ended = self._record_stay(job, running, end, preempted_by, how, kept)
             if self._jobs.take_after(job, ended) is JobAfter.PREEMPTED and cause is not StopCause.MIGRATED:
                 self.progress[job].preemptions += 1
@@ -425,11 +460,6 @@ class SimulatedCluster:
                     self._jobs.hold_off(job, running)
         self._promote(running.gpus, running.jobs)
         return True
-
-    def _worked(self, job: JobId) -> float:
-        attempt = self.progress[job].present
-        attempt.count(self._events.now)
-        return attempt.worked
 
     def _record_stay(
         self,
@@ -447,6 +477,8 @@ class SimulatedCluster:
             kept = 0.0  # A trial begins anew.
         started_at = progress.present.started_at
         self._steps.note(job, running)
+        self._scaling.end(job)
+        self._losses.end(job)
         overhead, lost = progress.leave(self._events.now, kept=kept)
         self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
@@ -454,13 +486,7 @@ class SimulatedCluster:
         service = dict(known.attained_service)
         received = (self._events.now - running.since) * len(running.gpus)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
-        facts.put_job(
-            replace(
-                known,
-                attained_service=service,
-                training=self._training.end(job),
-            )
-        )
+        facts.put_job(replace(known, attained_service=service, training=self._training.end(job)))
         return ended
 
     def _promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:

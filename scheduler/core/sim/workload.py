@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scheduler.core.model.snapshot import Job
+from scheduler.core.perf.convergence import LossCurve
+from scheduler.core.sim.scaling import Scaling
 
 #: How a job of a trace ended there (Philly's words: passed, killed by its user, failed for good).
 Status = Literal["passed", "killed", "failed"]
@@ -34,6 +36,10 @@ class Truth:
     status: Status = "passed"
     #: Its batch sizes in their order, which together take `work_seconds`; none: as its facts say, throughout.
     phases: tuple[Phase, ...] = ()
+    #: How fast it is on whatever GPUs it has; None: by the tables, or in proportion to them.
+    scaling: Scaling | None = None
+    #: How its loss falls with the seconds of work done; None: it tells of none.
+    loss: LossCurve | None = None
     #: Of a trial run: what the job itself will turn out to be.
     after_trial: Truth | None = None
 

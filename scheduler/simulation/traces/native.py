@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,12 +16,23 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from scheduler.core.model.snapshot import DOWNGRADE, PREEMPT, Candidates, Task
+from scheduler.core.model import wording
+from scheduler.core.model.snapshot import (
+    ADAPTIVE,
+    DOWNGRADE,
+    FIXED_WORLD,
+    PREEMPT,
+    RESIZABLE,
+    Candidates,
+    Task,
+)
+from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
+from scheduler.simulation.traces.pollux import with_profile
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER, Source, TracedJob
 
@@ -49,10 +61,16 @@ FIELDS = (
     "nodes_only",
     "nodes_avoid",
     "on_reclaim",
+    "min_gpus",
+    "max_gpus",
+    "elastic_mode",
+    "batch_size",
+    "loss",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
+_MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
-_WRITTEN = tuple(name for name in FIELDS if name != "gpus")
+_WRITTEN = tuple(name for name in FIELDS if name not in ("gpus", "batch_size", "loss"))
 
 
 @dataclass(slots=True)
@@ -71,7 +89,10 @@ def read(source: Source) -> None:
     text = source.text().lstrip()
     if text.startswith("{"):
         source.read(
-            source.lines(), lambda line: _job(_object(line), seen, estimated='"estimate_seconds"' in text)
+            source.lines(),
+            lambda line: _job(
+                _object(line), seen, estimated='"estimate_seconds"' in text, profiles=source.options.profiles
+            ),
         )
         return
     names = source.header()
@@ -82,21 +103,22 @@ def read(source: Source) -> None:
         raise source.unusable(
             "the header has neither gpus nor replicas and gpus_per_replica, nor tasks", 1, "gpus"
         )
-    optional = [name for name in FIELDS if name not in _REQUIRED]
-    order = (*_REQUIRED, *optional)
+    required = _REQUIRED[:1] if "batch_size" in names and source.options.profiles else _REQUIRED
+    optional = [name for name in FIELDS if name not in required]
+    order = (*required, *optional)
     estimated = "estimate_seconds" in names
 
     def from_row(row: tuple[str, ...]) -> TracedJob:
         given = {name: value for name, value in zip(order, row, strict=True) if value != ""}
-        return _job(given, seen, estimated=estimated)
+        return _job(given, seen, estimated=estimated, profiles=source.options.profiles)
 
-    source.read(source.rows(_REQUIRED, optional), from_row)
+    source.read(source.rows(required, optional), from_row)
 
 
-def read_job(given: Mapping[str, Any]) -> TracedJob:
+def read_job(given: Mapping[str, Any], profiles: Path | None = None) -> TracedJob:
     """Return the job that these fields describe; raise BadField for the first that is wrong."""
     _check_names(given)
-    return _job(given, _EarlierJobs(), estimated="estimate_seconds" in given)
+    return _job(given, _EarlierJobs(), estimated="estimate_seconds" in given, profiles=profiles)
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -121,9 +143,11 @@ def _near(name: str) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _job(given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool) -> TracedJob:
+def _job(
+    given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool, profiles: Path | None = None
+) -> TracedJob:
     for name in _REQUIRED:
-        if name not in given:
+        if name not in given and not (name == "duration_seconds" and profiles and "batch_size" in given):
             raise BadField(name, "is missing")
     if (key := str(given.get("id", ""))) and key in seen.ids:
         raise BadField("id", f"{shown(key)} is the id of an earlier job")
@@ -134,7 +158,7 @@ def _job(given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool) -> Tr
     job = TracedJob(
         _submitted_at(given["submitted_at"], seen),
         sum(task.replicas * task.gpus for task in tasks) if tasks else fields.count("gpus", given["gpus"]),
-        fields.seconds("duration_seconds", given["duration_seconds"]),
+        fields.seconds("duration_seconds", given.get("duration_seconds", 0)),
         tenant=fields.named("tenant", given.get("tenant", ANY_TENANT)),
         virtual_cluster=fields.named("virtual_cluster", given.get("virtual_cluster", ANY_VIRTUAL_CLUSTER)),
         application=str(given.get("application", "")),
@@ -153,9 +177,65 @@ def _job(given: Mapping[str, Any], seen: _EarlierJobs, *, estimated: bool) -> Tr
         pinned_cell=str(given.get("pinned_cell", "")),
         nodes=_candidates(given),
         on_reclaim=_on_reclaim(given.get("on_reclaim", "")),
+        elastic_mode=_elastic_mode(given.get("elastic_mode", RESIZABLE)),
+        loss=None if given.get("loss") is None else loss_curve(str(given["loss"])),
     )
+    job = job._replace(elastic=_elastic(given, job, tasks))
+    if profiles and "batch_size" in given:
+        job = with_profile(job, profiles, fields.count("batch_size", given["batch_size"], "samples"))
     seen.ids.add(key)
     return job
+
+
+def _elastic(
+    given: Mapping[str, Any], job: TracedJob, tasks: Sequence[Task] | None
+) -> tuple[int, int] | None:
+    """Return the fewest and the most GPUs; None for a job that says neither, nor a mode."""
+    if not {"min_gpus", "max_gpus", "elastic_mode"} & set(given):
+        return None
+    least = fields.count("min_gpus", given.get("min_gpus", job.gpus))
+    most = fields.count("max_gpus", given.get("max_gpus", job.gpus))
+    if least > job.gpus:
+        raise BadField("min_gpus", f"{least} is more than its own {job.gpus} GPUs; it must be at most that")
+    if most < job.gpus:
+        raise BadField("max_gpus", f"{most} is less than its own {job.gpus} GPUs; it must be at least that")
+    if job.elastic_mode == FIXED_WORLD and most > job.gpus:
+        raise BadField("max_gpus", f"{most} is more than its replicas can use, which share GPUs at best")
+    if tasks is not None and len(tasks) > 1:
+        raise BadField("min_gpus", "is of a gang of one task; this one has several")
+    return least, most
+
+
+def _elastic_mode(value: Any) -> str:
+    if value in _MODES:
+        return str(value)
+    raise BadField("elastic_mode", f"{shown(value)} is not {wording.either(_MODES)}")
+
+
+def loss_curve(text: str) -> LossCurve:
+    """Read sublinear:a=0,b=0.01,c=1,d=0.1 (1 / (a k² + b k + c) + d) or superlinear:mu=0.99,b=0,c=0.1
+    (mu^(k-b) + c), k being seconds of work (SLAQ, SoCC'17, section 3.2); raise BadField."""
+    family, _, rest = text.partition(":")
+    names = {"sublinear": ("a", "b", "c", "d"), "superlinear": ("mu", "b", "c")}.get(family)
+    pairs = dict(part.partition("=")[::2] for part in rest.split(","))
+    if names is None or set(pairs) != set(names):
+        raise BadField(
+            "loss", f"{shown(text)} is neither sublinear:a=A,b=B,c=C,d=D nor superlinear:mu=M,b=B,c=C"
+        )
+    values = {name: fields.number("loss", value) for name, value in pairs.items()}
+    if family == "sublinear":
+        if min(values["a"], values["b"]) < 0 or values["a"] + values["b"] <= 0 or values["c"] <= 0:
+            raise BadField(
+                "loss", f"{shown(text)} does not fall: a or b must be above 0, neither below, c above"
+            )
+        inverse = values["c"], values["b"], values["a"]
+        return LossCurve(family="polynomial", limit=values["d"], unit=1.0, coefficients=inverse)
+    if not 0 < values["mu"] < 1:
+        raise BadField("loss", f"{shown(text)} does not fall: mu must be between 0 and 1")
+    slope = math.log(values["mu"])
+    return LossCurve(
+        family="exponential", limit=values["c"], unit=1.0, coefficients=(-values["b"] * slope, slope)
+    )
 
 
 def _submitted_at(value: Any, seen: _EarlierJobs) -> float:
@@ -247,7 +327,8 @@ def _throughput(value: Any) -> Mapping[str, float]:
 def write_native(workload: Workload, path: str | Path) -> None:
     """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
 
-    Raises InputError for a job that the format cannot say (elastic, a topology, CPUs, memory).
+    Raises InputError for a job that the format cannot say (a topology, CPUs, memory), or that
+    progresses by a profile or along a loss curve.
     """
     path = Path(path)
     out = StringIO(newline="")
@@ -269,7 +350,7 @@ def write_native(workload: Workload, path: str | Path) -> None:
     else:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(_WRITTEN)
-        writer.writerows([_cell(record[name]) for name in _WRITTEN] for record in records)
+        writer.writerows([_cell(record.get(name)) for name in _WRITTEN] for record in records)
     data = out.getvalue().encode()
     # No time in the archive: the same workload gives the same bytes.
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
@@ -302,6 +383,9 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "nodes_only": (list(job.nodes.only) or None) if job.nodes else None,
         "nodes_avoid": (list(job.nodes.avoid) or None) if job.nodes else None,
         "on_reclaim": job.on_reclaim or None,
+        "min_gpus": job.elastic and job.elastic[0],
+        "max_gpus": job.elastic and job.elastic[1],
+        "elastic_mode": job.elastic_mode if job.elastic else None,
     }
 
 

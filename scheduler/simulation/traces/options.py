@@ -33,14 +33,18 @@ class TraceOptions:
     best_effort: Literal["guaranteed", "opportunistic"] = "guaranteed"
     #: Rates by kind of job, for traces that give work in steps (gavel).
     throughputs: ThroughputTable | None = None
-    #: Folder of measured profiles, for traces that need them (pollux).
+    #: Folder of measured profiles, for jobs that progress by them (pollux, and jobs with a batch_size).
     profiles: Path | None = None
+    #: Of pollux: none, run times alone count; else jobs progress as measured wherever they are, with their
+    #: own size and batch, with any size, or with any size and batch.
+    scaling: Literal["none", "rigid", "resizable", "adaptive"] = "none"
 
 
 _CHOICES = {
     "estimates": ("exact", "none"),
     "tenants": ("virtual_cluster", "user"),
     "best_effort": ("guaranteed", "opportunistic"),
+    "scaling": ("none", "rigid", "resizable", "adaptive"),
 }
 _COUNTS = ("gpus_per_node", "largest_gpus")
 

@@ -21,18 +21,21 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import mean
 
-from scheduler.core.goodput.fit import Measurement
 from scheduler.core.model import wording
+from scheduler.core.model.snapshot import ADAPTIVE, Task
+from scheduler.core.sim.scaling import Scaling
 from scheduler.simulation.errors import Problem, TraceError
+from scheduler.simulation.profiles import EPOCHS, LARGEST_LOCAL_BATCH, NCF_BATCH, read_application
 from scheduler.simulation.traces.fields import BadField, count, named, positive, seconds, shown
+from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.source import Source, TracedJob
 
 GPUS_PER_NODE = 4
-_EPOCHS = {"bert": 2, "cifar10": 100, "ncf": 10, "imagenet": 90, "deepspeech2": 80, "yolov3": 50}
-_LARGEST_BATCH_PER_GPU = {"yolov3": 8}
+#: No elastic job has more.
+MOST_GPUS = 64
 _MODELS = {"cifar10": "resnet18", "imagenet": "resnet50"}
 _COLUMNS = ("time", "application", "num_replicas", "batch_size")
 
@@ -139,13 +142,16 @@ def read(source: Source) -> None:
             "and the option profiles names none"
         )
     source.notes.append("Run times are those of the requested GPUs and batch size, from measured profiles.")
+    if source.options.scaling != "none":
+        source.read(source.rows(_COLUMNS), partial(_profiled_job, folder, source.options))
+        return
     profiles: dict[str, Profile] = {}
 
     def job(row: tuple[str, ...]) -> TracedJob:
         time, kind, replicas, batch_size = row
         application = named("application", kind)
         if application not in profiles:
-            if not (folder / application).is_dir() or application not in _EPOCHS:
+            if not (folder / application).is_dir() or application not in EPOCHS:
                 raise BadField("application", f"{shown(kind)} has no profile; there are {_listed(folder)}")
             profiles[application] = read_profile(folder / application)
         gpus = count("num_replicas", replicas, "replicas")
@@ -159,32 +165,48 @@ def read(source: Source) -> None:
     source.read(source.rows(_COLUMNS), job)
 
 
-def _listed(folder: Path) -> str:
-    return wording.listed(sorted(path.name for path in folder.iterdir() if path.name in _EPOCHS), 20)
+def _profiled_job(folder: Path, options: TraceOptions, row: tuple[str, ...]) -> TracedJob:
+    """Return a job that progresses as it was measured, wherever it is. As the authors have it, ncf has one
+    GPU where jobs may be resized, and a batch of its own where they choose theirs."""
+    time, kind, replicas, batch_size = row
+    gpus, batch = count("num_replicas", replicas, "replicas"), count("batch_size", batch_size, "samples")
+    job = TracedJob(seconds("time", time), gpus, 0.0, application=named("application", kind))
+    if options.scaling == "rigid":
+        return with_profile(job, folder, batch)
+    if job.application == "ncf":
+        job = job._replace(gpus=1, elastic=(1, 1))
+        return with_profile(job, folder, NCF_BATCH if options.scaling == ADAPTIVE else batch)
+    job = with_profile(job._replace(elastic=(1, 1), elastic_mode=options.scaling), folder, batch)
+    assert job.scaling is not None
+    application = job.scaling.application
+    most = (job.scaling.batch or application.max_batch) // application.min_local_batch
+    return job._replace(elastic=(1, max(min(most, MOST_GPUS), gpus)))
 
 
-def read_measurements(folder: Path) -> list[Measurement]:
-    """Return every measured iteration of an application; placements on as many nodes are one, their mean."""
-    steps: dict[tuple[int, int, float], list[Step]] = {}
-    for row, line in _rows(folder / "placements.csv"):
-        nodes, replicas = _spread(row["placement"] or "")
-        step = _step(folder / "placements.csv", line, row)
-        steps.setdefault((nodes, replicas, step.batch_per_gpu), []).append(step)
-    for row, line in _rows(folder / "scalability.csv"):
-        step = _step(folder / "scalability.csv", line, row)
-        nodes, replicas = int(row["num_nodes"] or 0), int(row["num_replicas"] or 0)
-        steps.setdefault((nodes, replicas, step.batch_per_gpu), []).append(step)
-    return [
-        Measurement(
-            nodes=nodes,
-            replicas=replicas,
-            local_batch=int(batch),
-            accumulation=0,
-            gradient_seconds=mean(step.step_seconds - step.sync_seconds for step in found),
-            iteration_seconds=mean(step.step_seconds for step in found),
+def with_profile(job: TracedJob, folder: Path, batch: int) -> TracedJob:
+    """Return a job that progresses as the application that it names, with this total batch unless it is
+    adaptive; its run time is that with its own GPUs on as few nodes as possible. Raises BadField."""
+    if not (folder / job.application).is_dir() or job.application not in EPOCHS:
+        raise BadField("application", f"{shown(job.application)} has no profile; there are {_listed(folder)}")
+    measured = read_application(folder / job.application)
+    if not measured.initial_batch <= batch <= measured.max_batch:
+        raise BadField(
+            "batch_size",
+            f"{batch} was not measured for {job.application}; "
+            f"it must be from {measured.initial_batch} to {measured.max_batch}",
         )
-        for (nodes, replicas, batch), found in sorted(steps.items())
-    ]
+    scaling = Scaling(measured, None if job.elastic_mode == ADAPTIVE else batch)
+    full, rest = divmod(job.gpus, GPUS_PER_NODE)
+    packed = (GPUS_PER_NODE,) * full + ((rest,) if rest else ())
+    return job._replace(
+        duration_seconds=scaling.run_seconds(packed, batch),
+        tasks=(Task(replicas=job.gpus, gpus=1),),
+        scaling=scaling,
+    )
+
+
+def _listed(folder: Path) -> str:
+    return wording.listed(sorted(path.name for path in folder.iterdir() if path.name in EPOCHS), 20)
 
 
 def read_profile(folder: Path) -> Profile:
@@ -202,7 +224,7 @@ def read_profile(folder: Path) -> Profile:
         if key[0] == math.ceil(key[1] / GPUS_PER_NODE) and key not in placed:
             steps.setdefault(key, []).append(_step(folder / "scalability.csv", line, row))
     epochs: dict[int, tuple[Epoch, ...]] = {}
-    runs_for = _EPOCHS[folder.name]
+    runs_for = EPOCHS[folder.name]
     for path in sorted(folder.glob("validation-*.csv")):
         rows = [(row, line) for row, line in _rows(path)]
         if len(rows) < runs_for:
@@ -216,7 +238,7 @@ def read_profile(folder: Path) -> Profile:
         key: tuple(sorted(found, key=lambda step: step.batch_per_gpu)) for key, found in steps.items()
     }
     measured = max(by_batch[key][-1].batch_per_gpu for key in placed)
-    return Profile(folder.name, by_batch, epochs, _LARGEST_BATCH_PER_GPU.get(folder.name, int(measured)))
+    return Profile(folder.name, by_batch, epochs, LARGEST_LOCAL_BATCH.get(folder.name, int(measured)))
 
 
 def _spread(digits: str) -> tuple[int, int]:

@@ -118,9 +118,17 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     estimate_seconds=estimate,
                     application=job.application,
                     skew=skews[job.application] if job.skew is None else job.skew,
+                    elastic=job.elastic,
+                    elastic_mode=job.elastic_mode,
                     training=_training(job),
                 ),
-                truth=Truth(work_seconds=job.duration_seconds, status=job.status, phases=job.phases),
+                truth=Truth(
+                    work_seconds=job.duration_seconds,
+                    status=job.status,
+                    phases=job.phases,
+                    scaling=job.scaling,
+                    loss=job.loss,
+                ),
             )
         )
     return tuple(arrivals)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import Candidates, Regime, Task
+from scheduler.core.model.snapshot import RESIZABLE, Candidates, Regime, Task
+from scheduler.core.perf.convergence import LossCurve
+from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, shown
@@ -66,6 +68,13 @@ class TracedJob(NamedTuple):
     nodes: Candidates | None = None
     #: "preempt", "downgrade" or empty.
     on_reclaim: str = ""
+    #: (least, most) GPUs, and what may be done to it.
+    elastic: tuple[int, int] | None = None
+    elastic_mode: str = RESIZABLE
+    #: How fast it truly is; None: in proportion, or by a table.
+    scaling: Scaling | None = None
+    #: How its loss falls with the seconds of work.
+    loss: LossCurve | None = None
 
 
 class Source:

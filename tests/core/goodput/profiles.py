@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.fit import Measurement, fit
-from scheduler.simulation.traces.pollux import read_measurements, read_profile
+from scheduler.simulation.profiles import read_application
+from scheduler.simulation.traces.pollux import read_profile
 
 PROFILES = Path(__file__).resolve().parents[4] / "shared" / "data" / "pollux" / "profiles"
 NAMES = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
@@ -19,7 +20,7 @@ are_here = pytest.mark.skipif(not PROFILES.is_dir(), reason="../shared/data/poll
 
 @cache
 def measurements(name: str) -> list[Measurement]:
-    return read_measurements(PROFILES / name)
+    return list(read_application(PROFILES / name).measurements())
 
 
 @cache

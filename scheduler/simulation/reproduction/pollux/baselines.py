@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduler.core.sim.scaling import Placement, divided
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.pollux.application import Placement
-from scheduler.simulation.reproduction.pollux.jobs import Nodes, TickJob, divided
+from scheduler.simulation.reproduction.pollux.jobs import Nodes, TickJob
 
 #: GPU-seconds after which a job of Tiresias's goes into the second queue.
 TIRESIAS_THRESHOLD = 3600 * 16

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.fit import Measurement, fit
 from scheduler.core.goodput.throughput import Parameters
-from scheduler.simulation.reproduction.pollux.application import Application, Placement
+from scheduler.core.sim.scaling import Placement, divided
+from scheduler.simulation.profiles import Application
 
 #: Seconds without progress after every change of a job's nodes, its first start included.
 RESCALE_SECONDS = 30
-#: Above whole numbers by less than this is that number.
-_ROUNDING = 1e-8
-
 #: Per-GPU batches that are measured on as many nodes and replicas: further ones tell hardly more.
 _BATCHES = 4
 
@@ -157,17 +154,6 @@ class TickJob:
         alike = [other for other in self.measured if other[:2] == key[:2]]
         if key not in self.measured and len(alike) < _BATCHES:
             self.measured[key] = Measurement(*key, 0, step - sync, step)
-
-
-def divided(application: Application, batch: int, replicas: int, least_passes: int = 1) -> tuple[int, int]:
-    """Return per-GPU batch and accumulation of a total batch; one GPU with more than the initial batch takes
-    two passes at least."""
-    local = math.ceil(batch / replicas - _ROUNDING)
-    passes = max(math.ceil(local / application.max_local_batch - _ROUNDING), least_passes)
-    if replicas == 1 and batch > application.initial_batch:
-        passes = max(passes, 2)
-    local = math.ceil(local / passes - _ROUNDING)
-    return min(local, application.max_batch // (replicas * passes)), passes - 1
 
 
 class RememberedFits:

@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.pollux.application import read_application
+from scheduler.simulation.profiles import NCF_BATCH, read_application
 from scheduler.simulation.reproduction.pollux.jobs import Nodes, RememberedFits, TickJob
-
-#: Of the one application whose batch and GPUs the authors fix under Pollux.
-NCF_BATCH = 32768
 
 
 class TickPolicy(Protocol):

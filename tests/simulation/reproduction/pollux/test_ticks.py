@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.core.sim.scaling import divided
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.pollux.application import Application, Epoch, read_application
+from scheduler.simulation.profiles import Application, Epoch, read_application
 from scheduler.simulation.reproduction.pollux.baselines import Optimus, Tiresias, placed
-from scheduler.simulation.reproduction.pollux.jobs import RememberedFits, TickJob, divided
+from scheduler.simulation.reproduction.pollux.jobs import RememberedFits, TickJob
 from scheduler.simulation.reproduction.pollux.pollux import Pollux
 from scheduler.simulation.reproduction.pollux.ticks import (
     Outcome,

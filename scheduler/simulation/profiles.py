@@ -1,16 +1,24 @@
-"""What was measured of an application, and how iterations and epochs follow from it where nothing was."""
+"""Pollux's measured profiles: what was measured of an application, and what follows where nothing was.
+
+A folder for each application, as petuum/adaptdl has them (branch osdi21-artifact, simulator/traces):
+iteration times by placement and by number of nodes, and epochs by total batch.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
+from scheduler.core.goodput.fit import Measurement, fit
+from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
+from scheduler.core.sim.scaling import Placement
 from scheduler.simulation.errors import InputError
 
 #: Epochs after which the authors take an application for trained.
@@ -22,12 +30,11 @@ EPOCHS: Mapping[str, int] = {
     "deepspeech2": 80,
     "yolov3": 50,
 }
-_LARGEST_LOCAL_BATCH = {"yolov3": 8}
+#: The batch of the one application whose batch and GPUs the authors fix under Pollux.
+NCF_BATCH = 32768
+LARGEST_LOCAL_BATCH: Mapping[str, int] = {"yolov3": 8}
 #: No placement was measured on more nodes.
 _MOST_NODES = 16
-
-#: Replicas on each node, without nodes that have none.
-Placement = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class Application:
     #: By placement, its digits as a number: per-GPU batches; seconds of an iteration and of synchronising.
     placements: Mapping[int, tuple[list[float], list[tuple[float, float]]]]
     _between: LinearNDInterpolator
+    #: Every measured iteration, for what lies beyond all of them.
+    _measurements: tuple[Measurement, ...] = ()
     _steps: dict[tuple[Placement, int], tuple[float, float]] = field(default_factory=dict)
     _noise: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
 
@@ -97,8 +106,14 @@ class Application:
             self._steps[key] = self._step_seconds(placement, local_batch)
         return self._steps[key]
 
+    def measurements(self) -> Sequence[Measurement]:
+        """Return all ways of running that were timed."""
+        return self._measurements
+
     def _step_seconds(self, placement: Placement, local_batch: int) -> tuple[float, float]:
-        known = self.placements.get(int("".join(map(str, placement))))
+        # A digit a node: of more replicas on a node nothing was measured.
+        digits = int("".join(map(str, placement))) if max(placement) < 10 else 0
+        known = self.placements.get(digits)
         if known is not None and known[0][0] <= local_batch <= known[0][-1]:
             batches, seconds = known
             step, sync = (np.interp(local_batch, batches, column) for column in zip(*seconds, strict=True))
@@ -106,8 +121,16 @@ class Application:
             nodes = min(len(placement), _MOST_NODES)
             step, sync = self._between([nodes, sum(placement), local_batch])[0]
         if not step > 0:
-            raise InputError(f"{self.name}: nothing was measured near {placement} with {local_batch} samples")
+            return self._beyond(len(placement), sum(placement), local_batch)
         return float(step), float(sync)
+
+    def _beyond(self, nodes: int, replicas: int, local_batch: int) -> tuple[float, float]:
+        """Return what the throughput model says that was fitted to everything measured."""
+        if not self._measurements:
+            raise InputError(f"{self.name}: nothing was measured near {replicas} replicas on {nodes} nodes")
+        parameters = _fitted(self._measurements)
+        step = float(iteration_seconds(parameters, nodes, replicas, local_batch))
+        return step, max(step - float(gradient_seconds(parameters, local_batch)), 0.0)
 
     def _around(self, batch: int) -> tuple[int, int, float]:
         low = max((known for known in self.epochs if known <= batch), default=None)
@@ -133,7 +156,9 @@ def read_application(folder: Path) -> Application:
     points = [(*key, *np.mean(near[key], axis=0)) for key in sorted(near)]
     for row in _rows(folder / "scalability.csv"):
         columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-        points.append(tuple([float(row[column]) for column in columns]))
+        point = tuple([float(row[column]) for column in columns])
+        points.append(point)
+        near.setdefault(point[:3], []).append((point[3], point[4]))
     epochs: dict[int, tuple[Epoch, ...]] = {}
     for path in folder.glob("validation-*.csv"):
         epochs[int(path.stem.split("-")[1])] = tuple(
@@ -155,14 +180,32 @@ def read_application(folder: Path) -> Application:
         name=name,
         epochs_to_train=EPOCHS[name],
         min_local_batch=int(min(batches)),
-        max_local_batch=_LARGEST_LOCAL_BATCH.get(name, int(max(batches))),
+        max_local_batch=LARGEST_LOCAL_BATCH.get(name, int(max(batches))),
         epochs=dict(sorted(epochs.items())),
         placements={
             key: ([batch for batch, _ in sorted(rows)], [seconds for _, seconds in sorted(rows)])
             for key, rows in placed.items()
         },
         _between=LinearNDInterpolator(table[:, :3], table[:, 3:]),
+        _measurements=tuple(
+            [
+                Measurement(
+                    nodes=int(nodes),
+                    replicas=int(replicas),
+                    local_batch=int(batch),
+                    accumulation=0,
+                    gradient_seconds=mean(step - sync for step, sync in found),
+                    iteration_seconds=mean(step for step, _ in found),
+                )
+                for (nodes, replicas, batch), found in sorted(near.items())
+            ]
+        ),
     )
+
+
+@lru_cache(maxsize=64)
+def _fitted(measurements: tuple[Measurement, ...]) -> Parameters:
+    return fit(measurements)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

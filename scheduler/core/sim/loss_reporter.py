@@ -1,0 +1,66 @@
+"""Simulated jobs that report how their loss falls: along a curve of their own, by the work they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from scheduler.core.building_blocks.pace import EVERY_SECONDS
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.perf.convergence import LossCurve
+from scheduler.core.round.facts import Facts
+from scheduler.core.sim.event_queue import EventQueue
+from scheduler.core.sim.progress import Progress
+from scheduler.core.sim.workload import Truth
+
+#: So many losses of a job are in the facts, evenly over its lines, the latest of them always: as live.
+MOST_LOSSES = 32
+
+
+class LossReporter:
+    """Losses of the jobs that have a curve. A step is a second of work."""
+
+    def __init__(
+        self, facts: Callable[[], Facts], progress: Mapping[JobId, Progress], events: EventQueue
+    ) -> None:
+        self._facts, self._progress, self._events = facts, progress, events
+        self._curves: dict[JobId, LossCurve] = {}
+        self._losses: dict[JobId, list[tuple[float, float]]] = {}
+        #: When the last line of each job that runs was.
+        self._lines: dict[JobId, float] = {}
+
+    def add(self, job: Job, truth: Truth) -> None:
+        """A job comes."""
+        if truth.loss is not None:
+            self._curves[job.id] = truth.loss
+            self._losses[job.id] = list(job.losses)
+
+    def begin(self, job: JobId) -> None:
+        """Its attempt begins."""
+        if job in self._curves:
+            self._lines[job] = self._events.now
+            self._note(job)
+
+    def end(self, job: JobId) -> None:
+        """Its attempt has ended."""
+        if self._lines.pop(job, None) is not None:
+            self._note(job)
+
+    def report(self) -> None:
+        """Let the scheduler know what lines have come."""
+        for job, at in sorted(self._lines.items()):
+            if self._events.now >= at + EVERY_SECONDS:
+                self._lines[job] = self._events.now
+                self._note(job)
+
+    def _note(self, job: JobId) -> None:
+        """Write a line, unless nothing was done since the one before; what is done again counts anew."""
+        step, lines = self._progress[job].done_seconds(self._events.now), self._losses[job]
+        while lines and lines[-1][0] >= step:
+            lines.pop()
+        lines.append((step, self._curves[job].at(step)))
+        known = self._facts().jobs.get(job)
+        if known is not None:
+            every = -(-len(lines) // MOST_LOSSES)
+            kept = tuple(lines[::-1][::every][::-1])
+            self._facts().put_job(replace(known, losses=kept))

@@ -1,0 +1,122 @@
+"""How a job truly scales that progresses as a measured application: iterations, epochs, noise.
+
+After the published simulator of Pollux (OSDI'21; petuum/adaptdl, branch osdi21-artifact). Progress is counted
+in iterations at the initial batch: an iteration with a larger one is worth its gain, and takes what was
+measured for where the replicas are. So the work of a job is the same on any number of GPUs with any batch.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from scheduler.core.goodput.batch import Limits
+from scheduler.core.goodput.fit import Measurement
+
+#: Replicas on each node, without nodes that have none.
+Placement = tuple[int, ...]
+#: Above whole numbers by less than this is that number.
+_ROUNDING = 1e-8
+
+
+class Application(Protocol):
+    """What was measured of an application."""
+
+    @property
+    def epochs_to_train(self) -> int: ...
+    @property
+    def initial_batch(self) -> int: ...
+    @property
+    def max_batch(self) -> int: ...
+    @property
+    def min_local_batch(self) -> int: ...
+    @property
+    def max_local_batch(self) -> int: ...
+
+    def progress_at(self, epoch: int) -> float:
+        """Return the progress with which so many epochs are over."""
+        ...
+
+    def noise(self, batch: int, epoch: int) -> tuple[float, float]:
+        """Return squared norm and variance of the gradient in an epoch."""
+        ...
+
+    def step_seconds(self, placement: Placement, local_batch: int) -> tuple[float, float]:
+        """Return the seconds of an iteration without accumulation, and of these in synchronising."""
+        ...
+
+    def measurements(self) -> Sequence[Measurement]:
+        """Return all ways of running that were timed."""
+        ...
+
+
+def divided(application: Application, batch: int, replicas: int, least_passes: int = 1) -> tuple[int, int]:
+    """Return per-GPU batch and accumulation of a total batch; one GPU with more than the initial batch takes
+    two passes at least."""
+    local = math.ceil(batch / replicas - _ROUNDING)
+    passes = max(math.ceil(local / application.max_local_batch - _ROUNDING), least_passes)
+    if replicas == 1 and batch > application.initial_batch:
+        passes = max(passes, 2)
+    local = math.ceil(local / passes - _ROUNDING)
+    return min(local, application.max_batch // (replicas * passes)), passes - 1
+
+
+def progress_per_second(
+    application: Application, placement: Placement, local_batch: int, accumulation: int, epoch: int
+) -> float:
+    """Return the iterations at the initial batch that a second is worth in an epoch."""
+    step, sync = application.step_seconds(placement, local_batch)
+    batch = sum(placement) * local_batch * (accumulation + 1)
+    sqr, var = application.noise(batch, epoch)
+    least = var * application.initial_batch / batch + sqr
+    # Where gradients are too small to be measured, an iteration is an iteration.
+    gain = (var + sqr) / least if least > 0 else 1.0
+    return gain / (step + (step - sync) * accumulation)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """A job that is such an application, on GPUs of whatever model."""
+
+    application: Application
+    #: Total batch that it keeps; None: it chooses, by what it measured of itself.
+    batch: int | None
+    #: Progress at the end of each epoch.
+    ends: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        application = self.application
+        ends = [application.progress_at(epoch + 1) for epoch in range(application.epochs_to_train)]
+        object.__setattr__(self, "ends", tuple(ends))
+
+    def epoch_at(self, part: float) -> int:
+        """Return which epoch a job is in that has done this part of its work; the last one to the end."""
+        done = part * self.ends[-1] * (1 + 1e-12)
+        return min(bisect_right(self.ends, done), len(self.ends) - 1)
+
+    def end_of(self, epoch: int) -> float:
+        """Return the part of the work with which an epoch is over."""
+        return self.ends[epoch] / self.ends[-1]
+
+    def run_seconds(self, placement: Placement, batch: int) -> float:
+        """Return how long all of it takes there with such a total batch, without interruption."""
+        local, accumulation = divided(self.application, batch, sum(placement))
+        total, done = 0.0, 0.0
+        for epoch, end in enumerate(self.ends):
+            speed = progress_per_second(self.application, placement, local, accumulation, epoch)
+            total += (end - done) / speed
+            done = end
+        return total
+
+    def limits(self, most_replicas: int) -> Limits:
+        """Return the batches that it may have; one that it keeps is rounded up to equal parts."""
+        application, kept = self.application, self.batch
+        return Limits(
+            initial_batch=kept or application.initial_batch,
+            max_batch=kept + most_replicas - 1 if kept else application.max_batch,
+            min_local_batch=1 if kept else application.min_local_batch,
+            max_local_batch=application.max_local_batch,
+        )
