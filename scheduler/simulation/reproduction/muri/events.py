@@ -1,0 +1,169 @@
+"""Muri-S and Muri-L: the shortest first, in groups that share GPUs by turns where not everyone fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.core.building_blocks.matching import pairs_of_most_weight
+from scheduler.simulation.reproduction.muri.interleaving import cycle_seconds, efficiency
+from scheduler.simulation.reproduction.muri.jobs import (
+    MuriJob,
+    Nodes,
+    Outcome,
+    arrivals_of,
+    check_sizes,
+    next_end,
+)
+
+#: Jobs of a group, at most; the rounds of matching are as many.
+LARGEST_GROUP = 4
+#: An end as near to an arrival is one event with it, in seconds.
+_TOGETHER = 1e-4
+#: What a place in the order of priority between the two of a pair takes away from its efficiency.
+_NEARER = 1e-6
+
+Group = tuple[MuriJob, ...]
+
+
+def run_muri(
+    jobs: Sequence[MuriJob], *, knows_durations: bool = True, nodes: int = 8, gpus_per_node: int = 8
+) -> Outcome:
+    """Run Muri-S, by remaining time times GPUs, or Muri-L, by attained time times GPUs."""
+    cluster = Nodes(nodes, gpus_per_node)
+    check_sizes(jobs, cluster)
+    arrivals, active = arrivals_of(jobs)[::-1], list[MuriJob]()
+    group_of: dict[int, Group] = {}
+    seconds: dict[int, float] = {}
+    ends_at, ending = math.inf, list[MuriJob]()
+    events = sharing = 0
+    largest = 1
+
+    def priority(job: MuriJob) -> float:
+        if not knows_durations:
+            return job.executed_seconds * job.gpus
+        # Until it first runs, its duration is believed.
+        left = job.iterations_left * job.iteration_seconds if job.executed_seconds else job.duration_seconds
+        return left * job.gpus
+
+    now = 0.0
+    while arrivals or active:
+        starts_at = arrivals[-1][0] if arrivals else math.inf
+        together = math.isclose(starts_at, ends_at, abs_tol=_TOGETHER)
+        now = starts_at if together else min(starts_at, ends_at)
+        if together or ends_at < starts_at:
+            for job in ending:
+                job.ended_at, job.running = now, False
+                active.remove(job)
+        if together or starts_at < ends_at:
+            for job in arrivals.pop()[1]:
+                job.counted_at = job.submitted_at
+                active.append(job)
+        for job in active:
+            if job.running:
+                pause = sum([each.pause_seconds for each in group_of[job.number]])
+                progress = max(now - job.counted_at - pause, 0)
+                job.iterations_left -= progress / seconds[job.number]
+                job.executed_seconds = job.executed_seconds + now - job.counted_at
+            job.counted_at = now
+        active.sort(key=priority)
+        groups = _chosen(active, cluster)
+        active.sort(key=lambda job: -job.gpus)
+        group_of = {job.number: group for group in groups for job in group}
+        seconds = {job.number: group_seconds(group) for group in groups for job in group}
+        for job in active:
+            job.running = job.number in group_of
+        running = [job for job in active if job.running]
+        ends = [now + job.iterations_left * seconds[job.number] for job in running]
+        ends_at, ending = next_end(running, ends)
+        events += 1
+        sharing += any(len(group) > 1 for group in groups)
+        largest = max([largest, *[len(group) for group in groups]])
+    return Outcome(
+        completion_seconds={job.number: (job.ended_at or now) - job.submitted_at for job in jobs},
+        makespan_seconds=now,
+        events=events,
+        sharing_events=sharing,
+        largest_group=largest,
+    )
+
+
+def group_seconds(group: Group) -> float:
+    """Return the time in which every job of a group does an iteration."""
+    return group[0].iteration_seconds if len(group) == 1 else cycle_seconds([job.stages for job in group])
+
+
+def _chosen(waiting: Sequence[MuriJob], cluster: Nodes) -> list[Group]:
+    """Return the groups that run next, of all jobs by priority."""
+    rank = {job.number: place for place, job in enumerate(waiting)}
+    groups: list[Group] = []
+    for group in grouped(_admitted(waiting, cluster), cluster.gpus):
+        if group_seconds(group) > sum([job.iteration_seconds for job in group]):
+            groups += [(job,) for job in group]
+        else:
+            groups.append(group)
+    groups.sort(key=lambda group: min([rank[job.number] for job in group]))
+    cluster.clear()
+    return [group for group in groups if cluster.place(group[0].gpus)]
+
+
+def _admitted(waiting: Sequence[MuriJob], cluster: Nodes) -> dict[int, list[MuriJob]]:
+    """Return by GPUs the jobs for which there are seats: with each seat the next four of its size."""
+    by_size: dict[int, list[MuriJob]] = {}
+    for job in waiting:
+        by_size.setdefault(job.gpus, []).append(job)
+    admitted = dict.fromkeys(by_size, 0)
+    seen = dict.fromkeys(by_size, 0)
+    cluster.clear()
+    for job in waiting:
+        seen[job.gpus] += 1
+        if seen[job.gpus] > admitted[job.gpus] and cluster.place(job.gpus):
+            admitted[job.gpus] = min(admitted[job.gpus] + LARGEST_GROUP, len(by_size[job.gpus]))
+    return {size: by_size[size][: admitted[size]] for size in by_size}
+
+
+def grouped(by_size: dict[int, list[MuriJob]], gpus: int) -> list[Group]:
+    """Return the jobs in groups that ask for no more GPUs than there are, if groups of four can do that."""
+    groups: dict[int, list[Group]] = {size: [(job,) for job in jobs] for size, jobs in by_size.items()}
+    needed = sum([size * len(each) for size, each in groups.items()])
+    for _ in range(LARGEST_GROUP):
+        if needed <= gpus:
+            break
+        for size, each in groups.items():
+            if needed > gpus:
+                joined = _joined(each, most=-(-(needed - gpus) // size))
+                needed -= size * (len(each) - len(joined))
+                groups[size] = joined
+    return [group for each in groups.values() for group in each]
+
+
+def _joined(groups: Sequence[Group], most: int) -> list[Group]:
+    """Return the groups, at most so many pairs of them made into one, by the later of the two in priority.
+
+    Many pairs are
+    alike, since their jobs train the same models; of these, those nearest in priority.
+    """
+    weights = np.zeros((len(groups), len(groups)))
+    for one, group in enumerate(groups):
+        for other in range(one):
+            both = (*groups[other], *group)
+            if len(both) <= LARGEST_GROUP:
+                alike = efficiency([job.stages for job in both]) - (one - other) * _NEARER
+                weights[one, other] = weights[other, one] = alike
+    mate = dict[int, int]()
+    for one, other in pairs_of_most_weight(weights):
+        mate[one], mate[other] = other, one
+    joined: list[Group] = []
+    for place, group in enumerate(groups):
+        other_place = mate.get(place)
+        if other_place is None:
+            joined.append(group)
+        elif other_place < place:
+            if most > 0:
+                joined.append((*groups[other_place], *group))
+                most -= 1
+            else:
+                joined += [groups[other_place], group]
+    return joined
