@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from controlplane.asgi import application
+from controlplane.sessions import consumers
 from nodeagent import frames
 from nodeagent.frames import EXIT, OPENED, PROBLEM, TAKEN, Flow
 from nodeagent.messages import encode
@@ -152,6 +153,8 @@ async def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Async
         listeners.append(listener)
     site = Site([listener.getsockname()[1] for listener in listeners])
     monkeypatch.setattr(settings.CONFIG, "proxy_port", site.proxy_port)
+    # On a busy machine a node takes its time to join.
+    monkeypatch.setattr(consumers, "JOIN_SECONDS", WAIT_SECONDS)
     options = uvicorn.Config(application, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(options)
     task = asyncio.create_task(server.serve(sockets=listeners))
