@@ -154,7 +154,7 @@ class _Forest:
         self._make_outer(self._top[root])
         while not self._step():
             pass
-        for node in {id(node): node for node in self._top if not isinstance(node, int)}.values():
+        for node in dict.fromkeys([node for node in self._top if not isinstance(node, int)]):
             self._dissolve(node)
 
     def _step(self) -> bool:

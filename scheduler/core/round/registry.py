@@ -33,6 +33,7 @@ from scheduler.core.policies.las import Las
 from scheduler.core.policies.optimus import Optimus
 from scheduler.core.policies.pollux.policy import Pollux
 from scheduler.core.policies.priority import Priority
+from scheduler.core.policies.qssf import Qssf
 from scheduler.core.policies.shockwave.policy import Shockwave
 from scheduler.core.policies.sia.policy import Sia
 from scheduler.core.policies.singularity.policy import Singularity
@@ -57,6 +58,7 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "optimus": Optimus,
     "pollux": Pollux,
     "priority": Priority,
+    "qssf": Qssf,
     "shockwave": Shockwave,
     "sia": Sia,
     "singularity": Singularity,

@@ -70,6 +70,7 @@ _CAUSES: Mapping[str, Cause] = {
     "planned_later": Cause.ORDER,
     "queue_of_service": Cause.ORDER,
     "shorter_first": Cause.ORDER,
+    "less_service_first": Cause.ORDER,
     "tiers": Cause.ORDER,
 }
 

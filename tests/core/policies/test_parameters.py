@@ -22,6 +22,7 @@ VARIANTS = [
     "shockwave:round_seconds=10.0,horizon_rounds=3",
     "priority:strict=true",
     "sjf:aging=0.5,strict=true",
+    "qssf:strict=true",
     "srtf:by_service=true,hysteresis=0",
     "tiresias:discipline=gittins,thresholds=50|200",
     "tiresias:promote=0.5,thresholds=50|",
