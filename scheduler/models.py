@@ -25,7 +25,7 @@ from scheduler.ledger.models import LedgerLine
 from scheduler.logs.models import LogChunk, LogRemoval
 from scheduler.market.models import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.metrics.models import NodeMetrics, PartMetrics, UsageSample
-from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeCheck
+from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
 from scheduler.notifications.models import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.rounds.models import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.sessions.models import PortPass, Session
@@ -78,6 +78,7 @@ __all__ = [
     "QueueOrder",
     "Restraint",
     "Round",
+    "ServingPool",
     "Session",
     "SpeedCorrection",
     "SpeedMeasurement",

@@ -24,6 +24,7 @@ from scheduler.nodes.services import health as node_health
 from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
+from scheduler.serving_pools import services as serving_pool_services
 from scheduler.wakeups import request_round, round_begins
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,11 @@ def expire_leases() -> None:
 def watch_nodes() -> None:
     draining.drain_overdue()
     node_health.return_sound_nodes()
+
+
+@shared_task(time_limit=60)
+def watch_serving_pools() -> None:
+    serving_pool_services.watch_serving_pools()
 
 
 @shared_task(time_limit=60)

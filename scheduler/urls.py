@@ -19,6 +19,7 @@ from scheduler.metrics import api as metrics_api
 from scheduler.nodes import api as node_api
 from scheduler.notifications.api import invitations, preferences, webhooks
 from scheduler.rounds import api as round_api
+from scheduler.serving_pools import api as serving_pool_api
 from scheduler.sessions import api as session_api
 from scheduler.throughputs import api as throughput_api
 from scheduler.virtual_clusters import api as virtual_cluster_api
@@ -65,6 +66,18 @@ urlpatterns = [
     path("nodes/<str:name>", node_api.NodeDetail.as_view(), name="node"),
     path("nodes/<str:name>/metrics", metrics_api.NodeMetrics.as_view(), name="node-metrics"),
     path("nodes/<str:name>/drain", node_api.NodeDrain.as_view(), name="node-drain"),
+    path("nodes/<str:name>/loan", serving_pool_api.NodeLoan.as_view(), name="node-loan"),
+    path("nodes/<str:name>/return", serving_pool_api.NodeReturn.as_view(), name="node-return"),
+    path(
+        "nodes/<str:name>/serving-pool", serving_pool_api.NodeServingPool.as_view(), name="node-serving-pool"
+    ),
+    path("serving-pools", serving_pool_api.ServingPools.as_view(), name="serving-pools"),
+    path("serving-pools/<str:name>", serving_pool_api.ServingPoolDetail.as_view(), name="serving-pool"),
+    path(
+        "serving-pools/<str:name>/returns",
+        serving_pool_api.ServingPoolReturns.as_view(),
+        name="serving-pool-returns",
+    ),
     path("nodes/<str:name>/token", node_api.NodeToken.as_view(), name="node-token"),
     path("virtual-clusters", virtual_cluster_api.VirtualClusters.as_view(), name="virtual-clusters"),
     path(

@@ -29,6 +29,7 @@ from allot.commands import (
     restraint,
     scaling,
     secrets,
+    serving,
     sessions,
     submit,
     throughputs,
@@ -120,6 +121,7 @@ logs.register(app)
 sessions.register(app)
 metrics.register(app)
 nodes.register(app)
+serving.register(app)
 cluster.register(app)
 what_if.register(app)
 vc.register(app)

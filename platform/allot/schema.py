@@ -522,6 +522,13 @@ class Line(TypedDict):
     person: str
 
 
+class LoanInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    until: NotRequired[str]
+    why: NotRequired[str]
+
+
 LoanState: TypeAlias = Literal['coming', 'active', 'ended']
 
 
@@ -608,6 +615,12 @@ class NewestRound(TypedDict):
     at: str
 
 
+class NodeAskedBack(TypedDict):
+    node: str
+    stops: list[int]
+    shrinks: list[int]
+
+
 class NodeCounts(TypedDict):
     ready: int
     lost: int
@@ -619,6 +632,9 @@ class NodeInputRequest(TypedDict):
 
     name: str
     rack: NotRequired[str]
+
+
+NodeLoanStateEnum: TypeAlias = Literal['serving', 'lent', 'returning']
 
 
 NodeState: TypeAlias = Literal['new', 'ready', 'lost']
@@ -645,6 +661,10 @@ class Nodes(TypedDict):
 
     only: NotRequired[list[OnlyItem]]
     avoid: NotRequired[list[AvoidItem]]
+
+
+class NodesAskedBack(TypedDict):
+    results: list[NodeAskedBack]
 
 
 class NodesRequest(TypedDict):
@@ -779,6 +799,13 @@ class PatchedNotificationChangeRequest(TypedDict):
     cluster: NotRequired[bool]
 
 
+class PatchedPoolFieldsRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    return_seconds: NotRequired[float]
+    nodes_needed: NotRequired[dict[str, int] | None]
+
+
 class PatchedPriceInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -841,6 +868,28 @@ class PluginParameter(TypedDict):
     type: str
     default: Any | None
     choices: list[str]
+
+
+class PoolInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    return_seconds: NotRequired[float]
+    nodes_needed: NotRequired[dict[str, int] | None]
+    name: str
+
+
+class PoolMembershipInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    pool: str | None
+
+
+class PoolReturnInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    deadline_seconds: NotRequired[float]
+    why: NotRequired[str]
+    nodes: int
 
 
 class Port(TypedDict):
@@ -947,6 +996,13 @@ class RetryRequest(TypedDict):
     max_attempts: NotRequired[int | None]
     attempts: NotRequired[dict[str, int] | None]
     matching: NotRequired[dict[str, int] | None]
+
+
+class ReturnInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    deadline_seconds: NotRequired[float]
+    why: NotRequired[str]
 
 
 Role: TypeAlias = Literal['viewer', 'member', 'admin']
@@ -1062,6 +1118,16 @@ class SecretUseRequest(TypedDict):
 
 
 SeriesKindEnum: TypeAlias = Literal['gpu', 'host', 'replica']
+
+
+class ServingPool(TypedDict):
+    name: str
+    return_seconds: float
+    nodes_needed: dict[str, int] | None
+    needed_now: int | None
+    serving: int
+    lent: int
+    returning: int
 
 
 class Session(TypedDict):
@@ -1985,6 +2051,16 @@ class NodeCheck(TypedDict):
     since: str
 
 
+class NodeLoan(TypedDict):
+    pool: str
+    state: NodeLoanStateEnum
+    by: str
+    why: str
+    since: str | None
+    until: str | None
+    return_by: str | None
+
+
 class NodeWithToken(TypedDict):
     id: int
     name: str
@@ -1997,6 +2073,7 @@ class NodeWithToken(TypedDict):
     drained: bool
     drain_deadline: str | None
     withdrawn: NodeWithdrawal | None
+    loan: NodeLoan | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
@@ -2091,6 +2168,12 @@ class PaginatedMemberList(TypedDict):
 
 class PaginatedOfferList(TypedDict):
     results: list[Offer]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedServingPoolList(TypedDict):
+    results: list[ServingPool]
     next: str | None
     previous: str | None
 
@@ -2669,6 +2752,7 @@ class Node(TypedDict):
     drained: bool
     drain_deadline: str | None
     withdrawn: NodeWithdrawal | None
+    loan: NodeLoan | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum

@@ -43,6 +43,33 @@ class AgentService(models.Model):
     since = models.DateTimeField(null=True)
 
 
+class ServingPool(models.Model):
+    """Nodes that answer users' requests; those that it does not need it lends (docs/serving-pools.md)."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[NODE_NAME])
+    #: How long a return takes at most.
+    return_seconds = models.FloatField(default=300)
+    #: Nodes that it needs itself by time of day (UTC), {"08:00": 6}; null: it lends by name only.
+    nodes_needed = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(return_seconds__gt=0), name="return_takes_time"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LoanState(models.TextChoices):
+    """Where a node of a serving pool is; `none` of every other node."""
+
+    NONE = ""
+    SERVING = "serving"
+    LENT = "lent"
+    RETURNING = "returning"
+
+
 class Node(models.Model):
     """One machine. Cordoned: accepts nothing new. Draining: its jobs are moved away as well, at once or at a
     deadline, until which it accepts what will have ended by then."""
@@ -61,6 +88,21 @@ class Node(models.Model):
     cordoned_at = models.DateTimeField(null=True)
     #: Cordoned because a health check failed, and uncordoned when all are ok again.
     returns_itself = models.BooleanField(default=False)
+
+    #: The pool that has it while it is not lent; null: it is the cluster's own.
+    serving_pool = models.ForeignKey(ServingPool, on_delete=models.PROTECT, null=True, related_name="nodes")
+    loan_state = models.CharField(
+        max_length=9, choices=LoanState.choices, default=LoanState.NONE, db_default=LoanState.NONE, blank=True
+    )
+    #: Who lent it or asked it back last, why and when.
+    loan_by = models.CharField(max_length=80, blank=True, default="", db_default="")
+    loan_why = models.CharField(max_length=300, blank=True, default="", db_default="")
+    loan_since = models.DateTimeField(null=True)
+    #: Of a node that is lent for a time: when its pool has it back.
+    lent_until = models.DateTimeField(null=True)
+    #: Of one that is returning: when its pool has it back, and when who is left there is stopped.
+    return_by = models.DateTimeField(null=True)
+    return_stops_at = models.DateTimeField(null=True)
 
     address = models.CharField(max_length=255, blank=True)
     cpus = models.FloatField(default=0)
@@ -90,6 +132,21 @@ class Node(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(drain_deadline__isnull=True) | Q(draining=True), name="deadline_of_draining"
+            ),
+            models.CheckConstraint(
+                condition=Q(serving_pool__isnull=True, loan_state=LoanState.NONE)
+                | Q(serving_pool__isnull=False)
+                & Q(loan_state__in=[LoanState.SERVING, LoanState.LENT, LoanState.RETURNING]),
+                name="loan_of_a_serving_pool",
+            ),
+            models.CheckConstraint(
+                condition=Q(loan_state=LoanState.RETURNING)
+                & Q(return_by__isnull=False)
+                & Q(return_stops_at__isnull=False)
+                | ~Q(loan_state=LoanState.RETURNING)
+                & Q(return_by__isnull=True)
+                & Q(return_stops_at__isnull=True),
+                name="return_has_its_instants",
             ),
             models.CheckConstraint(
                 condition=Q(returns_itself=False) | Q(cordoned=True), name="returns_from_cordon"

@@ -13,7 +13,7 @@ from scheduler.stream import object_of, on_commit, send_to_everyone
 def nodes(ids: Iterable[int]) -> list[Representation]:
     """Return the nodes with their present GPUs; whose jobs are on them is not told."""
     ids = list(ids)
-    by_id = Node.objects.select_related("gpu_model").in_bulk(ids)
+    by_id = Node.objects.select_related("gpu_model", "serving_pool").in_bulk(ids)
     gpus, checks = _gpus_of(by_id), _checks_of(by_id)
     return [_node(by_id[node_id], gpus[node_id], checks[node_id]) for node_id in ids if node_id in by_id]
 
@@ -52,6 +52,7 @@ def _node(node: Node, gpus: list[Representation], checks: list[Representation]) 
         "drained": node.draining and node.cordoned and all(gpu["state"] == "free" for gpu in gpus),
         "drain_deadline": iso(node.drain_deadline),
         "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
+        "loan": _loan(node),
         "health": checks,
         "isolation": node.isolation,
         "isolation_level": isolation_level(node.isolation),
@@ -61,6 +62,21 @@ def _node(node: Node, gpus: list[Representation], checks: list[Representation]) 
         "lease_expires_at": iso(node.lease_expires_at),
         "gpus": gpus,
         "version": node.version,
+    }
+
+
+def _loan(node: Node) -> Representation | None:
+    pool = node.serving_pool
+    if pool is None:
+        return None
+    return {
+        "pool": pool.name,
+        "state": node.loan_state,
+        "by": node.loan_by,
+        "why": node.loan_why,
+        "since": iso(node.loan_since),
+        "until": iso(node.lent_until),
+        "return_by": iso(node.return_by),
     }
 
 

@@ -5,10 +5,11 @@ from typing import get_args
 from rest_framework import serializers
 
 from nodeagent.messages import IsolationLevel
-from scheduler.nodes.models import NodeState, Verdict
+from scheduler.nodes.models import LoanState, NodeState, Verdict
 
 ISOLATION_LEVELS = get_args(IsolationLevel)
 NODE_STATES = [state.value for state in NodeState]
+LOAN_STATES = [state.value for state in LoanState if state.value]
 VERDICTS = [verdict.value for verdict in Verdict]
 GPU_STATES = ["free", "held", "planned"]
 
@@ -41,6 +42,23 @@ class NodeWithdrawal(serializers.Serializer):
     returns_itself = serializers.BooleanField(help_text="The platform uncordons it when it is well again.")
 
 
+class NodeLoan(serializers.Serializer):
+    pool = serializers.CharField(help_text="The serving pool whose node it is.")
+    state = serializers.ChoiceField(
+        choices=LOAN_STATES,
+        help_text="`serving`: its pool has it; `lent`: jobs may use it; `returning`: nothing new starts.",
+    )
+    by = serializers.CharField(allow_blank=True, help_text="Who lent it or asked it back last.")
+    why = serializers.CharField(allow_blank=True)
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(
+        allow_null=True, help_text="While it is lent for a time: when its pool has it back."
+    )
+    return_by = serializers.DateTimeField(
+        allow_null=True, help_text="While it is returning: when its pool has it back."
+    )
+
+
 class Node(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -56,6 +74,7 @@ class Node(serializers.Serializer):
         help_text="When its jobs are moved away; until then it takes only what will have ended.",
     )
     withdrawn = NodeWithdrawal(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
+    loan = NodeLoan(allow_null=True, help_text="Null: it is the cluster's own, of no serving pool.")
     health = NodeCheck(many=True)
     isolation = serializers.DictField(
         child=serializers.BooleanField(),

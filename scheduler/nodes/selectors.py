@@ -7,7 +7,7 @@ from django.db.models import Count, Exists, OuterRef, Q
 
 from scheduler.attempts.models import AllocatedGpu
 from scheduler.core.model.lifecycle import HoldPhase
-from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeState
+from scheduler.nodes.models import AgentService, Gpu, GpuModel, LoanState, Node, NodeState
 from tenants.errors import NotFound
 
 
@@ -22,7 +22,13 @@ def gpu_models() -> list[dict[str, Any]]:
     """Return the known models with how many GPUs there are, and how many nobody holds or is nominated for."""
     present = Q(nodes__gpus__present=True)
     here = AllocatedGpu.objects.filter(gpu=OuterRef("pk"))
-    usable = Gpu.objects.filter(present=True, healthy=True, node__state=NodeState.READY, node__cordoned=False)
+    usable = Gpu.objects.filter(
+        present=True,
+        healthy=True,
+        node__state=NodeState.READY,
+        node__cordoned=False,
+        node__loan_state__in=[LoanState.NONE, LoanState.LENT],
+    )
     free = dict(
         usable.filter(~Exists(here.filter(phase=HoldPhase.HELD)))
         .filter(~Exists(here.filter(phase=HoldPhase.NOMINATED)))

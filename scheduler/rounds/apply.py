@@ -57,6 +57,7 @@ FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
 LEFT JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
 LEFT JOIN scheduler_allocatedgpu nominated ON nominated.gpu_id = g.id AND nominated.phase = 'planned'
 WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
+      AND n.loan_state IN ('', 'lent')
 """
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})

@@ -26,8 +26,10 @@ from scheduler.rounds.training import read_losses, read_scalings, read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
-       extract(epoch FROM n.drain_deadline)::float8
-FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id ORDER BY n.id
+       extract(epoch FROM n.drain_deadline)::float8, p.name, n.loan_state,
+       extract(epoch FROM n.return_by)::float8, extract(epoch FROM n.return_stops_at)::float8
+FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id
+LEFT JOIN scheduler_servingpool p ON p.id = n.serving_pool_id ORDER BY n.id
 """
 _WITHOUT_CONTAINERS = """
 SELECT id FROM scheduler_node WHERE NOT coalesce((isolation ->> 'container')::boolean, false)
@@ -143,6 +145,8 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
             memory_bytes=memory_bytes,
             version=version,
             closes_at=closes_at,
+            loan=pool
+            and core.NodeLoan(pool=pool, state=loan_state, return_by=return_by, stops_at=return_stops_at),
         )
         for (
             node_id,
@@ -154,6 +158,10 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
             memory_bytes,
             version,
             closes_at,
+            pool,
+            loan_state,
+            return_by,
+            return_stops_at,
         ) in cursor.fetchall()
     )
 

@@ -27,6 +27,7 @@ NODE: dict[str, Any] = {
     "drained": False,
     "drain_deadline": None,
     "withdrawn": None,
+    "loan": None,
     "health": [
         {"name": "clock", "verdict": "warning", "message": "9 s behind", "gpu": None, "since": NOW},
         {"name": "gpu-1", "verdict": "failed", "message": "is off the bus", "gpu": 1, "since": NOW},

@@ -279,6 +279,31 @@ def test_an_operator_takes_a_node_out_of_service_and_back(allot: Allot, client: 
     assert allot("drain", "v100-1", "--deadline", "soon").exit_code == 2
 
 
+def test_an_operator_lends_a_node_of_a_serving_pool_and_asks_it_back(allot: Allot, client: Client) -> None:
+    assert allot("serving", "make", "chat").exit_code == 3
+    User.objects.filter(username="ann").update(is_operator=True)
+    Token.objects.filter(user__username="ann").update(scopes=["read", "submit", "manage", "operate"])
+    assert allot("serving", "make", "chat", "--return", "10m").exit_code == 0
+    assert allot("serving", "assign", "v100-1", "chat").exit_code == 0
+    assert " SERVING " in allot("nodes").stdout
+    assert allot("serving", "lend", "v100-1", "--until", "8h", "--why", "a quiet night").exit_code == 0
+    assert "LENT; of serving pool chat; lent for 7h59m; a quiet night" in allot("nodes", "v100-1").stdout
+    assert allot("serving", "return", "v100-1", "--deadline", "5m").stderr.startswith(
+        "Node v100-1 goes back in 4m"
+    )
+    assert " RETURNING " in allot("nodes").stdout
+    assert allot("serving", "lend", "v100-1").exit_code == 0
+    told = allot("serving", "return", "--pool", "chat", "--nodes", "2")
+    assert told.stdout == "v100-1: stops 0 jobs, shrinks 0 jobs\n"
+    assert allot("serving", "set", "chat", "--needs", "08:00=1", "--needs", "20:00=0").exit_code == 0
+    assert "08:00=1 20:00=0" in allot("serving", "list").stdout
+    msgspec.convert(client.serving_pools(), type=list[schema.ServingPool])
+    assert allot("serving", "set", "chat", "--needs", "noon=1").exit_code == 1
+    assert allot("serving", "set", "chat").exit_code == 2
+    assert allot("serving", "assign", "v100-1").exit_code == 0
+    assert client.node("v100-1")["loan"] is None
+
+
 def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> None:
     number = int(allot("submit", "-q", "-g", "1", "--", "true").stdout)
     ran = ended_job(job_of("true"), JobState.SUCCEEDED, 0)

@@ -108,7 +108,16 @@ PATCH  /api/v1/nodes/<str:name>                   401    403      403    403    
 DELETE /api/v1/nodes/<str:name>                   401    403      403    403    403   204      403       403
 GET    /api/v1/nodes/<str:name>/metrics           401    200      200    200    200   200      200       -
 POST   /api/v1/nodes/<str:name>/drain             401    403      403    403    403   200      403       403
+POST   /api/v1/nodes/<str:name>/loan              401    403      403    403    403   200      403       403
+POST   /api/v1/nodes/<str:name>/return            401    403      403    403    403   200      403       403
+PUT    /api/v1/nodes/<str:name>/serving-pool      401    403      403    403    403   200      403       403
 POST   /api/v1/nodes/<str:name>/token             401    403      403    403    403   200      403       403
+GET    /api/v1/serving-pools                      401    200      200    200    200   200      200       -
+POST   /api/v1/serving-pools                      401    403      403    403    403   201      403       403
+GET    /api/v1/serving-pools/<str:name>           401    200      200    200    200   200      200       -
+PATCH  /api/v1/serving-pools/<str:name>           401    403      403    403    403   200      403       403
+DELETE /api/v1/serving-pools/<str:name>           401    403      403    403    403   204      403       403
+POST   /api/v1/serving-pools/<str:name>/returns   401    403      403    403    403   200      403       403
 GET    /api/v1/virtual-clusters                   401    200      200    200    200   200      200       -
 POST   /api/v1/virtual-clusters                   401    403      403    403    403   201      403       403
 GET    /api/v1/virtual-clusters/<str:name>        401    200      200    200    200   200      200       -
@@ -304,6 +313,10 @@ BODIES = {
     ("PATCH", "/api/v1/gpu-models/<str:name>"): {"price_per_hour": 2.0},
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
+    ("PUT", "/api/v1/nodes/<str:name>/serving-pool"): {"pool": None},
+    ("POST", "/api/v1/serving-pools"): {"name": "search"},
+    ("PATCH", "/api/v1/serving-pools/<str:name>"): {"return_seconds": 60},
+    ("POST", "/api/v1/serving-pools/<str:name>/returns"): {"nodes": 1},
     ("PATCH", "/api/v1/cluster/settings"): {"spare_policy_plugin": {"name": "las"}},
     ("PUT", "/api/v1/failure-rules"): {"rules": []},
     ("POST", "/api/v1/failure-rules/test"): {"log": "bad\n"},

@@ -23,7 +23,17 @@ from controlplane.auth import scopes_needed
 from scheduler.adviser.services.comparisons import nothing_found
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.ledger.services import ledger_write
-from scheduler.models import Advice, Allowance, AnomalyReport, Event, Job, LogChunk, Round, WhatIf
+from scheduler.models import (
+    Advice,
+    Allowance,
+    AnomalyReport,
+    Event,
+    Job,
+    LogChunk,
+    Round,
+    ServingPool,
+    WhatIf,
+)
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES
@@ -123,7 +133,9 @@ def world(db, settings) -> World:
     shared = make_vc("shared", members=[red], guaranteed={"V100": 4})
     unused = make_vc("unused")
     node = make_node("busy")
-    make_node("spare", state="lost", gpus=1)
+    chat, unused_pool = (ServingPool.objects.create(name=name) for name in ("chat", "idle"))
+    returning = {"return_by": timezone.now(), "return_stops_at": timezone.now()}
+    make_node("spare", state="lost", gpus=1, serving_pool=chat, loan_state="returning", **returning)
     waiting = make_job(tenant=red, virtual_cluster=shared, submitted_by=people["member"], name=f"{MARK}-1")
     running = make_job(
         tenant=red,
@@ -195,6 +207,7 @@ def world(db, settings) -> World:
         "secrets.name": "mine",
         "users.username": mia.username,
         "nodes.name": "spare",
+        "serving-pools.name": unused_pool.name,
         "virtual-clusters.name": "unused",
         "gpu-models.name": "V100",
         "job_id": str(waiting.id),

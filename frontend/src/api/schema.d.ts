@@ -1225,6 +1225,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/loan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Lend a node of a serving pool to jobs, whole; a return is called off. For operators. */
+        post: operations["nodes_loan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/metrics": {
         parameters: {
             query?: never;
@@ -1235,6 +1252,48 @@ export interface paths {
         /** @description What the machine and its GPUs did, the last hour if nothing else is asked for. */
         get: operations["nodes_metrics_get"];
         put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/return": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Ask a node that is lent back, by a deadline. For operators.
+         *
+         *     Elastic jobs that can do without it shrink at once; others are stopped in time to be gone by then.
+         */
+        post: operations["nodes_return"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/nodes/{name}/serving-pool": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * @description Make a node one of a serving pool, or the cluster's own again. For operators.
+         *
+         *     A node on which jobs run is lent from the beginning.
+         */
+        put: operations["nodes_serving_pool_set"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1392,6 +1451,60 @@ export interface paths {
         post?: never;
         /** @description Delete a secret of one's own. Jobs that name it and have not started will fail. */
         delete: operations["secrets_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/serving-pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All serving pools, by name. */
+        get: operations["serving_pools_list"];
+        put?: never;
+        /** @description Make a serving pool; nodes join it by PUT nodes/NAME/serving-pool. For operators. */
+        post: operations["serving_pools_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/serving-pools/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One serving pool, and how many of its nodes are where. */
+        get: operations["serving_pools_get"];
+        put?: never;
+        post?: never;
+        /** @description Remove a serving pool that has no nodes. For operators. */
+        delete: operations["serving_pools_delete"];
+        options?: never;
+        head?: never;
+        /** @description Change how long a return takes, or how many nodes the pool needs. For operators. */
+        patch: operations["serving_pools_change"];
+        trace?: never;
+    };
+    "/api/v1/serving-pools/{name}/returns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ask so many nodes back, those whose return costs jobs least. For operators. */
+        post: operations["serving_pools_returns"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4229,6 +4342,19 @@ export interface components {
             /** @description Whether you may; not in the live stream. */
             may_end: boolean;
         };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        LoanInputRequest: {
+            /**
+             * Format: date-time
+             * @description When its pool has it back; left out: open.
+             */
+            until?: string;
+            /**
+             * @description Why; everybody is told.
+             * @default
+             */
+            why?: string;
+        };
         /**
          * @description * `coming` - coming
          *     * `active` - active
@@ -4495,6 +4621,8 @@ export interface components {
             drain_deadline: string | null;
             /** @description Null while it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
+            /** @description Null: it is the cluster's own, of no serving pool. */
+            loan: components["schemas"]["NodeLoan"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -4517,6 +4645,13 @@ export interface components {
             lease_expires_at: string | null;
             gpus: components["schemas"]["Gpu"][];
             version: number;
+        };
+        NodeAskedBack: {
+            node: string;
+            /** @description Ids of the jobs that are stopped, and go on elsewhere. */
+            stops: number[];
+            /** @description Ids of the jobs that go on with fewer workers. */
+            shrinks: number[];
         };
         NodeCheck: {
             name: string;
@@ -4541,6 +4676,40 @@ export interface components {
             /** @default rack-1 */
             rack?: string;
         };
+        NodeLoan: {
+            /** @description The serving pool whose node it is. */
+            pool: string;
+            /**
+             * @description `serving`: its pool has it; `lent`: jobs may use it; `returning`: nothing new starts.
+             *
+             *     * `serving` - serving
+             *     * `lent` - lent
+             *     * `returning` - returning
+             */
+            state: components["schemas"]["NodeLoanStateEnum"];
+            /** @description Who lent it or asked it back last. */
+            by: string;
+            why: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description While it is lent for a time: when its pool has it back.
+             */
+            until: string | null;
+            /**
+             * Format: date-time
+             * @description While it is returning: when its pool has it back.
+             */
+            return_by: string | null;
+        };
+        /**
+         * @description * `serving` - serving
+         *     * `lent` - lent
+         *     * `returning` - returning
+         * @enum {string}
+         */
+        NodeLoanStateEnum: "serving" | "lent" | "returning";
         NodeMetricsAnswer: {
             /** Format: date-time */
             since: string;
@@ -4579,6 +4748,8 @@ export interface components {
             drain_deadline: string | null;
             /** @description Null while it is neither cordoned nor draining. */
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
+            /** @description Null: it is the cluster's own, of no serving pool. */
+            loan: components["schemas"]["NodeLoan"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -4620,6 +4791,9 @@ export interface components {
             only?: string[];
             /** @description It is started on none of these nodes. */
             avoid?: string[];
+        };
+        NodesAskedBack: {
+            results: components["schemas"]["NodeAskedBack"][];
         };
         /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         NodesRequest: {
@@ -4921,6 +5095,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedServingPoolList: {
+            results: components["schemas"]["ServingPool"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedSessionList: {
             results: components["schemas"]["Session"][];
             /** @description Path of that page; null when none. */
@@ -5055,6 +5236,18 @@ export interface components {
             cluster?: boolean;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PatchedPoolFieldsRequest: {
+            /**
+             * Format: double
+             * @description How long a return takes at most.
+             */
+            return_seconds?: number;
+            /** @description Nodes that it needs itself by time of day in UTC, {"08:00": 6, "20:00": 2}; it lends the others. Null: nodes are lent and asked back by name. */
+            nodes_needed?: {
+                [key: string]: number;
+            } | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedPriceInputRequest: {
             /** Format: double */
             price_per_hour?: number;
@@ -5149,6 +5342,39 @@ export interface components {
         Plugins: {
             policies: components["schemas"]["Plugin"][];
             placers: components["schemas"]["Plugin"][];
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PoolInputRequest: {
+            /**
+             * Format: double
+             * @description How long a return takes at most.
+             */
+            return_seconds?: number;
+            /** @description Nodes that it needs itself by time of day in UTC, {"08:00": 6, "20:00": 2}; it lends the others. Null: nodes are lent and asked back by name. */
+            nodes_needed?: {
+                [key: string]: number;
+            } | null;
+            name: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PoolMembershipInputRequest: {
+            /** @description Null: it is the cluster's own again. */
+            pool: string | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PoolReturnInputRequest: {
+            /**
+             * Format: double
+             * @description From now until its pool has it back; left out: what the pool says of its returns.
+             */
+            deadline_seconds?: number;
+            /**
+             * @description Why; everybody is told.
+             * @default
+             */
+            why?: string;
+            /** @description How many are asked back. */
+            nodes: number;
         };
         /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         Port: {
@@ -5354,6 +5580,19 @@ export interface components {
             matching?: {
                 [key: string]: number;
             } | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        ReturnInputRequest: {
+            /**
+             * Format: double
+             * @description From now until its pool has it back; left out: what the pool says of its returns.
+             */
+            deadline_seconds?: number;
+            /**
+             * @description Why; everybody is told.
+             * @default
+             */
+            why?: string;
         };
         /**
          * @description * `viewer` - Viewer: sees jobs, logs and usage
@@ -5641,6 +5880,25 @@ export interface components {
          * @enum {string}
          */
         SeriesKindEnum: "gpu" | "host" | "replica";
+        ServingPool: {
+            name: string;
+            /**
+             * Format: double
+             * @description How long a return takes at most.
+             */
+            return_seconds: number;
+            /** @description Nodes that it needs itself by time of day in UTC; null: nodes are lent by name. */
+            nodes_needed: {
+                [key: string]: number;
+            } | null;
+            needed_now: number | null;
+            /** @description Nodes that it has. */
+            serving: number;
+            /** @description Nodes that jobs may use. */
+            lent: number;
+            /** @description Nodes that were asked back and that jobs still use. */
+            returning: number;
+        };
         Session: {
             /** Format: uuid */
             id: string;
@@ -6725,6 +6983,7 @@ export type Lent = components['schemas']['Lent'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Line = components['schemas']['Line'];
 export type Loan = components['schemas']['Loan'];
+export type LoanInputRequest = components['schemas']['LoanInputRequest'];
 export type LoanState = components['schemas']['LoanState'];
 export type LogChunk = components['schemas']['LogChunk'];
 export type LogHit = components['schemas']['LogHit'];
@@ -6750,15 +7009,19 @@ export type NewUser = components['schemas']['NewUser'];
 export type NewWebhook = components['schemas']['NewWebhook'];
 export type NewestRound = components['schemas']['NewestRound'];
 export type Node = components['schemas']['Node'];
+export type NodeAskedBack = components['schemas']['NodeAskedBack'];
 export type NodeCheck = components['schemas']['NodeCheck'];
 export type NodeCounts = components['schemas']['NodeCounts'];
 export type NodeInputRequest = components['schemas']['NodeInputRequest'];
+export type NodeLoan = components['schemas']['NodeLoan'];
+export type NodeLoanStateEnum = components['schemas']['NodeLoanStateEnum'];
 export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
 export type NodeState = components['schemas']['NodeState'];
 export type NodeWithToken = components['schemas']['NodeWithToken'];
 export type NodeWithdrawal = components['schemas']['NodeWithdrawal'];
 export type NodeWithdrawn = components['schemas']['NodeWithdrawn'];
 export type Nodes = components['schemas']['Nodes'];
+export type NodesAskedBack = components['schemas']['NodesAskedBack'];
 export type NodesRequest = components['schemas']['NodesRequest'];
 export type NotificationSettings = components['schemas']['NotificationSettings'];
 export type Notify = components['schemas']['Notify'];
@@ -6793,6 +7056,7 @@ export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
 export type PaginatedOfferList = components['schemas']['PaginatedOfferList'];
 export type PaginatedRoundList = components['schemas']['PaginatedRoundList'];
 export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
+export type PaginatedServingPoolList = components['schemas']['PaginatedServingPoolList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
 export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
@@ -6806,6 +7070,7 @@ export type PasswordChangeRequest = components['schemas']['PasswordChangeRequest
 export type PatchedClusterSettingsChangeRequest = components['schemas']['PatchedClusterSettingsChangeRequest'];
 export type PatchedNodeChangeRequest = components['schemas']['PatchedNodeChangeRequest'];
 export type PatchedNotificationChangeRequest = components['schemas']['PatchedNotificationChangeRequest'];
+export type PatchedPoolFieldsRequest = components['schemas']['PatchedPoolFieldsRequest'];
 export type PatchedPriceInputRequest = components['schemas']['PatchedPriceInputRequest'];
 export type PatchedTenantChangeRequest = components['schemas']['PatchedTenantChangeRequest'];
 export type PatchedUserChangeRequest = components['schemas']['PatchedUserChangeRequest'];
@@ -6819,6 +7084,9 @@ export type PlacementPart = components['schemas']['PlacementPart'];
 export type Plugin = components['schemas']['Plugin'];
 export type PluginParameter = components['schemas']['PluginParameter'];
 export type Plugins = components['schemas']['Plugins'];
+export type PoolInputRequest = components['schemas']['PoolInputRequest'];
+export type PoolMembershipInputRequest = components['schemas']['PoolMembershipInputRequest'];
+export type PoolReturnInputRequest = components['schemas']['PoolReturnInputRequest'];
 export type Port = components['schemas']['Port'];
 export type PortRequest = components['schemas']['PortRequest'];
 export type Prediction = components['schemas']['Prediction'];
@@ -6835,6 +7103,7 @@ export type ResourcesRequest = components['schemas']['ResourcesRequest'];
 export type Retry = components['schemas']['Retry'];
 export type RetryEnum = components['schemas']['RetryEnum'];
 export type RetryRequest = components['schemas']['RetryRequest'];
+export type ReturnInputRequest = components['schemas']['ReturnInputRequest'];
 export type Role = components['schemas']['Role'];
 export type RotationRequest = components['schemas']['RotationRequest'];
 export type Round = components['schemas']['Round'];
@@ -6857,6 +7126,7 @@ export type SecretUse = components['schemas']['SecretUse'];
 export type SecretUseRequest = components['schemas']['SecretUseRequest'];
 export type Series = components['schemas']['Series'];
 export type SeriesKindEnum = components['schemas']['SeriesKindEnum'];
+export type ServingPool = components['schemas']['ServingPool'];
 export type Session = components['schemas']['Session'];
 export type SeverityEnum = components['schemas']['SeverityEnum'];
 export type ShortJob = components['schemas']['ShortJob'];
@@ -14391,6 +14661,124 @@ export interface operations {
             };
         };
     };
+    nodes_loan: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LoanInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     nodes_metrics_get: {
         parameters: {
             query?: {
@@ -14484,6 +14872,230 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    nodes_return: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReturnInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    nodes_serving_pool_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolMembershipInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -15492,6 +16104,582 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedServingPoolList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServingPool"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServingPool"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedPoolFieldsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServingPool"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    serving_pools_returns: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolReturnInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodesAskedBack"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

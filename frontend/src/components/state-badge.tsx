@@ -82,7 +82,7 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
   }
 }
 
-type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline">;
+type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline" | "loan">;
 
 export function nodeLook(node: NodeFacts): Look {
   if (node.state === "lost") return { tone: "failed", icon: CircleX, text: "Lost" };
@@ -91,6 +91,14 @@ export function nodeLook(node: NodeFacts): Look {
   if (node.drain_deadline && !node.cordoned) return { tone: "stopping", icon: Clock, text: "Closing" };
   if (node.draining) return { tone: "stopping", icon: OctagonX, text: "Draining" };
   if (node.cordoned) return { tone: "off", icon: CirclePause, text: "Cordoned" };
+  switch (node.loan?.state) {
+    case "serving":
+      return { tone: "off", icon: CirclePause, text: "Serving" };
+    case "returning":
+      return { tone: "stopping", icon: Clock, text: "Returning" };
+    case "lent":
+      return { tone: "running", icon: CircleCheck, text: "Lent" };
+  }
   return { tone: "running", icon: CircleCheck, text: "Ready" };
 }
 

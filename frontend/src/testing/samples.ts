@@ -128,6 +128,7 @@ export function aNode(given: Partial<Node> & { gpu_count?: number }): Node {
     drained: false,
     drain_deadline: null,
     withdrawn: null,
+    loan: null,
     health: [],
     isolation: {},
     isolation_level: "unknown",

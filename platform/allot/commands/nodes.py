@@ -83,6 +83,8 @@ def _node_state(node: Node) -> str:
         return "DRAINING"
     if node["state"] == "ready" and node["cordoned"]:
         return "CORDONED"
+    if node["state"] == "ready" and node["loan"]:
+        return node["loan"]["state"].upper()
     return node["state"].upper()
 
 
@@ -92,7 +94,8 @@ def _count(node: Node, state: str) -> int:
 
 def _free(node: Node) -> int:
     """GPUs that a job could get now."""
-    if node["state"] != "ready" or node["cordoned"]:
+    loan = node["loan"]
+    if node["state"] != "ready" or node["cordoned"] or (loan and loan["state"] != "lent"):
         return 0
     return sum(gpu["state"] == "free" and gpu["healthy"] for gpu in node["gpus"])
 
@@ -106,8 +109,23 @@ def _node_detail(node: Node) -> str:
         if check["verdict"] != "ok" and (check["gpu"] is None or check["verdict"] == "warning")
     ]
     withdrawn = node["withdrawn"]
-    told = [*_withdrawn_lines(node), *broken]
+    told = [*_loan_lines(node), *_withdrawn_lines(node), *broken]
     return "; ".join([*told, *(warn for warn in warned if withdrawn is None or warn not in withdrawn["why"])])
+
+
+def _loan_lines(node: Node) -> list[str]:
+    """Return of which serving pool the node is, and when it goes back."""
+    loan = node["loan"]
+    if loan is None:
+        return []
+    lines = [f"of serving pool {loan['pool']}"]
+    if loan["return_by"]:
+        lines.append(f"goes back in {until(loan['return_by'])}")
+    elif loan["until"]:
+        lines.append(f"lent for {until(loan['until'])}")
+    if loan["state"] != "serving" and loan["why"]:
+        lines.append(loan["why"])
+    return lines
 
 
 def _withdrawn_lines(node: Node) -> list[str]:
@@ -127,7 +145,7 @@ def _withdrawn_lines(node: Node) -> list[str]:
 def _print_node(node: Node) -> None:
     print_line(f"Node {node['name']}")
     for title, text in (
-        ("State", "; ".join([_node_state(node), *_withdrawn_lines(node)])),
+        ("State", "; ".join([_node_state(node), *_loan_lines(node), *_withdrawn_lines(node)])),
         ("Rack", node["rack"]),
         ("Address", node["address"]),
         ("CPUs", f"{node['cpus']:g}"),

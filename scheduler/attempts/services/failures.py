@@ -12,7 +12,7 @@ from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
 from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
 from scheduler.failures.services import rule_for
 from scheduler.jobs.models import Job
-from scheduler.nodes.models import Node, NodeState
+from scheduler.nodes.models import LoanState, Node, NodeState
 from scheduler.nodes.services.changes import cordon_node, node_locked
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
@@ -78,7 +78,7 @@ def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:
     parts = attempt.parts.filter(category=attempt.category).exclude(exit_code=0)
     nodes = [*parts.order_by("id").values_list("node_id", flat=True)]
     known = [*(node for node in job.avoid_nodes if node not in nodes), *nodes]
-    usable = Node.objects.filter(state=NodeState.READY, cordoned=False)
+    usable = Node.objects.filter(state=NodeState.READY, cordoned=False, loan_state__in=["", LoanState.LENT])
     if job.gpu_models:
         usable = usable.filter(gpu_model__name__in=job.gpu_models)
     most = min(MOST_AVOIDED, usable.count() // 2)

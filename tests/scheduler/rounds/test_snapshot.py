@@ -17,6 +17,7 @@ from scheduler.models import (
     PolicyMemory,
     ProgressPoint,
     Restraint,
+    ServingPool,
     TrainingProgress,
 )
 from scheduler.rounds.snapshot import read_snapshot
@@ -41,7 +42,15 @@ def test_every_field_is_filled_from_rows():
     """A field that a test row cannot tell from its default has been forgotten in the mapping."""
     # It closes before the job's time limit is over.
     closed = {"cordoned": True, "draining": True, "drain_deadline": timezone.now() + timedelta(seconds=10)}
-    node = make_node("v100-a1", gpus=4, rack="rack-a", cpus=16, memory_bytes=2**36, version=3, **closed)
+    returns = {
+        "serving_pool": ServingPool.objects.create(name="chat"),
+        "loan_state": "returning",
+        "return_by": timezone.now(),
+        "return_stops_at": timezone.now(),
+    }
+    node = make_node(
+        "v100-a1", gpus=4, rack="rack-a", cpus=16, memory_bytes=2**36, version=3, **closed, **returns
+    )
     tenant = make_tenant("vision", quota={"*": 9, "V100": 8})
     vc = make_vc(
         "research",

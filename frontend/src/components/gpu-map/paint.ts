@@ -87,7 +87,7 @@ function paintBed(pen: Pen, box: BedBox, layout: GardenLayout, palette: Palette,
   pen.fillStyle = palette.surface;
   roundedBox(pen, box.x, top, box.width, box.height - labelHeight, cell >= 12 ? 4 : 1.5);
   pen.fill();
-  if (node.cordoned || node.state !== "ready") {
+  if (node.cordoned || node.state !== "ready" || (node.loan && node.loan.state !== "lent")) {
     pen.strokeStyle = node.state === "ready" ? palette.line : palette.failed;
     pen.lineWidth = 1.25;
     pen.setLineDash([4, 3]);

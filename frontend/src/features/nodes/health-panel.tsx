@@ -1,12 +1,12 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { TriangleAlert } from "lucide-react";
+import { HandHelping, TriangleAlert } from "lucide-react";
 
 import { eventsQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Badge, verdictLook } from "@/components/state-badge";
-import { checkTitle, withdrawnText, worstFirst } from "@/features/nodes/health";
+import { checkTitle, loanText, withdrawnText, worstFirst } from "@/features/nodes/health";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState, Notice } from "@/ui/feedback";
 import { muted, oneLine, Panel, prose } from "@/ui/layout";
@@ -20,6 +20,18 @@ export function WithdrawnNotice({ node }: { node: Node }) {
         tone={node.withdrawn?.by === "health" ? "failed" : "waiting"}
         icon={<TriangleAlert size={16} aria-hidden />}
       >
+        {text}
+      </Notice>
+    )
+  );
+}
+
+/** Whose node it is where a serving pool lends it, and what becomes of it. */
+export function LoanNotice({ node }: { node: Node }) {
+  const text = loanText(node, useNow());
+  return (
+    text && (
+      <Notice tone={node.loan?.state === "lent" ? "running" : "waiting"} icon={<HandHelping size={16} aria-hidden />}>
         {text}
       </Notice>
     )

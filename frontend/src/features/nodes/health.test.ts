@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { NodeCheck } from "@/api/schema";
-import { checkTitle, withdrawnText, worstFirst, worstVerdict } from "@/features/nodes/health";
+import { checkTitle, loanText, withdrawnText, worstFirst, worstVerdict } from "@/features/nodes/health";
 import { aNode } from "@/testing/samples";
 
 const NOW = Date.parse("2026-01-01T12:00:00Z");
@@ -44,5 +44,21 @@ describe("a node out of service", () => {
     expect(text).toContain("olga announced that it is to be emptied, 30 min ago: new fans.");
     expect(text).toContain("in 2 h; until then only what will have ended by then is started.");
     expect(withdrawnText(aNode({ ...closing, cordoned: true }), NOW)).toContain("until then nothing new starts.");
+  });
+});
+
+describe("a node of a serving pool", () => {
+  const loan = { pool: "chat", by: "user olga", why: "a busy evening.", since: null, until: null, return_by: null };
+
+  it("says who has it, and when it goes back", () => {
+    expect(loanText(aNode({}), NOW)).toBeNull();
+    expect(loanText(aNode({ loan: { ...loan, state: "serving" } }), NOW)).toContain("Serving pool chat has this node");
+    expect(loanText(aNode({ loan: { ...loan, state: "lent", by: "", why: "" } }), NOW)).toBe(
+      "Serving pool chat lends this node. It may be asked back at any time.",
+    );
+    const returning = { ...loan, state: "returning" as const, return_by: "2026-01-01T12:05:00Z" };
+    expect(loanText(aNode({ loan: returning }), NOW)).toMatch(
+      /^The node returns to serving pool chat by .*, asked back by olga: a busy evening\. Nothing new starts/,
+    );
   });
 });

@@ -42,3 +42,25 @@ export function withdrawnText(node: Pick<Node, "withdrawn" | "cordoned" | "drain
   if (withdrawn.returns_itself) sentences.push("It returns by itself when its checks have been ok for a while");
   return sentences.map((sentence) => (sentence.endsWith(".") ? sentence : `${sentence}.`)).join(" ");
 }
+
+/** Whose node it is and whether jobs may use it, who said so, and until when; null of the cluster's own. */
+export function loanText({ loan }: Pick<Node, "loan">, now: number): string | null {
+  if (!loan) return null;
+  const who = loan.by.replace(/^user /, "");
+  const said = `${who ? ` by ${who}` : ""}${loan.why ? `: ${loan.why.replace(/\.$/, "")}` : ""}.`;
+  switch (loan.state) {
+    case "serving":
+      return `Serving pool ${loan.pool} has this node: no job may use it until it is lent.`;
+    case "lent": {
+      const until = loan.until ? ` until ${clockAhead(loan.until, now)}` : "";
+      return `Serving pool ${loan.pool} lends this node${until}${said} It may be asked back at any time.`;
+    }
+    case "returning": {
+      const by = loan.return_by ? ` by ${clockAhead(loan.return_by, now)}` : "";
+      return (
+        `The node returns to serving pool ${loan.pool}${by}, asked back${said} Nothing new starts; elastic jobs that` +
+        " can do without it shrink, others are stopped in time and go on elsewhere."
+      );
+    }
+  }
+}

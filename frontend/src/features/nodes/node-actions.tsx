@@ -12,7 +12,7 @@ import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
 import { useSay } from "@/ui/toasts";
 
-type Act = "resume" | "token" | "remove";
+type Act = "resume" | "token" | "remove" | "lend" | "return";
 
 const QUESTIONS: Record<"token" | "remove", { title: string; description: string; action: string }> = {
   token: {
@@ -58,6 +58,10 @@ export function NodeActions({ node }: { node: Node }) {
       {(!node.cordoned || node.withdrawn?.returns_itself) && (
         <Button onClick={() => setWithdrawing("cordon")}>Cordon</Button>
       )}
+      {node.loan && node.loan.state !== "lent" && (
+        <Button onClick={() => act.mutate("lend")}>{node.loan.state === "returning" ? "Lend on" : "Lend"}</Button>
+      )}
+      {node.loan?.state === "lent" && <Button onClick={() => act.mutate("return")}>Ask back</Button>}
       {(!node.draining || node.drain_deadline) && <Button onClick={() => setWithdrawing("drain")}>Drain</Button>}
       <Button icon={<KeyRound size={14} aria-hidden />} onClick={() => setAsking("token")}>
         New token
@@ -97,6 +101,10 @@ function perform(name: string, what: Act): Promise<Node | NodeWithToken | undefi
       return answerOf(api.PATCH("/nodes/{name}", { params, body: { cordoned: false } }));
     case "token":
       return answerOf(api.POST("/nodes/{name}/token", { params }));
+    case "lend":
+      return answerOf(api.POST("/nodes/{name}/loan", { params, body: {} }));
+    case "return":
+      return answerOf(api.POST("/nodes/{name}/return", { params, body: {} }));
     case "remove":
       return answerOf(api.DELETE("/nodes/{name}", { params }));
   }

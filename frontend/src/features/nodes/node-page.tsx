@@ -15,7 +15,7 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { NodeActions } from "@/features/nodes/node-actions";
 import { DrainWhatIf } from "@/features/nodes/drain-what-if";
-import { HealthHistory, HealthPanel, WithdrawnNotice } from "@/features/nodes/health-panel";
+import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
 import { isolationText, isolationWarning, limitsText } from "@/features/nodes/isolation";
 import { useLiveState, useNewestOne } from "@/live/live";
 import { DataTable, type Column } from "@/ui/data-table";
@@ -55,6 +55,7 @@ export function NodePage() {
       }
       actions={me.is_operator && <NodeActions node={node} />}
     >
+      <LoanNotice node={node} />
       <WithdrawnNotice node={node} />
       <IsolationNotice node={node} />
       <Stack>

@@ -1,0 +1,161 @@
+"""serving: pools of nodes that answer users' requests, and the nodes that they lend to jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allot.commands.nodes import Name, Why, until
+from allot.commands.options import OutputOption, connect
+from allot.errors import WrongUse
+from allot.output import Format, duration, plural, print_line, print_objects, print_table, say
+from allot.times import instant, span_seconds
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Pool = Annotated[str, typer.Argument(metavar="POOL", help="The serving pool's name.")]
+Needs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--needs",
+        metavar="HH:MM=N",
+        help="Nodes that it needs itself from a time of day on (UTC); the others are lent. May be repeated.",
+    ),
+]
+Return = Annotated[
+    str | None, typer.Option("--return", metavar="TIME", help="How long a return takes at most, such as 10m.")
+]
+
+
+@group.command("list")
+def list_pools(output: OutputOption = Format.table) -> None:
+    """List serving pools, and how many of their nodes are where."""
+    with connect() as client:
+        found = client.serving_pools()
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    if not found:
+        say("No serving pools.")
+        return
+    rows = [
+        [
+            pool["name"],
+            pool["serving"],
+            pool["lent"],
+            pool["returning"],
+            "-" if pool["needed_now"] is None else pool["needed_now"],
+            duration(pool["return_seconds"]),
+            _curve_words(pool["nodes_needed"]),
+        ]
+        for pool in found
+    ]
+    columns = ["NAME", "SERVING", "LENT", "RETURNING", "NEEDS", "RETURN", "CURVE"]
+    print_table(columns, rows, right=("SERVING", "LENT", "RETURNING", "NEEDS"))
+
+
+def _curve_words(needed: dict[str, int] | None) -> str:
+    return "-" if needed is None else " ".join(f"{time}={nodes}" for time, nodes in sorted(needed.items()))
+
+
+@group.command()
+def make(name: Pool, needs: Needs = None, return_time: Return = None) -> None:
+    """Make a serving pool. For operators."""
+    with connect() as client:
+        client.make_serving_pool(name, **_fields(needs, return_time))
+    say(f"Serving pool {name} is there; assign nodes to it.")
+
+
+@group.command("set")
+def change(
+    name: Pool,
+    needs: Needs = None,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Nodes are lent by name only.")] = False,
+    return_time: Return = None,
+) -> None:
+    """Change how many nodes a pool needs, or how long a return takes. For operators."""
+    if by_name and needs:
+        raise WrongUse("Give --needs or --by-name, not both.")
+    fields = _fields(needs, return_time) | ({"nodes_needed": None} if by_name else {})
+    if not fields:
+        raise WrongUse("Nothing to change; give --needs, --by-name or --return.")
+    with connect() as client:
+        client.change_serving_pool(name, **fields)
+    say(f"Serving pool {name} is changed.")
+
+
+def _fields(needs: list[str] | None, return_time: str | None) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if needs:
+        fields["nodes_needed"] = dict(_need(text) for text in needs)
+    if return_time is not None:
+        fields["return_seconds"] = span_seconds(return_time, "--return")
+    return fields
+
+
+def _need(text: str) -> tuple[str, int]:
+    time, _, nodes = text.partition("=")
+    if not nodes.isdecimal():
+        raise WrongUse(f"--needs: {text!r} is not like 08:00=6.")
+    return time, int(nodes)
+
+
+@group.command()
+def assign(
+    node: Name,
+    pool: Annotated[str | None, typer.Argument(metavar="[POOL]", help="None: the cluster's own.")] = None,
+) -> None:
+    """Make a node one of a serving pool, or the cluster's own again. For operators."""
+    with connect() as client:
+        client.set_serving_pool_of_node(node, pool)
+    say(f"Node {node} is {f'of serving pool {pool}' if pool else 'the cluster’s own'}.")
+
+
+@group.command()
+def lend(
+    node: Name,
+    until_when: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="When its pool has it back: 8h, or 2026-12-01T18:00."),
+    ] = None,
+    why: Why = "",
+) -> None:
+    """Lend a node of a serving pool to jobs, whole; a return is called off. For operators."""
+    at = None if until_when is None else instant(until_when, "--until")
+    with connect() as client:
+        client.lend_node(node, until=at, why=why)
+    say(f"Node {node} is lent.")
+
+
+@group.command("return")
+def ask_back(
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="The node's name.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Nodes of this pool, the cheapest.")] = None,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many of them.", min=1)] = 1,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Within how long, such as 5m. As the pool says.")
+    ] = None,
+    why: Why = "",
+) -> None:
+    """Ask a node back, or so many of a pool: those whose return costs jobs least. For operators."""
+    seconds = None if deadline is None else span_seconds(deadline, "--deadline")
+    if (node is None) == (pool is None):
+        raise WrongUse("Give a node, or --pool.")
+    with connect() as client:
+        if node is not None:
+            answer = client.ask_node_back(node, deadline_seconds=seconds, why=why)
+            loan = answer["loan"]
+            when = f" in {until(loan['return_by'])} at the latest" if loan and loan["return_by"] else ""
+            say(f"Node {node} goes back{when}.")
+            return
+        assert pool is not None
+        asked = client.ask_nodes_back(pool, nodes, deadline_seconds=seconds, why=why)["results"]
+    for each in asked:
+        stops, shrinks = (plural(len(jobs), "job") for jobs in (each["stops"], each["shrinks"]))
+        print_line(f"{each['node']}: stops {stops}, shrinks {shrinks}")
+    say(f"{plural(len(asked), 'node')} of serving pool {pool} asked back.")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="serving", help="Nodes that serving pools lend to jobs and take back.")
