@@ -94,7 +94,7 @@ def _refuse_in_cells(node: Node) -> None:
     chains = cells_in_force().layout.chains.values()
     if any(leaf.node == node.name for chain in chains for leaf in chain.leaves):
         raise Conflict(
-            f"Node {node.name} is part of the cells, which are guaranteed; take it out of their specification."
+            f"Node {node.name} is part of the cells, which are guaranteed; take it out of them first."
         )
 
 
