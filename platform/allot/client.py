@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -20,9 +20,10 @@ from allot.credentials import find_account
 from allot.log_client import Logs
 from allot.market_client import Market
 from allot.notice_client import Notices
+from allot.serving_client import Serving
 from allot.throughput_client import Throughputs
 from allot.token_client import Tokens
-from allot.transport import Transport
+from allot.transport import Transport, page_of
 
 if TYPE_CHECKING:
     from allot import schema
@@ -237,44 +238,6 @@ class Client:
         """Return the node to service."""
         return self._set_cordoned(name, False, why)
 
-    def serving_pools(self) -> list[schema.ServingPool]:
-        return cast("list[schema.ServingPool]", list(self._pages("/serving-pools", {}, None)))
-
-    def make_serving_pool(self, name: str, **fields: object) -> schema.ServingPool:
-        """Fields: return_seconds, nodes_needed."""
-        return cast("schema.ServingPool", self._write("/serving-pools", {"name": name, **fields}))
-
-    def change_serving_pool(self, name: str, **fields: object) -> schema.ServingPool:
-        """Fields: return_seconds, nodes_needed."""
-        path = f"/serving-pools/{quote(name, safe='')}"
-        return cast("schema.ServingPool", self._transport.request("PATCH", path, body=fields))
-
-    def set_serving_pool_of_node(self, name: str, pool: str | None) -> schema.Node:
-        """Make the node one of a serving pool, or the cluster's own again."""
-        path = f"/nodes/{quote(name, safe='')}/serving-pool"
-        return cast("schema.Node", self._transport.request("PUT", path, body={"pool": pool}))
-
-    def lend_node(self, name: str, *, until: datetime | None = None, why: str = "") -> schema.Node:
-        """Lend a node of a serving pool to jobs, for ever or until an instant."""
-        body = {"why": why} if until is None else {"why": why, "until": until.isoformat()}
-        return cast("schema.Node", self._write(f"/nodes/{quote(name, safe='')}/loan", body))
-
-    def ask_node_back(
-        self, name: str, *, deadline_seconds: float | None = None, why: str = ""
-    ) -> schema.Node:
-        """Let a serving pool have its node back, by a deadline or as soon as its returns allow."""
-        body = _return_body(deadline_seconds, why)
-        return cast("schema.Node", self._write(f"/nodes/{quote(name, safe='')}/return", body))
-
-    def ask_nodes_back(
-        self, pool: str, nodes: int, *, deadline_seconds: float | None = None, why: str = ""
-    ) -> schema.NodesAskedBack:
-        """Let a serving pool have so many nodes back: those whose return costs jobs least."""
-        body = {**_return_body(deadline_seconds, why), "nodes": nodes}
-        return cast(
-            "schema.NodesAskedBack", self._write(f"/serving-pools/{quote(pool, safe='')}/returns", body)
-        )
-
     def _set_cordoned(self, name: str, cordoned: bool, why: str) -> schema.Node:
         body = {"cordoned": cordoned, "why": why}
         return cast(
@@ -457,6 +420,10 @@ class Client:
         return Logs(read=self._read, save=self._transport.download)
 
     @property
+    def serving(self) -> Serving:
+        return Serving(write=self._write, pages=self._pages, send=self._transport.request)
+
+    @property
     def market(self) -> Market:
         return Market(read=self._read, write=self._write, pages=self._pages, send=self._transport.request)
 
@@ -509,7 +476,7 @@ class Client:
         while True:
             parameters["page_size"] = LARGEST_PAGE if left is None else min(left, LARGEST_PAGE)
             answer = self._read(path, parameters)
-            items, following = _page(answer)
+            items, following = page_of(answer)
             for item in items:
                 if left is not None:
                     if left == 0:
@@ -521,16 +488,6 @@ class Client:
             # Only the query is taken from the link: its host is the one that the server sees, which
             # behind a proxy need not be the one that can be reached from here.
             parameters = dict(parse_qsl(urlsplit(following).query))
-
-
-def _return_body(deadline_seconds: float | None, why: str) -> dict[str, object]:
-    return {"why": why} if deadline_seconds is None else {"why": why, "deadline_seconds": deadline_seconds}
-
-
-def _page(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
-    if isinstance(answer, list):
-        return answer, None
-    return answer["results"], answer.get("next")
 
 
 def _with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:

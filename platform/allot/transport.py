@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -275,3 +275,10 @@ def _cause(error: httpx.TransportError) -> str:
     if any(words in text for words in ("Name or service not known", "nodename nor servname", "getaddrinfo")):
         return "there is no host of that name"
     return text.rstrip(".") or type(error).__name__
+
+
+def page_of(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:
+    """Return the items of one page of a list, and where the next page is."""
+    if isinstance(answer, list):
+        return answer, None
+    return answer["results"], answer.get("next")

@@ -297,7 +297,7 @@ def test_an_operator_lends_a_node_of_a_serving_pool_and_asks_it_back(allot: Allo
     assert told.stdout == "v100-1: stops 0 jobs, shrinks 0 jobs\n"
     assert allot("serving", "set", "chat", "--needs", "08:00=1", "--needs", "20:00=0").exit_code == 0
     assert "08:00=1 20:00=0" in allot("serving", "list").stdout
-    msgspec.convert(client.serving_pools(), type=list[schema.ServingPool])
+    msgspec.convert(client.serving.list_pools(), type=list[schema.ServingPool])
     assert allot("serving", "set", "chat", "--needs", "noon=1").exit_code == 1
     assert allot("serving", "set", "chat").exit_code == 2
     assert allot("serving", "assign", "v100-1").exit_code == 0

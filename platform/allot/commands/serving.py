@@ -32,7 +32,7 @@ Return = Annotated[
 def list_pools(output: OutputOption = Format.table) -> None:
     """List serving pools, and how many of their nodes are where."""
     with connect() as client:
-        found = client.serving_pools()
+        found = client.serving.list_pools()
     if output is not Format.table:
         print_objects(found, output)
         return
@@ -63,7 +63,7 @@ def _curve_words(needed: dict[str, int] | None) -> str:
 def make(name: Pool, needs: Needs = None, return_time: Return = None) -> None:
     """Make a serving pool. For operators."""
     with connect() as client:
-        client.make_serving_pool(name, **_fields(needs, return_time))
+        client.serving.make(name, **_fields(needs, return_time))
     say(f"Serving pool {name} is there; assign nodes to it.")
 
 
@@ -81,7 +81,7 @@ def change(
     if not fields:
         raise WrongUse("Nothing to change; give --needs, --by-name or --return.")
     with connect() as client:
-        client.change_serving_pool(name, **fields)
+        client.serving.change(name, **fields)
     say(f"Serving pool {name} is changed.")
 
 
@@ -108,7 +108,7 @@ def assign(
 ) -> None:
     """Make a node one of a serving pool, or the cluster's own again. For operators."""
     with connect() as client:
-        client.set_serving_pool_of_node(node, pool)
+        client.serving.assign(node, pool)
     say(f"Node {node} is {f'of serving pool {pool}' if pool else 'the cluster’s own'}.")
 
 
@@ -124,7 +124,7 @@ def lend(
     """Lend a node of a serving pool to jobs, whole; a return is called off. For operators."""
     at = None if until_when is None else instant(until_when, "--until")
     with connect() as client:
-        client.lend_node(node, until=at, why=why)
+        client.serving.lend(node, until=at, why=why)
     say(f"Node {node} is lent.")
 
 
@@ -144,13 +144,13 @@ def ask_back(
         raise WrongUse("Give a node, or --pool.")
     with connect() as client:
         if node is not None:
-            answer = client.ask_node_back(node, deadline_seconds=seconds, why=why)
+            answer = client.serving.ask_back(node, deadline_seconds=seconds, why=why)
             loan = answer["loan"]
             when = f" in {until(loan['return_by'])} at the latest" if loan and loan["return_by"] else ""
             say(f"Node {node} goes back{when}.")
             return
         assert pool is not None
-        asked = client.ask_nodes_back(pool, nodes, deadline_seconds=seconds, why=why)["results"]
+        asked = client.serving.ask_cheapest_back(pool, nodes, deadline_seconds=seconds, why=why)["results"]
     for each in asked:
         stops, shrinks = (plural(len(jobs), "job") for jobs in (each["stops"], each["shrinks"]))
         print_line(f"{each['node']}: stops {stops}, shrinks {shrinks}")
