@@ -135,12 +135,12 @@ class ServingPoolReturns(APIView):
         by = _operator(request)
         pool = _pool(name)
         body = _checked(PoolReturnInput, request)
-        asked = pool_ask_back(
+        backs = pool_ask_back(
             pool=pool, count=body["nodes"], actor=by.actor, why=body["why"], by=_deadline(body)
         )
         answer = [
             {"node": each.node.name, "stops": list(each.preempts), "shrinks": list(each.shrinks)}
-            for each in asked
+            for each in backs
         ]
         return Response({"results": answer})
 
