@@ -32,10 +32,13 @@ PROFILED_ON, LENDER = ("vc8Gr", "vcefl"), "vcYVn"
 
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--data", type=Path, required=True)
+    made.add_argument("--data", type=Path)
     made.add_argument("--jobs", type=int, default=4000)
     given = made.parse_args()
     print(describe_machine())
+    if given.data is None:
+        print("nothing measured: --data FOLDER says where what Lucid's authors measured is")
+        return
     profiles = read_profiles(given.data)
     forecasts = read_forecasts(given.data / "venus_throughput_pred.csv.gz")
     nodes = read_nodes(given.data)
