@@ -44,6 +44,8 @@ class Rendezvous:
     job: str
     attempt: str
     shard_count: int = SHARDS
+    # Ranks of a fixed world that this process plays.
+    ranks_each: int = 1
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Rendezvous":
@@ -62,6 +64,7 @@ class Rendezvous:
             job=environment.get("ALLOT_JOB", ""),
             attempt=environment.get("ALLOT_ATTEMPT", ""),
             shard_count=shard_count,
+            ranks_each=shard_count // world_size if environment.get("ALLOT_LOGICAL_WORLD_SIZE") else 1,
         )
 
     def shards(self, rank: int) -> list[int]:

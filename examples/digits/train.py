@@ -182,7 +182,9 @@ def run(options: argparse.Namespace, place: Rendezvous, stop: StopRequest) -> in
         settings=settings,
         total_steps=options.steps,
         checkpoint_every=options.checkpoint_every,
-        step_seconds=paced_step_seconds(options.step_seconds, gpu_model, like=options.like),
+        # In a fixed world each rank that this process plays takes as long.
+        step_seconds=place.ranks_each
+        * paced_step_seconds(options.step_seconds, gpu_model, like=options.like),
         stop=stop,
         # Only rank 0 writes: one writer needs no agreement on who is right.
         folder=CheckpointFolder(Path(folder_path), say=say) if hub and folder_path else None,

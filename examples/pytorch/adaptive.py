@@ -22,6 +22,8 @@ from allot.training.pytorch import AdaptiveOptimiser
 
 SAMPLES, FEATURES, CLASSES = 4096, 32, 8
 INITIAL_BATCH, MOST, LOCAL = 64, 1024, (8, 256)
+# Of a paced gradient of the initial batch, the part that does not depend on its size.
+CONSTANT = 0.25
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--steps", type=int, default=1000, help=f"of {INITIAL_BATCH} samples (1000)")
@@ -29,6 +31,12 @@ parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd", help=
 parser.add_argument("--fixed", action="store_true", help="keep the initial batch, to compare with")
 parser.add_argument("--seed", type=int, default=0, help="of weights and order (0)")
 parser.add_argument("--step-seconds", type=float, default=0.0, help="pause per step, to watch it (0)")
+parser.add_argument(
+    "--gradient-seconds",
+    type=float,
+    default=0.0,
+    help="make a gradient of the initial batch last as long, by waiting, as a heavier model would (0)",
+)
 parser.add_argument("--every-seconds", type=float, default=60.0, help="how often to save (60)")
 options = parser.parse_args()
 
@@ -62,6 +70,19 @@ else:
 model = DistributedDataParallel(network) if is_parallel else network
 
 
+def pace(samples: int, *, since: float) -> None:
+    """Wait until a gradient of so many samples would be computed, a larger one longer."""
+    relative = CONSTANT + (1 - CONSTANT) * samples / INITIAL_BATCH
+    time.sleep(max(since + options.gradient_seconds * relative - time.monotonic(), 0.0))
+
+
+def accuracy() -> float:
+    """Return that on samples that it has not learned from."""
+    with torch.no_grad():
+        scores = network(inputs[SAMPLES:].to(device)).cpu()
+    return float((scores.argmax(dim=1) == labels[SAMPLES:]).float().mean())
+
+
 def save(folder):
     torch.save({"network": network.state_dict(), "optimiser": optimiser.state_dict()}, folder / "state.pt")
 
@@ -82,19 +103,19 @@ with allot.training.session(
     tuned = AdaptiveOptimiser(batch, optimiser, model)
     for _ in run.steps(options.steps):
         for share in tuned.gradients(sampler):
+            started = time.monotonic()
             loss = torch.nn.functional.cross_entropy(
                 model(inputs[share].to(device)), labels[share].to(device)
             )
+            # Before `backward`, which waits for the other ranks.
+            pace(len(share), since=started)
             tuned.backward(loss)
         tuned.step()
         time.sleep(options.step_seconds)
         run.report(loss=loss.detach(), epoch=sampler.epochs_done)
+    run.report(accuracy=accuracy())
 
 if run.rank == 0:
     weights = b"".join(value.cpu().numpy().tobytes() for value in network.state_dict().values())
-    with torch.no_grad():
-        # On samples that it has not learned from.
-        scores = network(inputs[SAMPLES:].to(device)).cpu()
-        accuracy = (scores.argmax(dim=1) == labels[SAMPLES:]).float().mean()
     print(f"{batch.iterations} steps in batches of up to {batch.batch_size}, {batch.samples:.0f} samples")
-    print(f"done: accuracy {accuracy:.4f}, weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)
+    print(f"done: accuracy {accuracy():.4f}, weights {hashlib.sha256(weights).hexdigest()[:16]}", flush=True)

@@ -191,6 +191,62 @@ if world_size > 1:
     dist.destroy_process_group()
 """
 
+SCALED = """
+# A scaled loss, as with float16: the same noise and steps as without, but for a step that overflows.
+def trained(scaler, lost, local):
+    torch.manual_seed(1)
+    for layer in (network[0], network[2]):
+        layer.reset_parameters()
+    batch = batch_of(12, 12, local)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.05)
+    tuned = AdaptiveOptimiser(batch, optimiser, network, scaler=scaler)
+    sampler, counted, before = Sampler(400, seed=1, rank=0, world_size=1), [], None
+    for step in range(9):
+        if step == lost:
+            before = weights()
+        for share in tuned.gradients(sampler):
+            loss = loss_of(network, share)
+            tuned.backward(loss * float("inf") if step == lost else loss)
+        tuned.step()
+        if step == lost:
+            assert weights() == before
+        counted.append(batch.finish_iteration())
+    return batch, counted, weights()
+
+cases = []
+for local in ((1, 4), (1, 12)):
+    plain, _, expected = trained(None, None, local)
+    scaled, _, found = trained(torch.amp.GradScaler("cpu", init_scale=2.0 ** 10), None, local)
+    lost, counted, _ = trained(torch.amp.GradScaler("cpu", init_scale=2.0 ** 10), 6, local)
+    cases.append({
+        "noise": [plain.noise.estimate(), scaled.noise.estimate(), lost.noise.estimate()],
+        "off": max(abs(a - b) for a, b in zip(expected, found)),
+        "counted": counted,
+        "progress": [plain.progress, lost.progress],
+    })
+say(cases=cases)
+"""
+
+HOPELESS = """
+from allot.training import TrainingError
+tuned = AdaptiveOptimiser(
+    batch_of(12, 12, (1, 12)),
+    torch.optim.SGD(network.parameters(), lr=0.05),
+    network,
+    scaler=torch.amp.GradScaler("cpu"),
+)
+sampler, steps = Sampler(400, seed=1, rank=0, world_size=1), 0
+try:
+    while True:
+        for share in tuned.gradients(sampler):
+            tuned.backward(loss_of(network, share) * float("nan"))
+        steps += 1
+        tuned.step()
+        tuned.batch.finish_iteration()
+except TrainingError as error:
+    say(steps=steps, said=str(error))
+"""
+
 WRONG = """
 from allot.training import TrainingError
 optimiser = torch.optim.SGD(network.parameters(), lr=0.05)
@@ -273,6 +329,22 @@ def test_adams_gradients_are_measured_as_it_steps() -> None:
 def test_a_fixed_world_of_four_has_the_same_weights_on_four_two_and_one() -> None:
     four, two, one = (run(FIXED_WORLD, world_size=processes)["weights"] for processes in (4, 2, 1))
     assert four == two == one
+
+
+def test_a_scaled_loss_measures_the_same_and_a_step_that_overflows_counts_as_none() -> None:
+    for case in run(SCALED)["cases"]:
+        plain, scaled, lost = case["noise"]
+        assert scaled == close(plain)
+        assert case["off"] < 1e-6
+        assert lost == pytest.approx(plain, rel=0.5), "finite, and about the same by one observation fewer"
+        assert case["counted"] == [step != 6 for step in range(9)]
+        assert case["progress"] == [9.0, 8.0]
+
+
+def test_a_training_whose_every_step_overflows_fails() -> None:
+    said = run(HOPELESS)
+    assert said["steps"] == 100
+    assert said["said"].startswith("gradients were not finite in 100 steps in a row")
 
 
 def test_what_cannot_work_is_refused() -> None:

@@ -21,6 +21,8 @@ from allot.training.sampler import Sampler
 WORTHWHILE = 1.05
 #: Iterations until the batch is chosen anew: few after a change, then twice as many each time.
 FIRST_CHOICE, RAREST_CHOICE = 16, 512
+#: What adapting costs is told after so many iterations, those until the first choice not counted.
+OVERHEAD_AFTER = 64
 #: Times are told over so long at least: shorter ones say little, and the platform reads once a second.
 TOLD_SECONDS = 0.5
 
@@ -68,6 +70,10 @@ class AdaptiveBatch:
         # Sums over iterations with this batch that no progress line has told yet.
         self._gradient_seconds = self._iteration_seconds = 0.0
         self._timed = 0
+        # Since the first choice: iterations, seconds of those that were timed, and seconds of measuring.
+        self._overhead_from = FIRST_CHOICE
+        self._all_timed, self._all_seconds, self._overhead_seconds = 0, 0.0, 0.0
+        self._is_skipped = False
 
     @property
     def local_batch(self) -> int:
@@ -129,14 +135,41 @@ class AdaptiveBatch:
         self.gradient_is_computed()
         yield
 
-    def finish_iteration(self) -> None:
-        """Count a step. The session does so at its end."""
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Wrap what is there for the sake of adapting only: what part of the time it takes is told."""
+        began = time.perf_counter()
+        yield
+        self._overhead_seconds += time.perf_counter() - began
+
+    @property
+    def overhead(self) -> float | None:
+        """What part of an iteration measuring and choosing take; None: not known yet."""
+        iterations = self.iterations - self._overhead_from
+        if iterations < OVERHEAD_AFTER or not self._all_seconds:
+            return None
+        each = self._overhead_seconds / iterations
+        return min(each * self._all_timed / self._all_seconds, 1.0)
+
+    def skip_step(self) -> None:
+        """Note that the weights stay as they are after this iteration: it is worth no step."""
+        self._is_skipped = True
+
+    def finish_iteration(self) -> bool:
+        """Count an iteration; return whether it was a step. The session does so at its end."""
+        is_step, self._is_skipped = not self._is_skipped, False
         self._time()
-        self.progress += self.noise.gain(self.scale)
+        if is_step:
+            self.progress += self.noise.gain(self.scale)
         self.samples += self.batch_size
         self.iterations += 1
         if self.iterations == self._choose_at:
-            self._choose()
+            with self.measuring():
+                self._choose()
+        if self.iterations == self._overhead_from:
+            # All of these were measured, and later only some are.
+            self._all_timed, self._all_seconds, self._overhead_seconds = 0, 0.0, 0.0
+        return is_step
 
     def line(self) -> dict[str, float]:
         """Return what a progress line says of it; times only when there is enough to tell since the last."""
@@ -154,6 +187,8 @@ class AdaptiveBatch:
         }
         if self.noise.is_known:
             line |= {"grad_sqr": sqr, "grad_var": var}
+        if (overhead := self.overhead) is not None:
+            line["overhead"] = overhead
         if self._iteration_seconds >= TOLD_SECONDS:
             line |= {
                 "gradient_seconds": self._gradient_seconds / self._timed,
@@ -208,6 +243,8 @@ class AdaptiveBatch:
             self._gradient_seconds += gradient
             self._iteration_seconds += now - began
             self._timed += 1
+            self._all_seconds += now - began
+            self._all_timed += 1
 
     def _begin_times(self) -> None:
         self._gradient_seconds = self._iteration_seconds = 0.0

@@ -8,7 +8,7 @@
         tuned.step()
         run.report(...)
 
-Gradients are measured in one of 16 iterations, and in each of the first 16: what is told of them are
+Gradients are measured in one of 32 iterations, and in each of the first 16: what is told of them are
 means over a thousand, to which the others would add little and cost as much.
 """
 
@@ -30,11 +30,13 @@ from allot.training.errors import TrainingError
 from allot.training.sampler import Sampler
 
 #: One of so many iterations is measured, once the first choice of a batch has been made.
-MEASURED_EVERY = 16
+MEASURED_EVERY = 32
 #: Steps until Adam's estimate of the second moment says something.
 UNCONDITIONED_STEPS = 5
 #: Numbers that are gathered at once from all processes.
 GATHERED_NUMBERS = 2**22
+#: So many steps in a row that a scaler of the loss skips are a training that has failed.
+SKIPPED_MOST = 100
 
 EXACT = (torch.float32, torch.float64)
 
@@ -48,17 +50,25 @@ class AdaptiveOptimiser:
     optimiser  of any kind; for Adam and its kin gradients are measured relative to the root of the second
                moment, as its steps are, and the rule of the learning rate is `adam` unless one was chosen
     module     what learns; with several ranks wrapped in DistributedDataParallel, without a hook of its own
+    scaler     of the loss (`torch.amp.GradScaler`), for float16. Steps that it skips, as their gradients are
+               not finite, say nothing of the noise and count as none
 
     With several replicas noise is told from what each one has accumulated, so `count` is their number: Pollux
     counts each single gradient, which takes a look at each as it is computed. On one replica that accumulates
     each gradient counts; on one that does not, pairs of successive ones.
 
-    Not for parameters that are divided over ranks (FSDP), nor for losses scaled by a factor that changes
-    (float16); bfloat16 needs none.
+    Not for parameters that are divided over ranks (FSDP).
     """
 
-    def __init__(self, batch: AdaptiveBatch, optimiser: Optimizer, module: torch.nn.Module) -> None:
-        self.batch, self.optimiser = batch, optimiser
+    def __init__(
+        self,
+        batch: AdaptiveBatch,
+        optimiser: Optimizer,
+        module: torch.nn.Module,
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        self.batch, self.optimiser, self.scaler = batch, optimiser, scaler
         self._parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
         self._group_of = {
             parameter: number
@@ -80,7 +90,10 @@ class AdaptiveOptimiser:
         self._device = self._parameters[0].device
         if self._device.type == "cuda":
             batch.clock = self._time_on_gpu
-        self._is_measured = False
+        #: Whether the gradients of this iteration are measured.
+        self.is_measured = False
+        self._is_unscaled = False
+        self._skipped = 0
         self._denominators: dict[Any, Any] | None = None
         #: Of this iteration: sums of squared norms of gradients, by group.
         self._squares = self._no_squares()
@@ -98,39 +111,77 @@ class AdaptiveOptimiser:
                     yield share
             else:
                 yield share
-            if self.batch.replicas == 1 and accumulation and self._is_measured:
-                self._set_aside(is_last=number == accumulation)
+            if self.batch.replicas == 1 and accumulation and self.is_measured:
+                with self.batch.measuring():
+                    self._set_aside(is_last=number == accumulation)
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of a loss, which is the mean over its samples."""
-        (loss / (self.batch.accumulation + 1)).backward()
+        loss = loss / (self.batch.accumulation + 1)
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    def unscale(self) -> None:
+        """Divide the gradients by what the loss was scaled by, as before clipping them. `step` does it."""
+        if self.scaler is not None and not self._is_unscaled:
+            self.scaler.unscale_(self.optimiser)
+            self._is_unscaled = True
 
     def step(self) -> None:
         """Let the optimiser step, with the learning rates of its groups raised for this step, and clear the
-        gradients. Schedules of the learning rate go by `run.step`."""
-        if self._is_measured:
-            self._observe()
+        gradients. Schedules of the learning rate go by `run.step`.
+
+        Raises TrainingError when gradients were not finite so often that no scale of the loss will do.
+        """
+        if self.is_measured:
+            self.unscale()
+            if self._device.type == "cuda":
+                # What is waited for anyway is not measuring.
+                torch.cuda.current_stream(self._device).synchronize()
+            with self.batch.measuring():
+                self._observe()
         groups = self.optimiser.param_groups
         rates = [group["lr"] for group in groups]
         try:
             for number, (group, rate) in enumerate(zip(groups, rates, strict=True)):
                 group["lr"] = rate * self.batch.lr_factor_of(number)
-            self.optimiser.step()
+            self._step()
         finally:
             for group, rate in zip(groups, rates, strict=True):
                 group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
 
+    def _step(self) -> None:
+        if self.scaler is None:
+            self.optimiser.step()
+            return
+        before = self.scaler.get_scale()
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self._is_unscaled = False
+        if self.scaler.get_scale() >= before:
+            self._skipped = 0
+            return
+        # It lowers the scale when, and only when, it has skipped the step.
+        self.batch.skip_step()
+        self._skipped += 1
+        if self._skipped == SKIPPED_MOST:
+            raise TrainingError(
+                f"gradients were not finite in {SKIPPED_MOST} steps in a row; a lower learning rate may help"
+            )
+
     def _begin(self) -> None:
         iteration = self.batch.iterations
         # A pair takes two iterations, one after the other.
         alone = self.batch.replicas == 1 and self.batch.accumulation == 0
-        self._is_measured = iteration < FIRST_CHOICE or iteration % MEASURED_EVERY < 1 + alone
-        if not alone or not self._is_measured:
+        self.is_measured = iteration < FIRST_CHOICE or iteration % MEASURED_EVERY < 1 + alone
+        if not alone or not self.is_measured:
             self._before = None
-        if self._is_measured:
-            self._squares, self._reduction, self._kept = self._no_squares(), None, None
-            self._denominators = self._precondition()
+        if self.is_measured:
+            with self.batch.measuring():
+                self._squares, self._reduction, self._kept = self._no_squares(), None, None
+                # The second of a pair is measured in the unit of the first.
+                if self._before is None or iteration < FIRST_CHOICE:
+                    self._denominators = self._precondition()
 
     def _precondition(self) -> dict[Any, Any] | None:
         """Return by what Adam divides gradients now; None: by nothing, or nothing known yet."""
@@ -156,12 +207,13 @@ class AdaptiveOptimiser:
     def _reduce(self, bucket: dist.GradBucket) -> Any:
         """Measure what is this rank's of a bucket of gradients, and begin to make the mean over all ranks."""
         group = self._parallel.process_group  # type: ignore[union-attr]
-        if self._is_measured:
-            self._squares += self._squares_of(bucket.parameters(), bucket.gradients())
+        if self.is_measured:
+            with self.batch.measuring():
+                self._squares += self._squares_of(bucket.parameters(), bucket.gradients())
         future = allreduce_hook(group, bucket)
         if bucket.is_last():
             self.batch.gradient_is_computed()
-            if self._is_measured:
+            if self.is_measured:
                 self._reduction = dist.all_reduce(self._squares, group=group, async_op=True)
         return future
 
@@ -182,16 +234,18 @@ class AdaptiveOptimiser:
     def _observe(self) -> None:
         batch = self.batch
         since = 1 if batch.iterations < FIRST_CHOICE else MEASURED_EVERY
+        # Single gradients were measured before they were unscaled.
+        unit = 1.0 if self.scaler is None else self.scaler.get_scale() ** 2
         gradients = [parameter.grad for parameter in self._parameters]
         total = self._squares_of(self._parameters, gradients).tolist()
         if batch.replicas > 1:
             self._reduction.wait()
-            local = (self._squares / batch.replicas).tolist()
+            local = (self._squares / batch.replicas / unit).tolist()
             batch.noise.observe(local, total, count=batch.replicas, scale=batch.scale, iterations=since)
         elif batch.accumulation:
             count = batch.accumulation + 1
             # Each was divided by their number.
-            local = (self._squares * count).tolist()
+            local = (self._squares * count / unit).tolist()
             batch.noise.observe(local, total, count=count, scale=batch.scale, iterations=since)
         else:
             self._observe_pair(gradients, total, since)
@@ -236,7 +290,7 @@ class AdaptiveOptimiser:
 
     def _time_on_gpu(self) -> float | None:
         """Return when what was given to the GPU is done; only where it is waited for anyway."""
-        if not self._is_measured:
+        if not self.is_measured:
             return None
         torch.cuda.current_stream(self._device).synchronize()
         return time.perf_counter()

@@ -265,9 +265,9 @@ class Session:
         if self._adaptive is None:
             self.step += 1
         else:
-            self._adaptive.finish_iteration()
+            is_step = self._adaptive.finish_iteration()
             # A step in a larger batch is worth one or more.
-            self.step = max(int(self._adaptive.progress), before + 1)
+            self.step = max(int(self._adaptive.progress), before + is_step)
         is_last = self._total is not None and self.step >= self._total
         wish = STOP if self.should_stop else SAVE if self._is_due(before) else GO_ON
         agreed = self._agreed(wish)
