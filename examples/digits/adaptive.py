@@ -84,7 +84,8 @@ class Trainer:
         with batch.synchronising():
             total = self.gang.add_up(row[None])
         gradient = total[GRADIENT] / batch.batch_size
-        self.observe(batch, total[SQUARES], gradient)
+        with batch.measuring():
+            self.observe(batch, total[SQUARES], gradient)
         self.state.apply(gradient, self.settings.learning_rate * batch.lr_factor)
         return float(total[LOSS]) / batch.batch_size
 

@@ -1060,6 +1060,7 @@ class ScalingNow(TypedDict):
     local_batch: int
     accumulation: int
     lr_factor: float
+    overhead: float | None
     noise_scale: float | None
     efficiency: float | None
     throughput: float | None

@@ -100,6 +100,9 @@ class ScalingNow(serializers.Serializer):
     local_batch = serializers.IntegerField(help_text="Samples of one gradient of one replica.")
     accumulation = serializers.IntegerField(help_text="Gradients added up before the one that synchronises.")
     lr_factor = serializers.FloatField(help_text="By how much its learning rate is scaled.")
+    overhead = serializers.FloatField(
+        allow_null=True, help_text="What part of an iteration measuring and adapting take, as the job says."
+    )
     noise_scale = serializers.FloatField(
         allow_null=True, help_text="Gradient noise scale, in samples: far larger batches waste samples."
     )

@@ -311,6 +311,40 @@ def test_lines_tell_times_over_a_second_and_what_is_known() -> None:
     assert "timed_iterations" not in batch.line(), "they are told once"
 
 
+def test_what_measuring_costs_is_told_as_a_part_of_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One gradient of 128 samples and what is beyond it: 0.1 + 0.002 * 128 + 0.3 s.
+    limits = Limits(initial_batch=128, max_batch=128, min_local_batch=128, max_local_batch=128)
+    batch = AdaptiveBatch(limits, replicas=1)
+    world = World(batch, noise=(1.0, 10.0))
+    monkeypatch.setattr("allot.training.adaptive.time.perf_counter", lambda: world.now)
+
+    def iterate(times: int, seconds: float) -> None:
+        for _ in world.iterate(times):
+            with batch.measuring():
+                world.now += seconds
+
+    # The first, all of which are measured, do not count.
+    iterate(15, 0.5)
+    iterate(64, 0.00656)
+    assert "overhead" not in batch.line()
+    iterate(1, 0.0)
+    assert batch.line()["overhead"] == pytest.approx(0.01)
+
+
+def test_a_step_that_is_skipped_counts_as_none(alone: Callable[..., training.Session]) -> None:
+    with alone() as run:
+        batch = run.adaptive_batch(initial=16, most=16, local=(8, 8))
+        sampler, seen = run.sampler(1000), []
+        for step in run.steps(4):
+            seen.append(step)
+            for _share in batch.gradients(sampler):
+                pass
+            if len(seen) in (2, 3):
+                batch.skip_step()
+    assert seen == [0, 1, 1, 1, 2, 3]
+    assert (run.step, batch.progress, batch.samples) == (4, 4.0, 6 * 16.0)
+
+
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], training.Session]:
     for name in ("WORLD_SIZE", "RANK", "ALLOT_ATTEMPT", "ALLOT_CHECKPOINT_DIR", "ALLOT_PROGRESS"):

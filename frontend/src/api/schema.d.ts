@@ -5748,6 +5748,11 @@ export interface components {
             lr_factor: number;
             /**
              * Format: double
+             * @description What part of an iteration measuring and adapting take, as the job says.
+             */
+            overhead: number | null;
+            /**
+             * Format: double
              * @description Gradient noise scale, in samples: far larger batches waste samples.
              */
             noise_scale: number | null;

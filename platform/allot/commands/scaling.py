@@ -49,6 +49,8 @@ def _now(now: ScalingNow) -> str:
         parts.append(f"efficiency {100 * now['efficiency']:.0f} %")
     if now["goodput"] is not None:
         parts.append(f"goodput {now['goodput']:.4g} samples/s")
+    if now["overhead"] is not None:
+        parts.append(f"measuring takes {100 * now['overhead']:.1f} %")
     return ", ".join(parts)
 
 

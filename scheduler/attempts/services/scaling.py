@@ -57,7 +57,8 @@ def scaling_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
             limits.min_local_batch,
             limits.max_local_batch,
         ],
-        "batch": list(known.batch),
+        # Without what is not known of it, which comes last.
+        "batch": [value for value in known.batch if value is not None],
         "noise": None if known.noise is None else list(known.noise),
         "times": _rows(known.times),
         "most_replicas": known.most_replicas,

@@ -131,6 +131,7 @@ def _now(
         "local_batch": batch.local_batch,
         "accumulation": batch.accumulation,
         "lr_factor": batch.lr_factor,
+        "overhead": batch.overhead,
         "noise_scale": scale,
         "efficiency": worth,
         "throughput": speed,

@@ -52,12 +52,16 @@ class Times(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The batch that a job has now, and by how much its learning rate is scaled for it."""
+    """The batch that a job has now, and by how much its learning rate is scaled for it.
+
+    `overhead`: what part of an iteration measuring and adapting take; None until told.
+    """
 
     size: int
     local_batch: int
     accumulation: int
     lr_factor: float
+    overhead: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,8 @@ class GoodputReport:
             return self
         if limits is None or batch is None:
             return self
+        if batch.overhead is None and self.batch is not None:
+            batch = batch._replace(overhead=self.batch.overhead)
         # A unit of another batch: what was known of the noise says nothing any more.
         known = self.noise if self.limits and self.limits.initial_batch == limits.initial_batch else None
         kept = self.times
@@ -156,6 +162,7 @@ def _batch_of(values: Mapping[str, float]) -> Batch | None:
         _whole(values["local_batch"], 1, BATCH_MOST),
         _whole(values["accumulation"], 0, ACCUMULATION_MOST),
         _number(values.get("lr_factor", 1.0), 0.0, FACTOR_MOST),
+        _number(values["overhead"], 0.0, 1.0) if "overhead" in values else None,
     )
 
 

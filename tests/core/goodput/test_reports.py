@@ -56,6 +56,15 @@ def test_a_line_says_limits_batch_noise_and_times() -> None:
     }
 
 
+def test_what_measuring_costs_is_kept_until_it_is_told_again() -> None:
+    known = KNOWN.after(later(overhead=0.004))
+    assert known.batch == Batch(128, 32, 1, 1.5, overhead=0.004)
+    known = known.after(later(3))
+    assert known.batch == Batch(128, 32, 1, 1.5, overhead=0.004)
+    known = known.after(later(4, overhead=0.002))
+    assert known.batch == Batch(128, 32, 1, 1.5, overhead=0.002)
+
+
 def test_means_are_over_iterations_and_noise_is_smoothed() -> None:
     known = KNOWN.after(
         later(timed_iterations=300, gradient_seconds=0.2, iteration_seconds=0.45, grad_sqr=2.0)
@@ -129,6 +138,9 @@ def test_noise_at_another_initial_batch_is_forgotten() -> None:
         {"grad_var": 1e300},
         {"lr_factor": math.nan},
         {"lr_factor": -1.0},
+        {"overhead": -0.1},
+        {"overhead": 1.5},
+        {"overhead": math.nan},
     ],
     ids=str,
 )

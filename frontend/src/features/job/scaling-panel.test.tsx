@@ -75,6 +75,7 @@ const SCALING: JobScaling = {
     local_batch: 32,
     accumulation: 1,
     lr_factor: 1.5,
+    overhead: 0.0042,
     noise_scale: 256,
     efficiency: 0.83,
     throughput: 400,
@@ -98,6 +99,7 @@ describe("the scaling of a job", () => {
     expect(screen.getByText("256 (32 a gradient, 2 gradients each)")).toBeTruthy();
     expect(screen.getByText("× 1.50")).toBeTruthy();
     expect(screen.getByText("83 %")).toBeTruthy();
+    expect(screen.getByText("0.4 %")).toBeTruthy();
     expect(screen.getByText("332 samples/s")).toBeTruthy();
     expect(screen.getByRole("img", { name: "Speedup by GPUs" }).textContent).toBe("1 2 4 | 1 1.9 3.2 | 4");
     expect(screen.getByText(/^By 3 ways of running, timed over 300 iterations with up to 4 replicas/)).toBeTruthy();

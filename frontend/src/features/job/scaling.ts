@@ -45,6 +45,7 @@ export function factsOfNow(now: ScalingNow): [string, string][] {
   ];
   if (now.efficiency !== null) facts.push(["Efficiency", `${Math.round(100 * now.efficiency)} %`]);
   if (now.goodput !== null) facts.push(["Goodput", `${count(now.goodput)} samples/s`]);
+  if (now.overhead !== null) facts.push(["Measuring takes", `${(100 * now.overhead).toFixed(1)} %`]);
   if (now.speedup !== null)
     facts.push(["Predicted speedup", `${now.speedup.toFixed(2)} with ${counted(now.gpus, "GPU")}`]);
   return facts;
