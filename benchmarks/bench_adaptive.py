@@ -1,24 +1,28 @@
-"""What measuring and adapting costs a step of training, by pairs of runs with it and without.
+"""What measuring and adapting costs a step of training, by pairs of steps with it and without.
 
-python benchmarks/bench_adaptive.py [--runs 9] [--threads 1] [--ranks 1,2]
+    python benchmarks/bench_adaptive.py [--periods 10] [--threads 1] [--ranks 1,2]
 
 A convolutional network of 2.2 million weights learns random images in a batch that stays: with the plain
-loop, and with `AdaptiveOptimiser` around the same optimiser. Both take turns of 16 steps in one process,
-so that whatever else the machine does falls on both; a pair is one turn of each, and who begins alternates.
-Time is the processor's, of rank 0. Several ranks are processes that meet by gloo. Without torch, and with
---core, only what is plain Python is measured.
+loop, and with `AdaptiveOptimiser` around the same optimiser. Both take turns step by step in one process, so
+that whatever else the machine does falls on both; a pair is one step of each, and who begins alternates. Time
+is the processor's, of rank 0. Steps in which gradients are measured are few and cost more than the others:
+the figure is the median difference of the pairs of each kind, weighted by how often they come, relative to
+the median of a plain step. Its interval (95 %) is by the bootstrap over pairs. Several ranks are processes
+that meet by gloo. Without torch, and with --core, only what is plain Python is measured.
 """
 
 import argparse
 import importlib.util
 import json
 import os
+import random
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 from machine import describe_machine
 
@@ -27,8 +31,10 @@ from allot.training.adaptive import AdaptiveBatch
 from allot.training.batch_choice import Limits, Times, best_way
 from allot.training.noise import GradientNoise
 
-# As many steps as one period of measuring has.
-BATCH, STEPS = 32, 16
+BATCH = 32
+# Pairs before the first that counts: both are warm then, and the iterations are over that are all measured.
+WARM_PAIRS = 32
+RESAMPLES = 2000
 CORE_STEPS = 20_000
 CASES = {
     # Name: optimiser, gradients of a step.
@@ -86,13 +92,16 @@ def milliseconds_to_choose() -> float:
     return 1e3 * median([seconds() for _ in range(51)])
 
 
-def pairs_of_one_case(kind: str, gradients: int, runs: int, threads: int) -> list[tuple[float, float]]:
-    """Return processor seconds of a step, plain and adaptive, of each pair; all ranks do this together."""
+def pairs_of_one_case(
+    kind: str, gradients: int, periods: int, threads: int
+) -> list[tuple[float, float, bool]]:
+    """Return processor seconds of a step, plain and adaptive, of each pair, and whether gradients were
+    measured in it; all ranks do this together."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from allot.training.pytorch import AdaptiveOptimiser
+    from allot.training.pytorch import MEASURED_EVERY, AdaptiveOptimiser
     from allot.training.sampler import Sampler
 
     torch.set_num_threads(threads)
@@ -146,38 +155,57 @@ def pairs_of_one_case(kind: str, gradients: int, runs: int, threads: int) -> lis
         if world_size > 1:
             dist.barrier()
         started = time.process_time()
-        for _ in range(STEPS):
-            step()
-        return (time.process_time() - started) / STEPS
+        step()
+        return time.process_time() - started
 
-    for _ in range(3):  # Both are warm, and the iterations are over that are all measured.
-        seconds(plain), seconds(adaptive)
     found = []
-    for run in range(runs):
-        order = (plain, adaptive) if run % 2 == 0 else (adaptive, plain)
-        timed = {step: seconds(step) for step in order}
-        found.append((timed[plain], timed[adaptive]))
-    return found
+    for pair in range(WARM_PAIRS + periods * MEASURED_EVERY):
+        # Whether the first or the second of two measured steps comes first changes from period to period.
+        is_plain_first = (pair + pair // MEASURED_EVERY) % 2 == 0
+        timed = {step: seconds(step) for step in ((plain, adaptive) if is_plain_first else (adaptive, plain))}
+        found.append((timed[plain], timed[adaptive], tuned.is_measured))
+    return found[WARM_PAIRS:]
 
 
-def measure_as_rank(case: str, runs: int, threads: int) -> None:
+def overhead(pairs: Sequence[tuple[float, float, bool]]) -> float:
+    """Return what a step costs more, relative to a plain one."""
+    plain = median([pair[0] for pair in pairs])
+    more = 0.0
+    for kind in (False, True):
+        differences = [adaptive - without for without, adaptive, is_measured in pairs if is_measured == kind]
+        more += len(differences) / len(pairs) * median(differences)
+    return more / plain
+
+
+def interval(pairs: Sequence[tuple[float, float, bool]]) -> tuple[float, float]:
+    """Return the middle 95 % of the overheads of pairs drawn from these; each kind keeps its number."""
+    generator = random.Random(0)
+    kinds = [[pair for pair in pairs if pair[2] == kind] for kind in (False, True)]
+    found = sorted(
+        overhead([pair for kind in kinds for pair in generator.choices(kind, k=len(kind))])
+        for _ in range(RESAMPLES)
+    )
+    return found[RESAMPLES // 40], found[-RESAMPLES // 40]
+
+
+def measure_as_rank(case: str, periods: int, threads: int) -> None:
     """Print what rank 0 measured of one case."""
     import torch.distributed as dist
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         dist.init_process_group("gloo")
-    pairs = pairs_of_one_case(*CASES[case], runs, threads)
+    pairs = pairs_of_one_case(*CASES[case], periods, threads)
     if os.environ.get("RANK", "0") == "0":
         print(json.dumps(pairs))
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def gang(case: str, ranks: int, runs: int, threads: int) -> list[tuple[float, float]]:
+def gang(case: str, ranks: int, periods: int, threads: int) -> list[tuple[float, float, bool]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
-    command = [sys.executable, __file__, "--case", case, "--runs", str(runs), "--threads", str(threads)]
+    command = [sys.executable, __file__, "--case", case, "--periods", str(periods), "--threads", str(threads)]
     processes = [
         subprocess.Popen(
             command, env={**os.environ, **place, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
@@ -194,14 +222,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=15, help="pairs of each case (15)")
+    parser.add_argument("--periods", type=int, default=10, help="of measuring, of each case (10)")
     parser.add_argument("--threads", type=int, default=1, help="of each rank (1)")
     parser.add_argument("--ranks", default="1,2", help="how many (1,2)")
     parser.add_argument("--core", action="store_true", help="without PyTorch")
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
-        measure_as_rank(options.case, options.runs, options.threads)
+        measure_as_rank(options.case, options.periods, options.threads)
         return
     print(describe_machine())
     core = microseconds_per_step()
@@ -214,15 +242,23 @@ def main() -> None:
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed (pip install torch): nothing more to measure")
         return
-    print("| ranks | optimiser | a step, ms | more with it, median of pairs | pairs, % |")
-    print("|---:|---|---:|---:|---|")
+    print("| ranks | optimiser | a step, ms | more with it | 95 % | not measured / measured, ms | pairs |")
+    print("|---:|---|---:|---:|---|---|---:|")
     for ranks in map(int, options.ranks.split(",")):
         for case in CASES:
-            pairs = gang(case, ranks, options.runs, options.threads)
-            more = [100 * (adaptive / plain - 1) for plain, adaptive in pairs]
-            step = 1e3 * median([plain for plain, _ in pairs])
-            raw = " ".join(f"{each:.1f}" for each in more)
-            print(f"| {ranks} | {case} | {step:.1f} | {median(more):.2f} % | {raw} |", flush=True)
+            pairs = gang(case, ranks, options.periods, options.threads)
+            step = 1e3 * median([pair[0] for pair in pairs])
+            least, most = interval(pairs)
+            by_kind = " / ".join(
+                f"{1e3 * median([pair[1] - pair[0] for pair in pairs if pair[2] == kind]):+.2f}"
+                for kind in (False, True)
+            )
+            print(
+                f"| {ranks} | {case} | {step:.1f} | {100 * overhead(pairs):.2f} % "
+                f"| {100 * least:.2f} to {100 * most:.2f} % | {by_kind} | {len(pairs)} |",
+                flush=True,
+            )
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

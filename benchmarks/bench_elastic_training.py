@@ -5,9 +5,9 @@
 Starts a platform of its own (`manage.py up --no-demo`, one node with four simulated GPUs, the round every
 2 s). A set of jobs (tests/e2e/elastic_training.py: digits in NumPy, and PyTorch on the CPU where it is
 installed; two begin, two competitors come while these run) is trained for each seed once under `pollux`,
-elastic with adaptive batches, and once under `fifo`, each at its own two GPUs with its own batch. Then once
-under `singularity`, with fixed worlds: the weights must be those of runs by hand that nobody disturbed. The
-arithmetic is real; a gradient waits until as much time is over as a heavier model would take on a GPU.
+elastic with adaptive batches, and once under `fifo`, each at its own number of GPUs with its own batch. Then
+once under `singularity`, with fixed worlds: the weights must be those of runs by hand that nobody disturbed.
+The arithmetic is real; a gradient waits until as much time is over as a heavier model would take on a GPU.
 
 PyTorch must lie where jobs may read it: in this Python's own environment.
 """

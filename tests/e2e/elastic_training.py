@@ -25,7 +25,7 @@ VIRTUAL_CLUSTER = "training"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 #: Long against the second or two that a resize takes here, as the usual minute is on a real cluster.
 POLICIES: Mapping[str, Mapping[str, Any]] = {
-    "pollux": {"cycle_seconds": 3.0, "restart_seconds": 4.0},
+    "pollux": {"cycle_seconds": 3.0, "restart_seconds": 5.0},
     "fifo": {},
     "singularity": {
         "premium": ["vision"],
@@ -64,7 +64,7 @@ class TrainingJob:
     steps: int
     #: Of the initial batch on one GPU.
     gradient_seconds: float
-    replicas: int = 2
+    replicas: int
 
     def command(self, way: str, seed: int, *, is_paced: bool = True) -> str:
         seconds = self.gradient_seconds if is_paced else 0.0
@@ -102,10 +102,10 @@ def training_set(part: float = 1.0) -> list[TrainingJob]:
     """Return the set; `part` of its steps and of the times between arrivals. Without PyTorch only digits."""
     long, short = ("students", "vision")
     rows = [
-        ("digits-long", "digits", long, 0.0, 700, 0.08),
-        ("pytorch-long", "pytorch", long, 0.0, 450, 0.1),
-        ("digits-short", "digits", short, 6.0, 350, 0.08),
-        ("digits-late", "digits", short, 12.0, 350, 0.08),
+        ("digits-long", "digits", long, 0.0, 500, 0.08, 4),
+        ("pytorch-long", "pytorch", long, 0.0, 300, 0.1, 4),
+        ("digits-short", "digits", short, 5.0, 250, 0.08, 2),
+        ("digits-late", "digits", short, 10.0, 250, 0.08, 2),
     ]
     return [
         TrainingJob(
@@ -115,8 +115,9 @@ def training_set(part: float = 1.0) -> list[TrainingJob]:
             arrives_seconds=part * arrives,
             steps=round(part * steps),
             gradient_seconds=seconds,
+            replicas=replicas,
         )
-        for name, library, tenant, arrives, steps, seconds in rows
+        for name, library, tenant, arrives, steps, seconds, replicas in rows
         if library == "digits" or HAS_TORCH
     ]
 

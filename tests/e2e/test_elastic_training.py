@@ -21,8 +21,7 @@ from tests.e2e.installation import Installation, installation
 
 pytestmark = pytest.mark.slow
 
-PART = 0.5
-JOBS = training_set(PART)
+JOBS = training_set()
 
 
 @pytest.fixture(scope="module")
