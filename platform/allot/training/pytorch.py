@@ -204,7 +204,7 @@ class AdaptiveOptimiser:
             self._before = None
         return found or None
 
-    def _reduce(self, bucket: dist.GradBucket) -> Any:
+    def _reduce(self, bucket: Any) -> Any:
         """Measure what is this rank's of a bucket of gradients, and begin to make the mean over all ranks."""
         group = self._parallel.process_group  # type: ignore[union-attr]
         if self.is_measured:
