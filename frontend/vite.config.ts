@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 import react from "@vitejs/plugin-react";
@@ -18,6 +18,17 @@ const fontLicence: Plugin = {
     this.emitFile({ type: "asset", fileName: "ibm-plex-sans-license.txt", source });
   },
 };
+
+// Files of tests share modules, which are loaded once; but not those that put others in a module's place.
+const replacesModules = readdirSync(at("./src"), { recursive: true, encoding: "utf-8" })
+  .filter((path) => /\.test\.tsx?$/.test(path) && readFileSync(at(`./src/${path}`), "utf-8").includes("vi.mock("))
+  .map((path) => `src/${path}`);
+
+const components = {
+  environment: "happy-dom",
+  environmentOptions: { happyDOM: { url: "http://allotment.test/" } },
+  setupFiles: ["src/testing/setup.ts"],
+} as const;
 
 export default defineConfig(({ command }) => ({
   // Django serves index.html on every page and the built files under STATIC_URL.
@@ -39,17 +50,21 @@ export default defineConfig(({ command }) => ({
   },
   test: {
     projects: [
-      { extends: true, test: { name: "functions", include: ["src/**/*.test.ts"], environment: "node" } },
+      {
+        extends: true,
+        test: { name: "functions", include: ["src/**/*.test.ts"], exclude: replacesModules, isolate: false },
+      },
       {
         extends: true,
         test: {
           name: "components",
+          ...components,
           include: ["src/**/*.test.tsx"],
-          environment: "happy-dom",
-          environmentOptions: { happyDOM: { url: "http://allotment.test/" } },
-          setupFiles: ["src/testing/setup.ts"],
+          exclude: replacesModules,
+          isolate: false,
         },
       },
+      { extends: true, test: { name: "with modules replaced", ...components, include: replacesModules } },
     ],
   },
 }));
