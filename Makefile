@@ -10,7 +10,7 @@ NPM := scripts/npm
 PYTEST := $(VENV)/python -m pytest
 # A process more than processors, for some tests wait: for leases to end, for jobs to stop.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
-# Tests of whole platforms: three parts beside each other, for all wait a lot. What compares times is slow, so alone.
+# Tests of whole platforms: three parts and the dashboard's beside each other, for all wait a lot. What compares times is slow, so alone.
 # By their folders (ALONE in tests/conftest.py): collecting all the others takes longer than some of these tests.
 # Each part notes by itself what failed: of one file for all, the last part to end would strike out what others wrote.
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)" -o cache_dir=.pytest_cache
@@ -40,9 +40,8 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 	@scripts/bubblewrap
 	@scripts/slurm
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
-	scripts/beside '$(WHOLE)/up tests/up $(ARGS)' '$(WHOLE)/e2e tests/e2e tests/slurm $(ARGS)' \
+	scripts/beside '$(NPM) test' '$(WHOLE)/up tests/up tests/slurm $(ARGS)' '$(WHOLE)/e2e tests/e2e $(ARGS)' \
 		'$(WHOLE)/browser tests/browser $(ARGS)'
-	$(NPM) test
 
 test-slow: ## Run the exhaustive tests, and properties on more examples
 	@$(MAKE) --no-print-directory -j2 setup-dev

@@ -2,11 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.installation import Installation, installation, until
 
@@ -97,42 +98,90 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@dataclass
+class Pages:
+    """What tests have open, kept from one to the next: to go elsewhere costs a third of a new page."""
+
+    garden: Garden
+    browser: Browser
+    #: By who is signed in; none of them is in use.
+    free: dict[str, list[Page]] = field(default_factory=dict)
+    used: list[tuple[str, Page]] = field(default_factory=list)
+    own: list[Page] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def open(
+        self,
+        username: str | None,
+        path: str = "/",
+        *,
+        width: int = 1280,
+        height: int = 900,
+        own_session: bool = False,
+        **options: Any,
+    ) -> Page:
+        """Open the dashboard signed in as somebody.
+
+        Tests share a person's sessions, but nothing else that a browser keeps. A test that ends one asks for
+        its own; with no person, or with `options` of a context, a page has a context to itself too.
+        """
+        if username is None or own_session or options:
+            page = self._new(username, options)
+            self.own.append(page)
+        else:
+            free = self.free.get(username)
+            page = free.pop() if free else self._new(username, {})
+            self.used.append((username, page))
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(path)
+        return page
+
+    def leave(self) -> None:
+        """Take back what a test had open."""
+        for page in self.own:
+            page.context.close()
+        for username, page in self.used:
+            page.evaluate("localStorage.clear(); sessionStorage.clear()")
+            # Of the same site, so that the process stays; and nothing on it goes on.
+            page.goto("/healthz")
+            self.free.setdefault(username, []).append(page)
+        self.own, self.used, self.faults = [], [], []
+
+    def pictures(self, name: str) -> None:
+        ARTIFACTS.mkdir(exist_ok=True)
+        for number, page in enumerate([*self.own, *(page for _, page in self.used)]):
+            page.screenshot(path=ARTIFACTS / f"{name}-{number}.png", full_page=True)
+
+    def _new(self, username: str | None, options: dict[str, Any]) -> Page:
+        context = self.browser.new_context(base_url=self.garden.platform.url, **options)
+        context.set_default_timeout(WAIT_MILLISECONDS)
+        if username is not None:
+            body = {"username": username, "password": self.garden.password_of(username)}
+            answer = context.request.post("/api/v1/session", data=body)
+            assert answer.ok, answer.text()
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        return page
+
+
+@pytest.fixture(scope="package")
+def pages(garden: Garden, browser: Browser) -> Pages:
+    return Pages(garden, browser)
+
+
 Open = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(garden: Garden, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open]:
+def open_page(pages: Pages, request: pytest.FixtureRequest) -> Iterator[Open]:
     """Open the dashboard signed in as somebody; a fault in the page itself fails the test.
 
     Pictures of what was open when a test failed are left in `artifacts`.
     """
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def open_as(
-        username: str | None, path: str = "/", *, width: int = 1280, height: int = 900, **options
-    ) -> Page:
-        context = browser.new_context(
-            base_url=garden.platform.url, viewport={"width": width, "height": height}, **options
-        )
-        context.set_default_timeout(WAIT_MILLISECONDS)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        if username is not None:
-            body = {"username": username, "password": garden.password_of(username)}
-            answer = context.request.post("/api/v1/session", data=body)
-            assert answer.ok, answer.text()
-        page.goto(path)
-        return page
-
     failed_before = request.session.testsfailed
-    yield open_as
+    yield pages.open
     if request.session.testsfailed > failed_before:
-        ARTIFACTS.mkdir(exist_ok=True)
-        for number, context in enumerate(contexts):
-            for page in context.pages:
-                page.screenshot(path=ARTIFACTS / f"{request.node.name}-{number}.png", full_page=True)
-    for context in contexts:
-        context.close()
+        pages.pictures(request.node.name)
+    faults = pages.faults
+    pages.leave()
     assert not faults, faults

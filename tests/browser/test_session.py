@@ -29,7 +29,7 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(open_page):
 
 
 def test_a_session_that_ends_elsewhere_leads_back_to_signing_in(open_page):
-    page = open_page("vera")
+    page = open_page("vera", own_session=True)
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     page.context.clear_cookies()
     # At once: whatever the page asks for meanwhile leads there as well.

@@ -115,7 +115,11 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
     everything_is_well(platform, workload + more)
 
 
-@pytest.mark.parametrize("child", ["beat", "web", "redis", "postgres"])
+# Every day the web server is killed by test_allot.py, below somebody who follows a job.
+@pytest.mark.parametrize(
+    "child",
+    [*(pytest.param(child, marks=pytest.mark.slow) for child in ("beat", "web")), "redis", "postgres"],
+)
 def test_server_process(platform: Installation, workload: list[int], child: str):
     pid = platform.pid_of(child)
     kill(pid)
