@@ -28,7 +28,7 @@ const components = {
   environment: "happy-dom",
   environmentOptions: { happyDOM: { url: "http://allotment.test/" } },
   setupFiles: ["src/testing/setup.ts"],
-} as const;
+};
 
 export default defineConfig(({ command }) => ({
   // Django serves index.html on every page and the built files under STATIC_URL.
