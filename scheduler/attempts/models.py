@@ -139,6 +139,8 @@ class Allocation(models.Model):
     released_at = models.DateTimeField(null=True)
     #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
     slice_seconds = models.FloatField(null=True)
+    #: GPUs of its last replicas that are beyond what its virtual cluster is guaranteed.
+    opportunistic_gpus = models.PositiveIntegerField(default=0, db_default=0)
 
     @property
     def gpu_count(self) -> int:

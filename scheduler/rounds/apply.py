@@ -339,6 +339,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
         (
             "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
             "phase", "created_at", "held_at", "slice_seconds",
+            "opportunistic_gpus",
         ),
         (
             (
@@ -353,6 +354,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
                 at,
                 at if start.is_held else None,
                 start.action.slice_seconds,
+                start.action.opportunistic_gpus,
             )
             for start in starts
         ),

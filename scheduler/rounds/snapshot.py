@@ -67,7 +67,7 @@ WHERE j.state IN ('queued', 'running') ORDER BY j.id
 _RUNNING = """
 SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id), l.gpu_model, l.replicas, l.phase,
        extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
-       bool_or(a.state = 'stopping'), l.slice_seconds,
+       bool_or(a.state = 'stopping'), l.slice_seconds, l.opportunistic_gpus,
        (SELECT array_agg(g.gpu_id) FROM scheduler_allocatedgpu g
         WHERE g.allocation_id = l.id AND g.phase <> 'released')
 FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id AND a.state <> 'ended'
@@ -278,6 +278,7 @@ def _running(
         guaranteed,
         stopping,
         slice_seconds,
+        opportunistic_gpus,
         unreleased,
     ) in cursor.fetchall():
         left = set(unreleased or ())
@@ -295,6 +296,7 @@ def _running(
                 if len(jobs) == 2 and slice_seconds is None
                 else {},
                 slice_seconds=slice_seconds,
+                opportunistic_gpus=opportunistic_gpus,
             )
         )
     return tuple(running)

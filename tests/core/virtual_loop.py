@@ -86,6 +86,7 @@ class VirtualLoop:
                 since=self.snapshot.now,
                 guaranteed=action.guaranteed,
                 slice_seconds=action.slice_seconds,
+                opportunistic_gpus=action.opportunistic_gpus,
             )
             if not occupied & wanted:
                 self._note_start(action.jobs, self.snapshot.now)

@@ -44,7 +44,8 @@ class Idle:
         for number, running in self._facts.running.items():
             holding = self._facts.holdings[number]
             if holding.model == model and running.phase == "held":
-                for part in holding.parts:
+                surplus = self._facts.surpluses.get(number)
+                for part in (*holding.parts, *(surplus.parts if surplus is not None else ())):
                     left[part.node] &= ~part.mask
         return [count for mask in left if (count := mask.bit_count())]
 
@@ -71,8 +72,10 @@ class Holders:
                 continue
             self.jobs.add(number)
             held = self._held.setdefault((job.virtual_cluster, job.tenant), TenantHoldings())
-            sums = held.guaranteed if job.guaranteed else held.opportunistic
-            sums[running.gpu_model] = sums.get(running.gpu_model, 0.0) + part
+            beyond = running.opportunistic_gpus if job.guaranteed else part
+            for sums, gpus in ((held.guaranteed, part - beyond), (held.opportunistic, beyond)):
+                if gpus:
+                    sums[running.gpu_model] = sums.get(running.gpu_model, 0.0) + gpus
             if not running.stopping:
                 held.running.append((job, running))
                 if job.guaranteed and self._is_spread(running) and spread_speed(job, running.gpu_model) < 1:

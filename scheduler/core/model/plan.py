@@ -130,6 +130,8 @@ class Action:
     placement: Placement | None = None
     #: Its jobs take turns of so many seconds on these GPUs; None: they use them at the same time.
     slice_seconds: float | None = None
+    #: As `Running.opportunistic_gpus`, of the placement.
+    opportunistic_gpus: int = 0
     allocation: AllocationId | None = None
     #: For STOP: "preempted", "cancelled", "time_limit", or "drained": a node goes back to its serving pool.
     #: For MOVE: "preempted" when it has to give way.

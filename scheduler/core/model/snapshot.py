@@ -8,7 +8,7 @@ and virtual clusters are known by their unique names; rows that can be renamed a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NewType
 
 from scheduler.core.model.cell_specification import Specification
@@ -349,6 +349,34 @@ class Running:
     speeds: Mapping[JobId, float] = field(default_factory=dict)
     #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
     slice_seconds: float | None = None
+    #: So many GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed: they are
+    #: opportunistic, and who reclaims them makes the gang smaller and does not stop it.
+    opportunistic_gpus: int = 0
+
+    @property
+    def base(self) -> Running:
+        """What of it counts against the guarantee of its virtual cluster; it all, as a rule."""
+        kept = len(self.replicas) - self._surplus_replicas
+        return self if kept == len(self.replicas) else self._part(self.replicas[:kept])
+
+    @property
+    def surplus(self) -> Running | None:
+        """What of it is opportunistic, under the negative of its number; None: nothing."""
+        kept = len(self.replicas) - self._surplus_replicas
+        if kept == len(self.replicas):
+            return None
+        return replace(
+            self._part(self.replicas[kept:]), allocation=AllocationId(-self.allocation), guaranteed=False
+        )
+
+    def _part(self, replicas: tuple[tuple[GpuId, ...], ...]) -> Running:
+        return replace(self, replicas=replicas, opportunistic_gpus=0)
+
+    @property
+    def _surplus_replicas(self) -> int:
+        if not self.opportunistic_gpus or not self.replicas:
+            return 0
+        return min(self.opportunistic_gpus // max(map(len, self.replicas), default=1), len(self.replicas) - 1)
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

@@ -28,9 +28,10 @@ def diff(
     orphaned: Collection[AllocationId],
     outcomes: Sequence[ViewOutcome],
     downgraded: Mapping[AllocationId, Downgrade],
+    growth: Sequence[Action] = (),
 ) -> tuple[Action, ...]:
     """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
-    then whose guarantee lapses or returns where it stays.
+    then whose guarantee lapses or returns where it stays. `growth`: who gets idle GPUs beyond its guarantee.
 
     What is not named stays as it is. That includes jobs whose virtual cluster was deleted under them: no view
     of this round decides about them.
@@ -38,6 +39,8 @@ def diff(
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
     leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
+    reclaimed = {AllocationId(-each) for each in leaving if each < 0}
+    leaving = {each for each in leaving if each > 0}
     leaving.update(admission.endings, facts.stale, orphaned)
     leaving.difference_update([action.allocation for action in placed if action.allocation is not None])
     stops = []
@@ -47,12 +50,15 @@ def diff(
         if job is not None:
             stops.append(_stop(running, job, facts, admission, takers))
     acted = leaving.union(action.allocation for action in placed)
+    shrunk = [_shrunk(facts.running[each], facts, takers) for each in sorted(reclaimed - acted)]
+    acted.update(action.allocation for action in (*shrunk, *growth))
     regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
     regrades += [_downgraded(downgraded[each], facts) for each in sorted(downgraded) if each not in acted]
-    shrunk = _shrunk_by_returns(facts, acted.union(downgraded)) if facts.returning else []
-    resized = {action.allocation for action in shrunk}
+    returned = _shrunk_by_returns(facts, acted.union(downgraded)) if facts.returning else []
+    resized = {action.allocation for action in returned}
     regrades = [action for action in regrades if action.allocation not in resized]
-    return (*[_with_cause(action, facts, takers) for action in placed], *shrunk, *stops, *regrades)
+    changes = [_with_cause(action, facts, takers) for action in placed]
+    return (*changes, *shrunk, *growth, *returned, *stops, *regrades)
 
 
 def _shrunk_by_returns(facts: Facts, acted: Collection[AllocationId | None]) -> list[Action]:
@@ -70,6 +76,9 @@ def _shrunk_by_returns(facts: Facts, acted: Collection[AllocationId | None]) -> 
                     virtual_cluster=facts.jobs[running.jobs[0]].virtual_cluster,
                     guaranteed=facts.is_guaranteed(running),
                     placement=Placement(gpu_model=running.gpu_model, replicas=left),
+                    opportunistic_gpus=max(sum(map(len, left)) - len(running.base.gpus), 0)
+                    if running.opportunistic_gpus
+                    else 0,
                     allocation=allocation,
                     message=f"{returns(node)}.",
                 )
@@ -86,7 +95,7 @@ def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:
             kind = ActionKind.START
         elif running.jobs != grant.jobs:
             continue  # A group in which jobs join or leave stops first, and starts in a later round.
-        elif running.replicas == placement.replicas and facts.is_live(running):
+        elif running.base.replicas == placement.replicas and facts.is_live(running):
             continue
         else:
             same_size = len(running.gpus) == len(placement.gpus)
@@ -101,6 +110,24 @@ def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:
             allocation=None if running is None else running.allocation,
             hints=grant.hints,
         )
+
+
+def _shrunk(running: Running, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
+    """Let a gang go on with what its guarantee covers, on the GPUs that it has of that already."""
+    surplus = running.surplus
+    assert surplus is not None
+    by, message = _claimed(surplus, takers)
+    whose = message.removesuffix(".") if by else "Jobs that wait are to have what it has beyond its guarantee"
+    return Action(
+        kind=ActionKind.RESIZE,
+        jobs=running.jobs,
+        virtual_cluster=facts.jobs[running.jobs[0]].virtual_cluster,
+        guaranteed=facts.is_guaranteed(running),
+        placement=Placement(gpu_model=running.gpu_model, replicas=running.base.replicas),
+        allocation=running.allocation,
+        preempted_by=by,
+        message=f"{whose}: it goes on with what is guaranteed.",
+    )
 
 
 def _takers(actions: Iterable[Action]) -> dict[GpuId, Action]:

@@ -19,6 +19,7 @@ from scheduler.core.model.snapshot import AllocationId, Snapshot
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.diff import diff
 from scheduler.core.round.facts import Facts
+from scheduler.core.round.guarantees.beyond import Growth, beyond_guarantees
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
 from scheduler.core.round.market_step import step_market
@@ -54,6 +55,7 @@ class RoundEngine:
         self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
+        self._growth: Growth | None = None
 
     def outcomes(self) -> Sequence[ViewOutcome]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
@@ -91,6 +93,8 @@ class RoundEngine:
             placer_parameters=frame.spare_placer_parameters,
         )
         outcomes.append(self._run_view(view, plugins, limits))
+        self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
+        outcomes[-1] = replace(outcomes[-1], capacity=self._growth.capacity)
         return outcomes
 
     def views(self) -> dict[str, View]:
@@ -140,13 +144,18 @@ class RoundEngine:
             wakes.append(shielded_until)
         if step.wake_at is not None:
             wakes.append(step.wake_at)
+        growth = self._growth.actions if self._growth is not None else ()
+        if self._growth is not None and self._growth.wake_at is not None:
+            wakes.append(self._growth.wake_at)
         if step.memory:
             memory[MARKET] = step.memory
         if step.ledger:
             ledger[MARKET] = step.ledger
         return Plan(
             round_number=self.facts.frame.round_number,
-            actions=diff(self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded),
+            actions=diff(
+                self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded, growth
+            ),
             memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
@@ -171,6 +180,7 @@ class Survey:
         facts = self._facts
         for allocation in sorted(allocations):
             self._claims.drop(allocation)
+            self._claims.drop(AllocationId(-allocation))
             running = facts.running.get(allocation)
             if running is None or allocation in facts.stale:
                 continue
@@ -178,4 +188,7 @@ class Survey:
             # A nomination that is dropped leaves nothing behind: its GPUs still have the holder they had.
             if not (ends and running.is_nominated):
                 self._claims.put(allocation, facts.holdings[allocation], leaves=ends)
+                if allocation in facts.surpluses:
+                    surplus = facts.surpluses[allocation]
+                    self._claims.put(AllocationId(-allocation), surplus, leaves=ends)
         return Capacity(facts.cluster, self._claims.layers(), self._claims.evictable)

@@ -53,7 +53,9 @@ class Facts:
         self.jobs: dict[JobId, Job] = {}
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
         self.running: dict[AllocationId, Running] = {}
+        #: What each has, but for what it has beyond the guarantee of its virtual cluster: that is a surplus.
         self.holdings: dict[AllocationId, Holding] = {}
+        self.surpluses: dict[AllocationId, Holding] = {}
         #: What each job holds or is nominated for.
         self.current: dict[JobId, Running] = {}
         #: What each job was told to leave and has not left yet.
@@ -101,9 +103,16 @@ class Facts:
         """Take in a new allocation, or what is now true of a known one."""
         if running.allocation in self.running:
             self._unlink(self.running[running.allocation])
+            self.surpluses.pop(running.allocation, None)
             self.regraded.pop(running.allocation, None)
         self.running[running.allocation] = running
         self.holdings[running.allocation] = self.holding_on(self.cluster, running)
+        surplus = running.surplus
+        if surplus is not None:
+            holding = self.holding_on(self.cluster, surplus)
+            # Nobody has it yet, or it is about to come free: there is nothing to take back.
+            lasts = running.phase == "held" and not running.stopping
+            self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
         by_job = self.stopping if running.stopping else self.current
         by_job.update(dict.fromkeys(running.jobs, running))
         if running.is_nominated and not running.stopping:
@@ -114,6 +123,7 @@ class Facts:
         """Forget an allocation whose GPUs are free again."""
         running = self.running.pop(allocation)
         del self.holdings[allocation]
+        self.surpluses.pop(allocation, None)
         self.regraded.pop(allocation, None)
         self.shielded.discard(allocation)
         self._unlink(running)
@@ -219,12 +229,18 @@ class Facts:
         """Whether no view of another virtual cluster may reclaim the allocation, from this round on."""
         return self.regraded.get(running.allocation, running.guaranteed)
 
+    def held_by(self, allocation: AllocationId) -> list[Holding]:
+        """Return what an allocation has: what counts as it was granted, and a surplus if there is one."""
+        found = [self.holdings[allocation]]
+        return [*found, self.surpluses[allocation]] if allocation in self.surpluses else found
+
     def priority_of(self, jobs: Sequence[JobId]) -> int:
         """Return the priority of jobs that share GPUs: that of the most urgent."""
         return max([self.jobs[job].priority for job in jobs if job in self.jobs], default=0)
 
     def holding_on(self, cluster: Cluster, running: Running) -> Holding:
-        """Return what an allocation has of the nodes of a cluster that has its GPUs."""
+        """Return what an allocation has of the nodes of a cluster that has its GPUs, its surplus left out."""
+        running = running.base
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
         where = cluster.where
         gangs = [_needs(job, cluster, running) for job in jobs]

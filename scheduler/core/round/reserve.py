@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
@@ -62,6 +62,8 @@ class Reservation:
         moved = set(allocations)
         for number in sorted(jobs):
             job, running = admitted.get(number), facts.current.get(number)
+            if job is not None and running is not None and running.opportunistic_gpus:
+                job = _capped(job, running)
             view = None if job is None else self._view_for(job, running)
             before = self._view_of_job.pop(number, None)
             if before is not None and before != view:
@@ -106,7 +108,7 @@ class Reservation:
                 self.orphaned.add(running.allocation)
             return
         part = self._parts[view]
-        holding = self._facts.holdings[running.allocation]
+        holding, running = self._facts.holdings[running.allocation], running.base
         if self._binding is not None and view != SPARE:
             running, holding = self._binding.seen(running) or (running, holding)
         self._view_of_allocation[running.allocation] = view, running, holding.gpus
@@ -170,3 +172,10 @@ class Reservation:
                 "rng": random.Random(f"{frame.round_number}:{name}"),
             },
         )
+
+
+def _capped(job: Job, running: Running) -> Job:
+    """Return a job as its view sees it while it has GPUs beyond the guarantee: no larger than the rest of what
+    it has, so that it is not stopped to grow into what it could grow to anyway."""
+    gpus = len(running.base.gpus)
+    return job if job.elastic is None else replace(job, elastic=(min(job.elastic[0], gpus), gpus))

@@ -180,6 +180,7 @@ class SimulatedCluster:
             since=self._events.now,
             guaranteed=action.guaranteed,
             slice_seconds=action.slice_seconds,
+            opportunistic_gpus=action.opportunistic_gpus,
         )
         if not self._may_begin(running):
             self.occupancy.nominate(running.allocation, running.gpus)

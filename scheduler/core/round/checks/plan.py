@@ -157,14 +157,14 @@ def _check_guarantees(
     for action in plan.actions:
         if action.guaranteed and action.placement is not None:
             key = action.virtual_cluster, action.placement.gpu_model
-            used[key] = used.get(key, 0) + _size(action.placement.replicas)
+            used[key] = used.get(key, 0) + _size(action.placement.replicas) - action.opportunistic_gpus
     for running in snapshot.running:
         first = jobs.get(running.jobs[0])
         if first is None or not first.guaranteed or running.stopping:
             continue
         if first.id in kept and kept[first.id].guaranteed:
             key = first.virtual_cluster, running.gpu_model
-            used[key] = used.get(key, 0) + sum([gpu not in nobodys for gpu in running.gpus])
+            used[key] = used.get(key, 0) + sum([gpu not in nobodys for gpu in running.base.gpus])
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
@@ -185,13 +185,15 @@ def _guaranteed_uses(
     uses: dict[GpuId, Owner] = {}
     for job, running in kept.items():
         if running.guaranteed and job in jobs and jobs[job].guaranteed:
-            gpus = [gpu for gpu in running.gpus if gpu not in nobodys] or running.gpus
+            base = running.base.gpus
+            gpus = [gpu for gpu in base if gpu not in nobodys] or base
             owner = jobs[job].virtual_cluster, pinned_cell_of([jobs[each] for each in running.jobs])
             uses.update(dict.fromkeys(gpus, owner))
     for action in plan.actions:
         if action.placement is not None and action.guaranteed:
             owner = action.virtual_cluster, pinned_cell_of([jobs[job] for job in action.jobs])
-            uses.update(dict.fromkeys(action.placement.gpus, owner))
+            count = len(action.placement.gpus) - action.opportunistic_gpus
+            uses.update(dict.fromkeys(action.placement.gpus[:count], owner))
     return uses
 
 

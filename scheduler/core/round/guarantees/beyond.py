@@ -1,0 +1,173 @@
+"""Elastic gangs of guaranteed jobs grow beyond what their virtual cluster is guaranteed, into what is idle.
+
+What such a gang has by the guarantee is guaranteed, and what it has beyond that is opportunistic: its last
+replicas are a *surplus* (`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and they
+count against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims opportunistic
+jobs, the cheapest first; then the gang goes on with the rest, on the GPUs that it has. Surpluses are given out
+when all views have been served, where the guarantee is used up and nobody waits in the gang's own virtual
+cluster or for spare GPUs, and given back when an opportunistic job waits that would fit in their place. While
+it has one, its view does not make a gang larger: it would be stopped for what it may have anyway.
+
+Only where GPUs are divided by counts: in cells a gang has what its cells hold. Nor do gangs of fixed world
+grow, whose devices share memory by their number, nor those that must be near together. As with any growth
+(`building_blocks.growing`), nobody grows who was started a moment ago. Of a job whose goodput is known, GPUs
+that make it less than a twentieth faster are left to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
+from scheduler.core.building_blocks.growing import SETTLED_SECONDS, TRIED
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import all_sizes_of, demand_of
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Action, ActionKind, Placement
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId, Running
+from scheduler.core.round.admit import Admission
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.run_view import ViewOutcome, queue_of
+
+#: Growth that makes a job faster by less than this is not worth its restart.
+LEAST_GAIN = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Who grows beyond its guarantee, and what of the cluster is left then, or once others gave back."""
+
+    capacity: Capacity
+    actions: tuple[Action, ...] = ()
+    #: When the next gang is old enough to grow.
+    wake_at: float | None = None
+
+
+def beyond_guarantees(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]) -> Growth:
+    """Return what becomes of surpluses after all views were served; the last outcome is the spare view's."""
+    left = outcomes[-1].capacity
+    waiting = queue_of(outcomes[-1])
+    if waiting:
+        return Growth(capacity=_given_back(facts, outcomes[-1], waiting))
+    gangs = _growing(facts, admission, outcomes)
+    if not gangs:
+        return Growth(capacity=left)
+    left, actions, wakes = left.fork(), [], []
+    for job, running in gangs:
+        settled_at = running.since + SETTLED_SECONDS
+        if facts.frame.now < settled_at - INSTANT_SECONDS:
+            wakes.append(settled_at)
+        elif (action := _larger(job, running, left)) is not None:
+            actions.append(action)
+    return Growth(capacity=left, actions=tuple(actions), wake_at=min(wakes, default=None))
+
+
+def _growing(
+    facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]
+) -> list[tuple[Job, Running]]:
+    """Return who could be larger than it is, of virtual clusters in which nobody waits, in line."""
+    dropped, found = outcomes[-1].capacity.dropped, []
+    for outcome in outcomes[:-1]:
+        busy: bool | None = None
+        for number in outcome.view.running:
+            job, running = admission.admitted.get(number), facts.current.get(number)
+            if job is None or job.elastic is None or running is None or not _may_grow(facts, job, running):
+                continue
+            if not dropped.isdisjoint(facts.held_by(running.allocation)):
+                continue
+            busy = _is_busy(outcome) if busy is None else busy
+            # What its guarantee covers it is given by its view, as guaranteed.
+            if not busy and outcome.capacity.room(running.gpu_model) < job.tasks[0].gpus:
+                found.append((job, running))
+    return sorted(found, key=lambda each: (-each[0].priority, each[0].submitted_at, each[0].id))
+
+
+def _is_busy(outcome: ViewOutcome) -> bool:
+    """Whether somebody waits in a view, or was just given something else than it has."""
+    running, grants = outcome.view.running, outcome.decision.grants
+    changed = (
+        grants[position].jobs[0] not in running
+        or running[grants[position].jobs[0]].replicas != placement.replicas
+        for position, placement in outcome.placements.items()
+    )
+    return bool(queue_of(outcome)) or any(changed)
+
+
+def _may_grow(facts: Facts, job: Job, running: Running) -> bool:
+    near = job.topology is not None and job.topology.required
+    return (
+        running.jobs == (job.id,)
+        and running.phase == "held"
+        and facts.is_live(running)
+        and facts.is_guaranteed(running)
+        and not facts.is_divided(running.gpu_model)
+        and not near
+        and facts.returning_under(running) is None
+        and job.elastic_mode != FIXED_WORLD
+        and job.elastic is not None
+        and len(running.gpus) < job.elastic[1]
+        and running.allocation not in facts.regraded
+    )
+
+
+def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
+    """Settle what a gang gets beside what it has, as much as may be; return the action, or None."""
+    now, each = len(running.gpus), job.tasks[0].gpus
+    for gpus in [size for size in reversed(all_sizes_of(job)) if size > now and _pays(job, running, size)]:
+        more = replace(job, tasks=(replace(job.tasks[0], replicas=(gpus - now) // each),), elastic=None)
+        fit = left.find(demand_of(more, left.cluster, gpus - now, running.gpu_model))
+        if fit is None or fit.victims:
+            continue
+        left.take(fit)
+        return Action(
+            kind=ActionKind.RESIZE,
+            jobs=running.jobs,
+            virtual_cluster=job.virtual_cluster,
+            placement=Placement(
+                gpu_model=running.gpu_model, replicas=(*running.replicas, *fit.placement.replicas)
+            ),
+            opportunistic_gpus=running.opportunistic_gpus + gpus - now,
+            allocation=running.allocation,
+            message=f"{wording.gpus(gpus - now)} beyond the guarantee of virtual cluster"
+            f" {job.virtual_cluster} were idle: it has them until others need them.",
+        )
+    return None
+
+
+def _pays(job: Job, running: Running, gpus: int) -> bool:
+    """Whether a gang is so much faster on more GPUs, as far as anybody knows."""
+    model = goodput_model_of(job, running.gpu_model)
+    if model is None:
+        return True
+    each = job.tasks[0].gpus
+    # Of where the others would be nothing is known yet: on another node, which is the slower.
+    before, after = model.best([1, 2], [len(running.replicas), gpus // each]).goodput.tolist()
+    return bool(after >= LEAST_GAIN * before)
+
+
+def _given_back(facts: Facts, spare: ViewOutcome, waiting: Sequence[JobId]) -> Capacity:
+    """Take surpluses back, those of the latest jobs first, as many as it takes that the first fits that will of
+    those who wait for spare GPUs; it starts in the next round."""
+    left = spare.capacity
+    surpluses = [
+        (facts.jobs[facts.running[number].jobs[0]], holding)
+        for number, holding in facts.surpluses.items()
+        if holding.evictable and left.dropped.isdisjoint(facts.held_by(number))
+    ]
+    if not surpluses:
+        return left
+    surpluses.sort(key=lambda each: (each[0].submitted_at, each[0].id), reverse=True)
+    jobs = spare.view.jobs
+    for number in waiting[:TRIED]:
+        if number in spare.view.running or number not in jobs:
+            continue
+        demand = demand_of(jobs[number], left.cluster)
+        without = left.fork()
+        for _, holding in surpluses:
+            without.drop(holding)
+            fit = without.find(demand)
+            if fit is not None and not fit.victims:
+                return without
+    return left

@@ -1,0 +1,16 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('scheduler', '0026_tier_fractions'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='allocation',
+            name='opportunistic_gpus',
+            field=models.PositiveIntegerField(db_default=0, default=0),
+        ),
+    ]

@@ -1,0 +1,124 @@
+"""Elastic gangs beyond what their virtual cluster is guaranteed: who grows, and who gives back to whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.fairness.division import account_of
+from scheduler.core.model.plan import Action, ActionKind, Plan
+from scheduler.core.model.snapshot import Snapshot, Tenant
+from scheduler.core.round.decide import decide
+from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+
+#: Of eight GPUs each is guaranteed two.
+CLUSTERS = [make_virtual_cluster("research", {"V100": 2}), make_virtual_cluster("vision", {"V100": 2})]
+GANG = make_job(1, replicas=2, elastic=(1, 8), submitted_at=NOW - 1_000)
+#: It has two GPUs by its guarantee and four beyond it.
+GROWN = replace(
+    make_running(GANG, [[gpu] for gpu in range(100, 106)], since=NOW - 1_000), opportunistic_gpus=4
+)
+
+
+def facts(*jobs: Any, running: Any = (GROWN,), gang: Any = GANG, **fields: Any) -> Snapshot:
+    return make_snapshot(
+        nodes=[make_node(1, gpus=8)],
+        virtual_clusters=CLUSTERS,
+        jobs=[gang, *jobs],
+        running=list(running),
+        **fields,
+    )
+
+
+def only(plan: Plan) -> Action:
+    (action,) = plan.actions
+    return action
+
+
+def resized(plan: Plan) -> dict[int, tuple[int, int]]:
+    """Return by job its GPUs, and how many of them are beyond its guarantee."""
+    return {
+        action.jobs[0]: (len(action.placement.gpus), action.opportunistic_gpus)
+        for action in plan.actions
+        if action.kind is ActionKind.RESIZE and action.placement is not None
+    }
+
+
+def started(plan: Plan) -> list[int]:
+    return [action.jobs[0] for action in plan.actions if action.kind is ActionKind.START]
+
+
+def test_a_gang_grows_beyond_its_guarantee_into_all_that_is_idle_and_keeps_what_it_has() -> None:
+    running = make_running(GANG, [[100], [101]], since=NOW - 1_000)
+    action = only(decide(facts(running=[running])))
+    assert (action.kind, action.guaranteed, action.opportunistic_gpus) == (ActionKind.RESIZE, True, 6)
+    assert action.placement is not None
+    assert action.placement.replicas[:2] == running.replicas
+    assert "6 GPUs beyond the guarantee of virtual cluster research were idle" in action.message
+
+
+def test_who_was_started_a_moment_ago_grows_when_it_has_settled() -> None:
+    running = make_running(GANG, [[100], [101]], since=NOW - 100)
+    plan = decide(facts(running=[running]))
+    assert (plan.actions, plan.wake_at) == ((), NOW + 200)
+
+
+def test_nobody_grows_while_somebody_waits_in_its_virtual_cluster_or_for_spare_gpus() -> None:
+    running = make_running(GANG, [[100], [101]], since=NOW - 1_000)
+    assert resized(decide(facts(make_job(2, 2), running=[running]))) == {}
+    assert resized(decide(facts(make_job(2, 7, guaranteed=False), running=[running]))) == {}
+    # Of another virtual cluster whose guarantee is used up, GPUs beyond it are no use to a rigid job.
+    others = make_job(2, 4, virtual_cluster="vision")
+    assert resized(decide(facts(others, running=[running]))) == {1: (8, 6)}
+
+
+def test_a_guarantee_takes_back_by_a_resize_and_kills_nobody() -> None:
+    # Two are idle; four are needed.
+    big = [make_virtual_cluster("research", {"V100": 2}), make_virtual_cluster("vision", {"V100": 4})]
+    snapshot = replace(facts(make_job(2, 4, virtual_cluster="vision")), virtual_clusters=tuple(big))
+    plan = decide(snapshot)
+    assert started(plan) == [2]
+    assert resized(plan) == {1: (2, 0)}
+    shrunk = next(action for action in plan.actions if action.kind is ActionKind.RESIZE)
+    assert shrunk.placement is not None
+    assert shrunk.placement.replicas == GROWN.replicas[:2]
+    assert shrunk.preempted_by == (2,)
+    assert "2 of its 4 GPUs were claimed by guaranteed job 2 of virtual cluster vision" in shrunk.message
+    assert not [action for action in plan.actions if action.kind is ActionKind.STOP]
+
+
+def test_a_guarantee_rather_takes_what_is_idle() -> None:
+    plan = decide(facts(make_job(2, 2, virtual_cluster="vision")))
+    assert (started(plan), resized(plan)) == ([2], {})
+
+
+def test_its_own_virtual_cluster_has_its_guarantee_too() -> None:
+    """What is beyond counts against no guarantee: one more GPU is covered by it, and two are not."""
+    one = replace(GROWN, replicas=GROWN.replicas[:1] + GROWN.replicas[2:], opportunistic_gpus=4)
+    plan = decide(facts(make_job(2, 1), running=[one]))
+    assert (started(plan), resized(plan)) == ([2], {})
+    assert started(decide(facts(make_job(2, 2), running=[one]))) == []
+
+
+def test_an_opportunistic_job_that_waits_has_it_back_and_starts_when_it_is_free() -> None:
+    waiting = make_job(2, 4, guaranteed=False)
+    plan = decide(facts(waiting))
+    assert (started(plan), resized(plan)) == ([], {1: (2, 0)})
+    # None that would not fit even then takes anything back.
+    assert decide(facts(make_job(2, 7, guaranteed=False))).actions == ()
+
+
+def test_what_is_beyond_is_opportunistic_in_all_accounts() -> None:
+    standing = account_of(facts(), {}).divisions["research"].standings[GANG.tenant]
+    own = standing.own["V100"]
+    assert (standing.received, standing.borrowed) == ({"V100": 2}, 2 - own + 4)
+
+
+def test_a_quota_bounds_what_a_gang_has_in_all() -> None:
+    running = make_running(GANG, [[100], [101]], since=NOW - 1_000)
+    tenants = (Tenant(name=GANG.tenant, quota={"V100": 5}),)
+    assert resized(decide(facts(running=[running], tenants=tenants))) == {1: (5, 3)}
+    # Four beyond count as well: nothing is left for a second job.
+    tenants = (Tenant(name=GANG.tenant, quota={"V100": 6}),)
+    plan = decide(facts(make_job(2, 1, guaranteed=False), tenants=tenants))
+    assert plan.reasons[2][0].tier == "quota"
