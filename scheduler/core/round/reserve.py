@@ -175,7 +175,7 @@ class Reservation:
 
 
 def _capped(job: Job, running: Running) -> Job:
-    """Return a job as its view sees it while it has GPUs beyond the guarantee: no larger than the rest of what
-    it has, so that it is not stopped to grow into what it could grow to anyway."""
+    """Return a job as its view sees it while it has GPUs beyond the guarantee: no larger than the rest of
+    what it has, so that it is not stopped to grow into what it could grow to anyway."""
     gpus = len(running.base.gpus)
     return job if job.elastic is None else replace(job, elastic=(min(job.elastic[0], gpus), gpus))

@@ -16,10 +16,11 @@ from scheduler.cells.services.dividing import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot
+from scheduler.core.round.guarantees import beyond
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from scheduler.models import Attempt, Job, Loan, MarketRule, Offer
+from scheduler.models import Allocation, Attempt, Job, Loan, MarketRule, Offer
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
@@ -175,9 +176,10 @@ def played(
     seed: int,
     pause_seconds: int,
     besides: Besides = lambda *job: {},
+    job_count: int = 24,
 ) -> set[tuple[str, str]]:
     """Let the same happen to both and compare; return which actions there were, and their causes."""
-    events = seeded(seed, seconds=SECONDS, job_count=24, besides=besides)
+    events = seeded(seed, seconds=SECONDS, job_count=job_count, besides=besides)
     expected = simulated(facts, events, pause_seconds)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
     found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
@@ -219,6 +221,17 @@ def test_both_resize_alike(north, in_cells, settings):
     clock = VirtualClock()
     facts = cluster(clock, (north, "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
     assert ("resize", "") in played(clock, facts, 28, 15, elastic)
+
+
+@pytest.mark.slow
+def test_both_grow_beyond_guarantees_alike(settings, monkeypatch):
+    """Elastic gangs that have what is idle beyond the guarantee, and give it back when others come."""
+    monkeypatch.setattr(beyond, "SETTLED_SECONDS", 40.0)
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=False)
+    assert ("resize", "") in played(clock, facts, 29, 15, elastic, job_count=10)
+    assert Allocation.objects.filter(opportunistic_gpus__gt=0).exists()
 
 
 @pytest.mark.parametrize("in_cells", [False, True])

@@ -1,12 +1,13 @@
 """Elastic gangs of guaranteed jobs grow beyond what their virtual cluster is guaranteed, into what is idle.
 
 What such a gang has by the guarantee is guaranteed, and what it has beyond that is opportunistic: its last
-replicas are a *surplus* (`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and they
-count against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims opportunistic
-jobs, the cheapest first; then the gang goes on with the rest, on the GPUs that it has. Surpluses are given out
-when all views have been served, where the guarantee is used up and nobody waits in the gang's own virtual
-cluster or for spare GPUs, and given back when an opportunistic job waits that would fit in their place. While
-it has one, its view does not make a gang larger: it would be stopped for what it may have anyway.
+replicas are a *surplus* (`Running.opportunistic_gpus`). Its view's policy sees the gang without them, and
+they count against no guarantee. Every view of a virtual cluster may reclaim a surplus as it reclaims
+opportunistic jobs, the cheapest first; then the gang goes on with the rest, on the GPUs that it has.
+Surpluses are given out when all views have been served, where the guarantee is used up and nobody waits in
+the gang's own virtual cluster or for spare GPUs. They are given back when an opportunistic job waits that
+would fit in their place. While it has one, its view does not make a gang larger: it would be stopped for
+what it may have anyway.
 
 Only where GPUs are divided by counts: in cells a gang has what its cells hold. Nor do gangs of fixed world
 grow, whose devices share memory by their number, nor those that must be near together. As with any growth
@@ -148,8 +149,10 @@ def _pays(job: Job, running: Running, gpus: int) -> bool:
 
 
 def _given_back(facts: Facts, spare: ViewOutcome, waiting: Sequence[JobId]) -> Capacity:
-    """Take surpluses back, those of the latest jobs first, as many as it takes that the first fits that will of
-    those who wait for spare GPUs; it starts in the next round."""
+    """Take surpluses back, those of the latest jobs first, until one that waits for spare GPUs fits.
+
+    That is the first in line that will; it starts in the next round.
+    """
     left = spare.capacity
     surpluses = [
         (facts.jobs[facts.running[number].jobs[0]], holding)
