@@ -17,9 +17,9 @@ from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import AllocationId, Snapshot
 from scheduler.core.round.admit import Admission
+from scheduler.core.round.beyond_guarantees import Growth, beyond_guarantees
 from scheduler.core.round.diff import diff
 from scheduler.core.round.facts import Facts
-from scheduler.core.round.guarantees.beyond import Growth, beyond_guarantees
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
 from scheduler.core.round.market_step import step_market

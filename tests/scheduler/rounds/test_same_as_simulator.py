@@ -16,7 +16,7 @@ from scheduler.cells.services.dividing import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot
-from scheduler.core.round.guarantees import beyond
+from scheduler.core.round import beyond_guarantees
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -226,7 +226,7 @@ def test_both_resize_alike(north, in_cells, settings):
 @pytest.mark.slow
 def test_both_grow_beyond_guarantees_alike(settings, monkeypatch):
     """Elastic gangs that have what is idle beyond the guarantee, and give it back when others come."""
-    monkeypatch.setattr(beyond, "SETTLED_SECONDS", 40.0)
+    monkeypatch.setattr(beyond_guarantees, "SETTLED_SECONDS", 40.0)
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
     facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=False)
