@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0026_tier_fractions'),
+        ('scheduler', '0027_serving_pools'),
     ]
 
     operations = [
