@@ -182,21 +182,18 @@ class SimulatedCluster:
             slice_seconds=action.slice_seconds,
             opportunistic_gpus=action.opportunistic_gpus,
         )
-        if not self._may_begin(running):
-            self.occupancy.nominate(running.allocation, running.gpus)
-            self.facts.put_running(running)
-        else:
+        if self._may_begin(running):
             self._begin(running)
+            return
+        self.occupancy.nominate(running.allocation, running.gpus)
+        self.facts.put_running(running)
 
     # What happens
 
     def know(self, job: Job, truth: Truth) -> None:
         facts = self.facts
-        known = replace(
-            job,
-            preemption_cost_seconds=job.preemption_cost_seconds
-            or self.rules.costs.of(job).preemption_seconds,
-        )
+        cost_seconds = job.preemption_cost_seconds or self.rules.costs.of(job).preemption_seconds
+        known = replace(job, preemption_cost_seconds=cost_seconds)
         best = self.rules.speeds.best(job, facts.cluster.models)
         self.progress[job.id] = Progress(known, truth, best)
         self._training.add(job, truth)
@@ -298,8 +295,8 @@ class SimulatedCluster:
 
     def _use(self, running: Running, sign: int = 1) -> None:
         """Count the GPUs as used by the tenants of its jobs from now on, half each where two share them."""
+        part = sign * len(running.gpus) / len(running.jobs)
         for job in running.jobs:
-            part = sign * len(running.gpus) / len(running.jobs)
             self.budgets.change(self.progress[job].job.tenant, running.gpu_model, part)
 
     def _note_budget(self, name: str, is_spent: bool, renewed_at: float | None) -> None:
@@ -316,8 +313,8 @@ class SimulatedCluster:
 
     def _may_begin(self, running: Running) -> bool:
         """Whether the GPUs are free, and the jobs have left where they were before."""
-        free = self.occupancy.is_free(running.gpus)
-        return free and all(self.progress[job].attempt is None for job in running.jobs)
+        has_left = all(self.progress[job].attempt is None for job in running.jobs)
+        return has_left and self.occupancy.is_free(running.gpus)
 
     def _begin(self, running: Running) -> None:
         self.occupancy.hold(running.allocation, running.gpus)
