@@ -34,6 +34,7 @@ _CAUSES: Mapping[str, Cause] = {
     "topology": Cause.FRAGMENTATION,
     "waits_for_locality": Cause.FRAGMENTATION,
     "guarantee_short": Cause.HARDWARE,
+    "node_returns": Cause.HARDWARE,
     "held_by_lapsed": Cause.RECLAIM,
     "preempted": Cause.RECLAIM,
     "preempted_early": Cause.RECLAIM,
