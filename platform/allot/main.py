@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+from collections import UserDict
+from typing import Annotated, Any
 
 import typer
 import typer.core
+import typer.main
+from typer.models import CommandInfo, TyperInfo
 
 from allot import VERSION
 from allot.commands import (
@@ -73,8 +76,40 @@ def _address_source(url: str) -> str:
     return f" It comes from {account.source}." if account.url == url else ""
 
 
+class CommandsByName(UserDict[str, Any]):
+    """The commands that were registered, by name. Each is made when it is first looked up: to make all of
+    their functions' signatures takes longer than most commands run."""
+
+    def __init__(self, registered: typer.Typer) -> None:
+        super().__init__()
+        for command in registered.registered_commands:
+            assert command.callback is not None
+            self.data[command.name or typer.main.get_command_name(command.callback.__name__)] = command
+        for group in registered.registered_groups:
+            assert isinstance(group.name, str)
+            self.data[group.name] = group
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.data[name]
+        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+        if isinstance(found, CommandInfo):
+            alone.registered_commands = [found]
+            self.data[name] = typer.main.get_command(alone)
+        elif isinstance(found, TyperInfo):
+            alone.registered_groups = [found]
+            self.data[name] = typer.main.get_group(alone).commands[name]
+        return self.data[name]
+
+
 class Commands(typer.core.TyperGroup):
     """The group of all commands; the one place where an error turns into an exit code."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = COMMANDS
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return list(self.commands)
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
@@ -114,31 +149,40 @@ def options(
     """Options of `allot` itself, before any command."""
 
 
-login.register(app)
-submit.register(app)
-jobs.register(app)
-logs.register(app)
-sessions.register(app)
-metrics.register(app)
-nodes.register(app)
-serving.register(app)
-cluster.register(app)
-what_if.register(app)
-vc.register(app)
-advice.register(app)
-policies.register(app)
-restraint.register(app)
-throughputs.register(app)
-scaling.register(app)
-market.register(app)
-ledger.register(app)
-fairness.register(app)
-notices.register(app)
-budgets.register(app)
-failures.register(app)
-secrets.register(app)
-tokens.register(app)
-audit.register(app)
+def _registered() -> typer.Typer:
+    registered = typer.Typer()
+    for module in (
+        login,
+        submit,
+        jobs,
+        logs,
+        sessions,
+        metrics,
+        nodes,
+        serving,
+        cluster,
+        what_if,
+        vc,
+        advice,
+        policies,
+        restraint,
+        throughputs,
+        scaling,
+        market,
+        ledger,
+        fairness,
+        notices,
+        budgets,
+        failures,
+        secrets,
+        tokens,
+        audit,
+    ):
+        module.register(registered)
+    return registered
+
+
+COMMANDS = CommandsByName(_registered())
 
 
 def main() -> None:

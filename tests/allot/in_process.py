@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import pytest
-import typer.testing
 from typer.testing import CliRunner, Result
-
-# Every call would make all commands of their signatures anew, which takes longer than most commands do.
-typer.testing._get_command = cache(typer.testing._get_command)
 
 #: `allot("ls", "-q")`
 Allot = Callable[..., Result]
