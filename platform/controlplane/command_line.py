@@ -13,6 +13,9 @@ def main() -> None:
 
         sys.exit(up(arguments))
     if command == ["simulate"] and "--celery" not in arguments:
+        # Before NumPy is loaded: the problems of a round are so small that one thread alone is done sooner.
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
         # Without Django: a simulation needs neither settings nor a database.
         from scheduler.simulation.command import main as simulate
 

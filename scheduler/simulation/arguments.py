@@ -145,6 +145,13 @@ def parser() -> argparse.ArgumentParser:
         help="part of its speed that a gang over several nodes loses beside another on a node; default 0",
     )
     world.add_argument(
+        "--autoscaling",
+        action="append",
+        default=[],
+        metavar="NAME=X",
+        help="nodes come and go by utility: min_nodes, max_nodes, low_utility, high_utility, every_seconds",
+    )
+    world.add_argument(
         "--no-moves",
         dest="moves",
         action="store_false",
@@ -157,7 +164,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="AXIS=V1,V2",
         help="round_seconds, locality, interference, limit, placer, cells=no,yes, steps=no,yes, "
-        "moves=no,yes, costs.NAME, failures.NAME",
+        "moves=no,yes, autoscaling=no,yes, costs.NAME, failures.NAME, autoscaling.NAME",
     )
     sweep.add_argument(
         "--processes", type=int, default=1, metavar="N", help="runs at a time on this machine; 0: one a core"
@@ -221,6 +228,10 @@ def understand(arguments: Sequence[str]) -> Order:
         moves=given.moves,
         goodput=given.goodput,
         interference=given.interference,
+        autoscaling={
+            name: number_of("--autoscaling", name, text)
+            for name, text in (pair_of("--autoscaling", each) for each in given.autoscaling)
+        },
         cells=given.cells,
         private=given.private,
     )

@@ -17,6 +17,7 @@ from scheduler.core.model.plugin_text import parse_plugin
 from scheduler.core.round.registry import make_placer, make_policy
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
+from scheduler.simulation.autoscaling import service_words
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
@@ -203,6 +204,9 @@ def _tell(
     private = private_text(list(zip(labels(measures), map(against_private, results), strict=True)))
     if private:
         sys.stdout.write(private + "\n")
+    for result, name in zip(results, labels(measures), strict=True):
+        if words := service_words(result):
+            sys.stdout.write(f"{name}: {words}\n")
     for result in results:
         if result.cut_short:
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)

@@ -12,6 +12,7 @@ from scheduler.core.round.reserve import SPARE
 from scheduler.core.sim.engine import ScriptedEvent
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
+from scheduler.simulation.autoscaling import refuse_autoscaling
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
@@ -44,6 +45,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if not 0 <= self.round_seconds < float("inf"):
             raise InputError(f"round_seconds is {self.round_seconds}; it must be a number of at least 0")
+        if self.rules.autoscaling is not None:
+            refuse_autoscaling(self.rules.autoscaling, self.cluster, self.rounds, is_private=self.private)
         if self.rounds:
             rules_named(self.rounds, round_seconds=self.round_seconds, seed=self.rules.seed)
             shares_named(self.policy)

@@ -11,10 +11,12 @@ from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
 from scheduler.core.model.loan_terms import Loan, LoanId, MarketAction
 from scheduler.core.model.plan import Action, ActionKind, Plan
-from scheduler.core.model.snapshot import JobId
+from scheduler.core.model.snapshot import JobId, NodeId
 from scheduler.core.round.explain import explain
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Rules
+from scheduler.simulation.autoscaling import read_autoscaling, service_words
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
 from scheduler.simulation.outside import policy_text
@@ -28,11 +30,15 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
     scenario = read_scenario(path, case.cluster)
     cluster, workload = join(scenario.cluster, scenario.workload)
     teller = _Printer(scenario, output)
+    autoscaling = scenario.autoscaling
+    if autoscaling is None and case.autoscaling:
+        autoscaling = read_autoscaling("autoscaling", case.autoscaling)
     experiment = Experiment(
         cluster=cluster,
         workload=workload,
         policy=scenario.policy or policy_text(case.policy),
         placer=scenario.placer or case.placer,
+        rules=Rules(autoscaling=autoscaling),
         round_seconds=scenario.round_seconds if scenario.round_seconds is not None else 0.0,
         script=tuple(teller.printed(event) for event in scenario.script),
     )
@@ -40,6 +46,8 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
     for record in result.jobs:
         ended = "-" if record.ended_at is None else f"{record.ended_at:g}"
         output.write(f"{teller.name(record.id)}: {record.outcome} at {ended} s\n")
+    if words := service_words(result):
+        output.write(f"{words}\n")
     if result.cut_short:
         output.write(f"It ended early: {result.cut_short}.\n")
     return 1 if result.cut_short or result.degraded else 0
@@ -52,6 +60,7 @@ class _Printer:
         self._names, self._output = scenario.names, output
         self._why: Mapping[JobId, str] = {}
         self._loans: Mapping[LoanId, Loan] = {}
+        self._closed: frozenset[NodeId] = frozenset()
 
     def name(self, job: JobId) -> str:
         return self._names.get(job, f"job {job}")
@@ -67,6 +76,7 @@ class _Printer:
 
     def tell(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         self._tell_of_loans(engine)
+        self._tell_of_nodes(engine)
         for action in sorted(plan.actions, key=lambda action: action.placement is not None):
             self._output.write(f"{engine.now:>10g}  {self._words(action)}\n")
         for mutation in plan.market:
@@ -77,6 +87,14 @@ class _Printer:
             if self._why.get(job) != message:
                 self._output.write(f"{engine.now:>10g}  {self.name(job)} waits: {message}\n")
         self._why = why
+
+    def _tell_of_nodes(self, engine: Engine) -> None:
+        """Say how many nodes take work, where autoscaling changed that."""
+        if engine.autoscaler is not None and self._closed != engine.autoscaler.closed:
+            self._closed = engine.autoscaler.closed
+            nodes = engine.round_engine.facts.frame.nodes
+            names = [node.name for node in nodes if node.id not in self._closed]
+            self._output.write(f"{engine.now:>10g}  in service: {', '.join(names)}\n")
 
     def _tell_of_loans(self, engine: Engine) -> None:
         """Say which loans have begun and ended since the last round."""

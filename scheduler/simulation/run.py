@@ -71,6 +71,12 @@ def simulate(
     elapsed = time.process_time() - began
     if left and not cut_short and experiment.window is None:
         cut_short = left
+    # Ends that were foreseen and did not come may lie far behind the last job.
+    ended_at = engine.now if engine.round_engine.facts.jobs else engine.happened_at
+    all_node_seconds = None
+    if not experiment.cluster.pools:
+        all_node_seconds = len(experiment.cluster.nodes) * (ended_at - engine.began_at)
+    out_seconds = 0.0 if engine.autoscaler is None else engine.autoscaler.out_seconds(ended_at)
     return Result(
         policy=_named(
             {format_plugin(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters},
@@ -95,10 +101,13 @@ def simulate(
         stays=tuple(engine.stays),
         samples=tuple(engine.samples),
         rounds=engine.rounds,
+        node_seconds=None if all_node_seconds is None else all_node_seconds - out_seconds,
+        all_node_seconds=all_node_seconds,
+        is_autoscaled=engine.autoscaler is not None,
         elapsed_seconds=elapsed,
         decide_seconds=engine.decide_seconds,
         began_at=engine.began_at,
-        ended_at=engine.now,
+        ended_at=ended_at,
         cut_short=cut_short,
         notes=(*experiment.workload.notes, *experiment.cluster.notes, *_about(experiment), *_never(engine)),
         degraded=dict(engine.degraded),
@@ -200,6 +209,13 @@ def _about(experiment: Experiment) -> list[str]:
         )
     if rules.tells_steps:
         said.append("Jobs tell of their steps: measured run times overrule those that were declared.")
+    if (scaling := rules.autoscaling) is not None:
+        most = scaling.max_nodes or len(experiment.cluster.nodes)
+        said.append(
+            f"{scaling.min_nodes} to {most} nodes are in service, so that their utility is from"
+            f" {scaling.low_utility:g} to {scaling.high_utility:g}; that is looked at every"
+            f" {scaling.every_seconds:g} s."
+        )
     if rules.failures.probability:
         said.append(
             f"{rules.failures.probability:.0%} of all attempts meet a failure (classes as in Philly's table);"

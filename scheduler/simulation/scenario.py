@@ -28,8 +28,10 @@ import yaml
 
 from scheduler.core.model.snapshot import JobId, NodeId
 from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Autoscaling
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation import changes, market_mutations
+from scheduler.simulation.autoscaling import read_autoscaling
 from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
@@ -42,7 +44,7 @@ from scheduler.simulation.traces.source import TracedJob
 
 _NODE_LOANS = ("node_loan", "node_return")
 _KINDS = ("submit", "finish", "cancel", *changes.KINDS, *_NODE_LOANS, *market_mutations.KINDS)
-_TOP = ("cluster", "policy", "placer", "round_seconds", "profiles", "events")
+_TOP = ("cluster", "policy", "placer", "round_seconds", "profiles", "autoscaling", "events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Scenario:
     policy: str = ""
     placer: str = ""
     round_seconds: float | None = None
+    autoscaling: Autoscaling | None = None
 
 
 def read_scenario(path: str | Path, cluster: str = "") -> Scenario:
@@ -127,7 +130,7 @@ class _Reader:
             for each in workload.arrivals
         )
         script = [each for place, event in events for each in self._script_events(place, event)]
-        rounds = self._content.get("round_seconds")
+        rounds, scaling = self._content.get("round_seconds"), self._content.get("autoscaling")
         return Scenario(
             workload=replace(workload, arrivals=arrivals),
             script=tuple(sorted(script, key=lambda event: event.at)),
@@ -136,6 +139,7 @@ class _Reader:
             policy=str(self._content.get("policy", "")),
             placer=str(self._content.get("placer", "")),
             round_seconds=None if rounds is None else self._number("round_seconds", rounds, self._file),
+            autoscaling=None if scaling is None else read_autoscaling(f"{self._file}: autoscaling", scaling),
         )
 
     def _check(self, place: int, event: Any) -> None:

@@ -22,6 +22,7 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.scaling_jobs import GoodputFacts
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Workload
+from scheduler.simulation.autoscaling import read_autoscaling
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
@@ -80,6 +81,8 @@ class Case:
     goodput: str = "measured"
     #: What gangs over several nodes lose where they meet.
     interference: float = 0.0
+    #: Empty: all nodes are in service; else within which bounds how many are.
+    autoscaling: Mapping[str, float] = field(default_factory=dict)
     #: Jobs that run may be moved.
     moves: bool = True
     #: Divide every guarantee by cells.
@@ -113,6 +116,7 @@ def prepare(case: Case) -> PreparedCase:
         moves=case.moves,
         goodput=_goodput(case.goodput),
         interference=_interference(case.interference),
+        autoscaling=read_autoscaling("autoscaling", case.autoscaling) if case.autoscaling else None,
         seed=case.seed,
     )
     experiment = Experiment(
@@ -252,7 +256,7 @@ def expand(
 ) -> list[Case]:
     """Return the case with every combination of policy, seed and the values of each axis, in that order.
 
-    An axis is a field of Case that holds a number or a text, or one of its costs or failures:
+    An axis is a field of Case that holds a number or a text, or one of its costs, failures or autoscaling:
     "costs.start_seconds". Raises InputError for another axis, or a value that is no number where one belongs.
     """
     cases = [replace(case, policy=policy, seed=seed) for policy in policies for seed in seeds]
@@ -269,17 +273,23 @@ def _with(case: Case, axis: str, text: str) -> Case:
     if axis in ("cells", "steps", "moves") and text in ("no", "yes"):
         is_on: Any = {axis: text == "yes"}
         return replace(case, **is_on)
-    if not (axis in _NUMBERS or (dot and group in ("costs", "failures"))):
+    if axis == "autoscaling" and text in ("no", "yes"):
+        if not case.autoscaling:
+            raise InputError("axis autoscaling: say what it is, as by --autoscaling min_nodes=1")
+        return case if text == "yes" else replace(case, autoscaling={})
+    if not (axis in _NUMBERS or (dot and group in ("costs", "failures", "autoscaling"))):
         choices = [
             *_NUMBERS,
             "placer",
             "cells=no,yes",
             "steps=no,yes",
             "moves=no,yes",
+            "autoscaling=no,yes",
             "cluster",
             "trace",
             "costs.NAME",
             "failures.NAME",
+            "autoscaling.NAME",
         ]
         raise InputError(f"there is no axis {axis!r}; choose {wording.either(choices)}")
     try:

@@ -9,7 +9,7 @@ No policy, placer or step of a round knows that it is simulated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -22,6 +22,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.serving_pools.steering import ServingPool
+from scheduler.core.sim.autoscaling import Autoscaler
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.node_loans import NodeLoans
@@ -64,6 +65,8 @@ class Engine:
         self._rules = rules or Rules()
         self.round_engine = RoundEngine(facts, moves=self._rules.moves)
         self.began_at = facts.now
+        #: When something happened last; ends that were foreseen of attempts which ended otherwise do not.
+        self.happened_at = facts.now
         self.rounds = 0
         #: Seconds by the stopwatch that all decisions took.
         self.decide_seconds = 0.0
@@ -90,6 +93,9 @@ class Engine:
             self._events.schedule(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
         for scripted in sorted(script, key=lambda scripted: scripted.at):
             self._events.schedule(scripted.at, partial(self._play, scripted))
+        # After the arrivals: whoever comes at the beginning counts in the first look.
+        terms = self._rules.autoscaling
+        self.autoscaler = None if terms is None else Autoscaler(self, terms, self._events)
 
     @property
     def now(self) -> float:
@@ -166,6 +172,8 @@ class Engine:
         Returns whether anything did: ends that were foreseen of attempts which ended otherwise do not.
         """
         happened = self._events.advance_to(self._tick_from(instant))
+        if happened:
+            self.happened_at = self.now
         self._cluster.tell()
         return happened
 
@@ -272,10 +280,18 @@ class Engine:
         nodes = {node.id: node for node in self.round_engine.facts.frame.nodes}
         if number not in nodes or nodes[number].closes_at != closes_at:
             return False
-        nodes[number] = replace(nodes[number], schedulable=False, closes_at=None)
-        self._cluster.empty({gpu.id for gpu in nodes[number].gpus})
-        self.reconfigure(lambda facts: replace(facts, nodes=tuple(nodes.values())))
+        self.close_nodes([number])
         return True
+
+    def close_nodes(self, numbers: Collection[NodeId]) -> None:
+        """Let nodes take no more work; whoever is there writes a checkpoint and goes on elsewhere."""
+
+        def closed(node: Node) -> Node:
+            return replace(node, schedulable=False, closes_at=None) if node.id in numbers else node
+
+        nodes = self.round_engine.facts.frame.nodes
+        self._cluster.empty({gpu.id for node in nodes if node.id in numbers for gpu in node.gpus})
+        self.reconfigure(lambda facts: replace(facts, nodes=tuple([closed(node) for node in facts.nodes])))
 
     @property
     def market(self) -> Market:

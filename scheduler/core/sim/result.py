@@ -134,6 +134,11 @@ class Result:
     stays: tuple[Stay, ...]
     samples: tuple[Sample, ...]
     rounds: int
+    #: For how long nodes were in service, all together, and would have been without autoscaling; None where
+    #: that was not counted: nodes of serving pools come and go.
+    node_seconds: float | None = None
+    all_node_seconds: float | None = None
+    is_autoscaled: bool = False
     #: Processor seconds of the whole run, and of its rounds alone.
     elapsed_seconds: float
     decide_seconds: float

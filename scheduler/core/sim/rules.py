@@ -1,4 +1,4 @@
-"""How the simulated world behaves: speeds, costs, failures."""
+"""How the simulated world behaves: speeds, costs, failures, nodes that come and go."""
 
 from __future__ import annotations
 
@@ -8,6 +8,32 @@ from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.scaling_jobs import GoodputFacts
 from scheduler.core.sim.speeds import Speeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaling:
+    """Within which bounds a cluster changes how many nodes it has in service, and how often it looks."""
+
+    min_nodes: int = 1
+    #: None: all that there are.
+    max_nodes: int | None = None
+    low_utility: float = 0.35
+    high_utility: float = 0.65
+    every_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name, nodes in (("min_nodes", self.min_nodes), ("max_nodes", self.max_nodes)):
+            if nodes is not None and nodes < 1:
+                raise ValueError(f"{name} is {nodes}; it must be at least 1")
+        if self.max_nodes is not None and self.min_nodes > self.max_nodes:
+            raise ValueError(f"min_nodes is {self.min_nodes}; it must be at most max_nodes, {self.max_nodes}")
+        if not 0 < self.low_utility < self.high_utility <= 1:
+            raise ValueError(
+                f"low_utility is {self.low_utility} and high_utility {self.high_utility}; the first must be"
+                " above 0 and below the second, and that at most 1"
+            )
+        if not 0 < self.every_seconds < float("inf"):
+            raise ValueError(f"every_seconds is {self.every_seconds}; it must be a number above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,4 +51,6 @@ class Rules:
     interference: float = 0.0
     #: How jobs with a measured profile scale, as their scheduler knows it.
     goodput: GoodputFacts = "measured"
+    #: None: all nodes are in service all the time.
+    autoscaling: Autoscaling | None = None
     seed: int = 0

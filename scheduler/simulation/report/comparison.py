@@ -80,6 +80,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("Jain index of parts received", "number", lambda one: one.fairness.jain_of_parts, "more"),
     Figure("Tenants better off alone", "count", _better_off_alone),
     Figure("Makespan", "time", lambda one: one.makespan_seconds),
+    Figure("Node-hours in service", "number", lambda one: one.node_hours),
     Figure("Utilisation", "share", _of_cluster("utilisation"), "more"),
     Figure("Fragmentation of idle GPUs", "share", _of_cluster("fragmentation")),
     Figure("Cluster lost to fragmentation", "share", _of_cluster("stranded")),

@@ -130,6 +130,10 @@ class Measures:
     span_seconds: float
     cluster_use: ClusterUse | None
     gpu_hours: float
+    #: For how long nodes were in service, all together; None where that was not counted.
+    node_hours: float | None
+    #: "fixed", or "autoscaled".
+    nodes: str
     by_status: tuple[StatusHours, ...]
     interruptions: Interruptions
     rounds: int

@@ -67,9 +67,11 @@ def labels(measures: Sequence[Measures]) -> tuple[str, ...]:
     """Name each run: its policy, with division, placer and seed where the policy alone would be ambiguous."""
     for parts in (
         ("policy",),
+        ("policy", "nodes"),
         ("policy", "division"),
         ("policy", "placer"),
         ("policy", "placer", "seed"),
+        ("policy", "nodes", "seed"),
         ("policy", "division", "placer", "seed"),
     ):
         names = [
