@@ -6,7 +6,8 @@ is that of the second run; the earliest and the latest of the three are its inte
 always mean later starts (a backfilled job may slip in because another one runs longer), so the interval is
 that of the three runs and no bound. Far ahead, rounds are further apart than in the live loop (`Bounds`), so
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
-nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model.
+nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model. What an
+elastic job gains from more GPUs, or loses with fewer, is what its goodput facts say (`goodput_speeds`).
 Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and the rules of the
 market do what they do in the live loop; where there is much trade, that of the next hours
 (`Bounds.loan_changes`).
@@ -23,7 +24,10 @@ from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.round.run_view import ViewOutcome, queue_of
 from scheduler.core.sim.drain_deadlines import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.goodput_speeds import GoodputSpeeds, scales_by_facts
+from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.run_times import Assumption, RunTimes, Source, attempt_seconds
+from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Truth
 
 DAY_SECONDS = 86_400.0
@@ -113,7 +117,8 @@ def forecast(
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
     facts = _without_far_loans(_without_strays(snapshot), bounds.loan_changes)
     subjects = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
-    runs = {kind: _Run(facts, subjects, run_times, bounds, kind) for kind in Assumption} if subjects else {}
+    rules = Rules(speeds=believed_speeds(facts))
+    runs = {kind: _Run(facts, rules, subjects, run_times, bounds, kind) for kind in Assumption if subjects}
     return Forecast(
         made_at=facts.now,
         round_number=facts.round_number,
@@ -193,6 +198,7 @@ class _Run:
     def __init__(
         self,
         facts: Snapshot,
+        rules: Rules,
         subjects: Sequence[Job],
         run_times: RunTimes,
         bounds: Bounds,
@@ -200,7 +206,8 @@ class _Run:
     ) -> None:
         self._recorder = _Recorder([job.id for job in subjects], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
-        engine = Engine(facts, truths=_truths(facts, run_times, kind), on_round=self._recorder.on_round)
+        truths = believed_truths(facts, rules.speeds, run_times, kind)
+        engine = Engine(facts, rules=rules, truths=truths, on_round=self._recorder.on_round)
         engine.run(self._is_enough)
         self.rounds = engine.rounds
         self.exact_until = min([since for since, _ in self._recorder.coarser], default=float("inf"))
@@ -257,26 +264,37 @@ def _why_not(job: JobId, run: _Run, bounds: Bounds) -> str:
     )
 
 
-def _truths(facts: Snapshot, run_times: RunTimes, kind: Assumption) -> dict[JobId, Truth]:
+def believed_speeds(facts: Snapshot) -> Speeds:
+    """Return how fast jobs are believed to be on whatever GPUs they get."""
+    return GoodputSpeeds(gpus_per_node=max([len(node.gpus) for node in facts.nodes], default=1) or 1)
+
+
+def believed_truths(
+    facts: Snapshot, speeds: Speeds, run_times: RunTimes, kind: Assumption
+) -> dict[JobId, Truth]:
     """Return the work of each job: as many seconds as it will run where it is."""
     limits = {vc.name: vc.default_time_limit_seconds for vc in facts.virtual_clusters}
     current = {job: running for running in facts.running for job in running.jobs}
+    node_of = {gpu.id: node.id for node in facts.nodes for gpu in node.gpus}
+
+    def rate(job: Job, running: Running) -> float:
+        """As the simulator will have it."""
+        if not running.gpus:
+            return 1.0
+        nodes = len({node_of.get(gpu) for gpu in running.gpus})
+        return speeds.alone(job, running.gpu_model, len(running.gpus), nodes) / len(running.jobs)
 
     def truth(job: Job, running: Running | None) -> Truth:
-        rate = _rate(job, running) if running else 1.0
+        present = rate(job, running) if running else 1.0
         if job.trial is not None:
             left = max(0.0, job.trial.seconds - attempt_seconds(running, facts.now))
-            return Truth(work_seconds=left * rate, after_trial=truth(job.trial.gang, None))
+            return Truth(work_seconds=left * present, after_trial=truth(job.trial.gang, None))
         default = limits.get(job.virtual_cluster, UNKNOWN_LIMIT_SECONDS)
-        left = run_times.left_seconds(job, running, facts.now, default, kind)
-        return Truth(work_seconds=left * rate)
+        believed = present if running and running.phase == "held" and scales_by_facts(job) else None
+        left = run_times.left_seconds(job, running, facts.now, default, kind, believed)
+        return Truth(work_seconds=left * present)
 
     return {job.id: truth(job, current.get(job.id)) for job in facts.jobs}
-
-
-def _rate(job: Job, running: Running) -> float:
-    """Return how fast the job's work goes where it is, as the simulator will have it."""
-    return len(running.gpus) / job.gpus / len(running.jobs) if running.gpus else 1.0
 
 
 def _without_strays(snapshot: Snapshot) -> Snapshot:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.core.building_blocks.run_time import relative_speeds, remaining_seconds
+from scheduler.core.building_blocks.service import executed_seconds
 from scheduler.core.model.snapshot import Job, Running
 
 #: By (tenant, application): parts of the time limit (0 to 1) that ended attempts used, in ascending order.
@@ -51,12 +52,19 @@ class RunTimes:
     parts: Parts = field(default_factory=dict)
 
     def left_seconds(
-        self, job: Job, running: Running | None, now: float, default_limit_seconds: float, kind: Assumption
+        self,
+        job: Job,
+        running: Running | None,
+        now: float,
+        default_limit_seconds: float,
+        kind: Assumption,
+        rate: float | None = None,
     ) -> float:
         """Return for how long the job runs on, or will run when it starts; never negative.
 
         `default_limit_seconds` stands in for the limit of a job that has none; one that outlives it is taken
-        to run as long again as it has run.
+        to run as long again as it has run. `rate`: how many times as fast as its own gang the job is on the
+        GPUs that it has, above 0; None: nobody knows, and a second there counts as one of its own gang.
         """
         attempt = attempt_seconds(running, now)
         limit = job.time_limit_seconds
@@ -71,6 +79,11 @@ class RunTimes:
             to_do = remaining_seconds(job, running, now, default_limit_seconds)
             if job.measured and running is not None:
                 to_do /= relative_speeds(job, [running.gpu_model])[running.gpu_model] or 1.0
+                if rate is not None and running.gpus:
+                    # Steps count in GPU-seconds; those to come take as many as those that were timed.
+                    to_do *= job.gpus / len(running.gpus)
+            elif rate is not None:
+                to_do = (job.estimate_seconds - executed_seconds(job, None, now)) / rate - attempt
             # Having outlived its estimate, it is like any other job again.
             typical = to_do if to_do > 0 else typical
         if kind is Assumption.EARLY:

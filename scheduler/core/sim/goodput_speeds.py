@@ -1,0 +1,55 @@
+"""How fast an elastic job is believed to be with more or fewer GPUs, by what was measured of its goodput.
+
+A forecast knows no truth: of a job that has goodput facts it believes that these hold to its end, at the best
+batch for the GPUs that it has. Its rate is the goodput there relative to that of its own gang, near to each
+other on the same GPU model. A job of fixed world keeps its batch, and its ranks share devices: d of W devices
+make d / W of its progress. Of every other job it is as in `Speeds`: linear, where no table knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId
+from scheduler.core.sim.speeds import Speeds
+
+
+def scales_by_facts(job: Job) -> bool:
+    """Whether it is known how fast the job is with more or fewer GPUs."""
+    is_known = job.goodput is not None or job.elastic_mode == FIXED_WORLD
+    return job.elastic is not None and is_known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoodputSpeeds(Speeds):
+    """Rates by the goodput facts of jobs, whose ids must each mean one job only."""
+
+    #: By job, its own GPUs, GPU model, GPUs that it has, whether these are on several nodes.
+    known: dict[tuple[JobId, int, str, int, bool], float | None] = field(default_factory=dict, repr=False)
+
+    def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
+        """Return the seconds of work done in a second, a second being one of the job's own gang."""
+        if job.goodput is None or job.elastic is None or job.elastic_mode == FIXED_WORLD:
+            return Speeds.alone(self, job, gpu_model, gpus, nodes)
+        key = job.id, job.gpus, gpu_model, gpus, nodes > 1
+        if key not in self.known:
+            self.known[key] = self._relative_goodput(job, gpu_model, gpus, is_spread=nodes > 1)
+        rate = self.known[key]
+        return Speeds.alone(self, job, gpu_model, gpus, nodes) if rate is None else rate
+
+    def _relative_goodput(self, job: Job, gpu_model: str, gpus: int, *, is_spread: bool) -> float | None:
+        """Return the rate; None where nothing was measured, or the job is not believed to run there."""
+        each = job.tasks[0].gpus
+        own_is_spread = job.gpus > self.gpus_per_node
+        if (gpus, is_spread) == (job.gpus, own_is_spread):
+            return 1.0
+        model = goodput_model_of(job, gpu_model)
+        if model is None:
+            return None
+        replicas = (gpus // each, job.gpus // each)
+        nodes = [
+            min(1 + spread, count) for spread, count in zip((is_spread, own_is_spread), replicas, strict=True)
+        ]
+        here, own = model.best(nodes, replicas).goodput.tolist()
+        return here / own if here > 0 and own > 0 else None
