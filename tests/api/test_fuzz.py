@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from scheduler.models import Job, Round
+from scheduler.models import Job, Round, ServingPool
 from tenants.models import Role, Scope
 from tests.api.caller import forget_wrong_passwords, make_token
 from tests.api.test_schema import COMMITTED
@@ -70,6 +70,7 @@ def callers(db: None, one_connection: None, settings: Any) -> dict[str, dict[str
     red = make_tenant("red", members={operator: Role.ADMIN, member: Role.MEMBER})
     shared = make_vc("shared", members=[red], guaranteed={"V100": 4})
     node = make_node("busy")
+    ServingPool.objects.create(name="chat")
     job = make_job(tenant=red, virtual_cluster=shared, submitted_by=operator, grace_seconds=30)
     make_attempt(job, list(node.gpus.all()[:1]))
     make_job(tenant=red, virtual_cluster=shared, submitted_by=operator, grace_seconds=30)
@@ -92,9 +93,16 @@ def callers(db: None, one_connection: None, settings: Any) -> dict[str, dict[str
 
 def there(path: str) -> dict[str, Any]:
     """Parameters of the path that name something that exists."""
-    names = {"tenants": "red", "nodes": "busy", "virtual-clusters": "shared"}
+    names = {
+        "tenants": "red",
+        "nodes": "busy",
+        "virtual-clusters": "shared",
+        "gpu-models": "V100",
+        "serving-pools": "chat",
+    }
+    # An empty name would be that of another route, or of none.
     known = {
-        "name": names.get(path.split("/")[3], ""),
+        "name": names.get(path.split("/")[3], ANY["name"]),
         "username": "operator",
         "number": 1,
         "job_id": Job.objects.earliest("id").id,
