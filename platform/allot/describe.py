@@ -46,6 +46,15 @@ def gpus_wanted(job: Job) -> str:
     return f"{plural(job['gpus'], 'GPU')} of {' or '.join(job['gpu_models']) or 'any model'}"
 
 
+def gpus_of(job: Job) -> str:
+    """The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`."""
+    elastic, attempt = job["spec"].get("elastic"), job["attempt"]
+    has = sum([len(share["gpus"]) for share in attempt["placement"]]) if attempt else 0
+    if not elastic or job["state"] != "running" or not has:
+        return str(job["gpus"])
+    return f"{has} ({elastic.get('min_gpus') or job['gpus']}-{elastic.get('max_gpus') or job['gpus']})"
+
+
 def model_of(job: Job) -> str:
     """The model it runs or ran on, else those it would accept."""
     attempt = job["attempt"]

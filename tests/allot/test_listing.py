@@ -105,6 +105,17 @@ def test_a_piped_table_is_whole_and_without_colour(command: Command, api: FakeAp
     assert "\x1b" not in result.stdout
 
 
+def test_an_elastic_job_that_runs_shows_what_it_has_and_its_range(allot: Allot, api: FakeApi) -> None:
+    """Of a job that waits, or that is not elastic, what it asks for is shown."""
+    spec = {**api.add(1)["spec"], "elastic": {"min_gpus": 1, "max_gpus": 4, "mode": "adaptive"}}
+    api.add(2, gpus=3, spec=spec, **running())
+    api.add(3, gpus=3, spec={**spec, "elastic": {"min_gpus": 1}}, **running())
+    api.add(4, gpus=3, spec=spec)
+    api.add(5, **running())
+    rows = [columns(line) for line in allot("ls").stdout.splitlines()[1:]]
+    assert {row[0]: row[3] for row in rows} == {"5": "2", "4": "3", "3": "2 (1-3)", "2": "2 (1-4)", "1": "2"}
+
+
 def test_the_tenant_gets_a_column_when_there_are_several(allot: Allot, api: FakeApi) -> None:
     api.add(1)
     assert "TENANT" not in allot("ls").stdout

@@ -16,6 +16,7 @@ from allot.describe import (
     attempt_words,
     change_line,
     detail,
+    gpus_of,
     gpus_wanted,
     guarantee_words,
     model_of,
@@ -122,7 +123,7 @@ def _print_jobs(jobs: list[Job]) -> None:
         columns.insert(columns.index("VC"), "TENANT")
     rows = []
     for job in jobs:
-        row: list[object] = [job["id"], job["name"], state_word(job), job["gpus"], model_of(job)]
+        row: list[object] = [job["id"], job["name"], state_word(job), gpus_of(job), model_of(job)]
         row += [job["tenant"]] if several else []
         row += [job["virtual_cluster"], job["submitted_by"], since(job["submitted_at"]), run_time(job)]
         rows.append([*row, detail(job)])
