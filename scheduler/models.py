@@ -3,7 +3,7 @@
 Each slice declares its own. Facts are declared once more, as values, in `core.model.snapshot`.
 """
 
-from scheduler.adviser.models import Advice, AnomalyReport
+from scheduler.adviser.models import Advice, AnomalyReport, ElasticitySavings
 from scheduler.attempts.models import (
     AllocatedGpu,
     Allocation,
@@ -47,6 +47,7 @@ __all__ = [
     "CreditAccount",
     "CreditTransfer",
     "Delivery",
+    "ElasticitySavings",
     "EmailNotice",
     "Event",
     "Explanation",

@@ -10,7 +10,7 @@ from celery import shared_task
 from celery.signals import worker_process_shutdown
 
 from scheduler import pruning, wakeups
-from scheduler.adviser.services import advice, comparisons
+from scheduler.adviser.services import advice, comparisons, elasticity
 from scheduler.agents.services import draining, leases
 from scheduler.attempts.services import hang_detection, scaling
 from scheduler.budgets import services as budget_services
@@ -176,6 +176,15 @@ def advise(advice_id: str) -> None:
             _answered_or_given_up(advice_id, advice.work_out, advice.give_up, advice.TOO_LONG)
         else:
             wakeups.request_advice(advice_id, after_seconds=1.0)
+
+
+@shared_task(soft_time_limit=_ADVICE_SECONDS, time_limit=_ADVICE_SECONDS + 10)
+def work_out_elasticity_savings(question: str) -> None:
+    with wakeups.forecasting(most_ms=(_ADVICE_SECONDS + 15) * 1_000) as is_mine:
+        if is_mine:
+            _answered_or_given_up(question, elasticity.work_out, elasticity.give_up, elasticity.TOO_LONG)
+        else:
+            wakeups.request_elasticity_savings(question, after_seconds=1.0)
 
 
 def _answered_or_given_up(

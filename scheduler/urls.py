@@ -112,6 +112,7 @@ urlpatterns = [
     path("cells/advice", adviser_api.Advices.as_view(), name="advices"),
     path("cells/advice/<uuid:advice_id>", adviser_api.AdviceDetail.as_view(), name="advice"),
     path("cells/advice/<uuid:advice_id>/apply", adviser_api.AdviceApply.as_view(), name="advice-apply"),
+    path("elasticity-savings", adviser_api.ElasticitySavingsList.as_view(), name="elasticity-savings"),
     path(
         "virtual-clusters/<str:name>/anomalies",
         adviser_api.Anomalies.as_view(),

@@ -146,3 +146,9 @@ def request_comparison(virtual_cluster: str, *, after_seconds: float | None = No
 def request_advice(advice: str, *, after_seconds: float | None = None) -> None:
     """Have it worked out which cells each virtual cluster should get."""
     current_app.send_task("scheduler.tasks.advise", args=[advice], countdown=after_seconds)
+
+
+def request_elasticity_savings(question: str, *, after_seconds: float | None = None) -> None:
+    """Have it worked out what elasticity saved."""
+    name = "scheduler.tasks.work_out_elasticity_savings"
+    current_app.send_task(name, args=[question], countdown=after_seconds)

@@ -280,6 +280,21 @@ class ElasticRequest(TypedDict):
     mode: NotRequired[ElasticMode | None]
 
 
+class ElasticityFigures(TypedDict):
+    """What became of the jobs in one simulation."""
+
+    mean_completion_seconds: float
+    mean_wait_seconds: float
+    gpu_hours: float
+    resizes: int
+
+
+class ElasticityQuestionRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    days: NotRequired[float]
+
+
 EmailEnum: TypeAlias = Literal['start', 'end', 'failure', 'preemption']
 
 
@@ -1743,6 +1758,25 @@ class Elastic(TypedDict):
     mode: NotRequired[ElasticMode]
 
 
+class ElasticitySavings(TypedDict):
+    """The jobs submitted within the last days, simulated as declared and each at its own number of GPUs."""
+
+    id: str
+    state: WhatIfState
+    problem: str
+    asked_at: str
+    asked_by: str
+    days: float
+    made_at: str | None
+    jobs: int
+    elastic_jobs: int
+    measured_jobs: int
+    left_out: int
+    elastic: ElasticityFigures | None
+    rigid: ElasticityFigures | None
+    assumption: str
+
+
 class Error(TypedDict):
     error: str
     message: str
@@ -2139,6 +2173,12 @@ class PaginatedCreditTransferList(TypedDict):
 
 class PaginatedDeliveryList(TypedDict):
     results: list[Delivery]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedElasticitySavingsList(TypedDict):
+    results: list[ElasticitySavings]
     next: str | None
     previous: str | None
 

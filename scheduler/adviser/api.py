@@ -1,7 +1,8 @@
-"""Advice on which cells each virtual cluster should get, and who waits longer here than in a private cluster.
+"""Advice on which cells each virtual cluster should get, what elasticity saved, and who waits longer here
+than in a private cluster.
 
-Advice is for operators: it tells of all tenants' jobs. Who waits longer everybody signed in sees; members
-it anew.
+Advice and savings are for operators: they tell of all tenants' jobs. Who waits longer everybody signed in
+sees; members have it compared anew.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.adviser import schemas
-from scheduler.adviser.models import Advice, AnomalyReport
+from scheduler.adviser.models import Advice, AnomalyReport, ElasticitySavings
 from scheduler.adviser.services.advice import DAYS, advice_apply, advice_ask, advice_get, advice_represented
 from scheduler.adviser.services.comparisons import HOURS, MOST_HOURS, comparison_ask, comparison_represented
+from scheduler.adviser.services.elasticity import (
+    elasticity_savings_ask,
+    elasticity_savings_represented,
+)
 from scheduler.cells import schemas as cell_schemas
 from scheduler.cells.api import cells_answer
 from scheduler.rest.lists import RepresentedList
@@ -110,6 +115,45 @@ class AdviceApply(APIView):
     def post(self, request: Request, advice_id: UUID) -> Response:
         """Divide the cluster as advised, unless its cells have changed since (then 409). For operators."""
         return Response(cells_answer(advice_apply(viewer=_operator(request), advice_id=advice_id)))
+
+
+class ElasticityQuestion(StrictSerializer):
+    days = serializers.FloatField(
+        required=False,
+        default=1.0,
+        min_value=0.01,
+        max_value=MOST_DAYS,
+        help_text="Of submissions, up to now.",
+    )
+
+
+def _savings_represented(numbers: Iterable[int]) -> list[dict[str, Any]]:
+    rows = ElasticitySavings.objects.select_related("asked_by").in_bulk(list(numbers))
+    return elasticity_savings_represented([rows[number] for number in numbers if number in rows])
+
+
+class ElasticitySavingsList(RepresentedList):
+    """What elasticity saved, by all that was worked out of it, the newest first. For operators."""
+
+    scope = Scope.OPERATE
+    queryset = ElasticitySavings.objects.none()
+    serializer_class = schemas.ElasticitySavings
+    ordering = "-number"
+    represent = staticmethod(_savings_represented)
+
+    def get_queryset(self) -> QuerySet[ElasticitySavings]:
+        _operator(self.request)
+        return ElasticitySavings.objects.only("number")
+
+    @extend_schema(request=ElasticityQuestion, responses={202: schemas.ElasticitySavings})
+    def post(self, request: Request) -> Response:
+        """Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
+        number of GPUs. Changes nothing; look at the list until its state is done. For operators."""
+        by = _operator(request)
+        given = ElasticityQuestion(data=request.data)
+        given.is_valid(raise_exception=True)
+        row = elasticity_savings_ask(viewer=by, days=given.validated_data["days"])
+        return Response(elasticity_savings_represented([row])[0], status=202)
 
 
 def _operator(request: Request) -> Viewer:

@@ -1,4 +1,5 @@
-"""What private clusters told: who waits longer here, and which cells each virtual cluster should get."""
+"""What simulations of the past told: who waits longer here than in a private cluster, which cells each
+virtual cluster should get, and what elasticity saved."""
 
 from uuid import uuid4
 
@@ -56,3 +57,20 @@ class Advice(models.Model):
     #: The version of the cells that were in force.
     based_on_version = models.PositiveBigIntegerField(default=0)
     applied_at = models.DateTimeField(null=True)
+
+
+class ElasticitySavings(models.Model):
+    """A question what elasticity saved in the last days, and in time its answer."""
+
+    number = models.BigAutoField(primary_key=True)
+    id = models.UUIDField(default=uuid4, unique=True)
+    asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    asked_at = models.DateTimeField()
+    #: Of submissions that are looked at.
+    days = models.FloatField()
+    state = models.CharField(max_length=7, choices=WorkState.choices, default=WorkState.WAITING)
+    #: Why there is no answer: a sentence.
+    problem = models.TextField(blank=True)
+    made_at = models.DateTimeField(null=True)
+    #: See `scheduler.adviser.services.elasticity`.
+    answer = models.JSONField(null=True)

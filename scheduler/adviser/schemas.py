@@ -128,6 +128,36 @@ class Advice(serializers.Serializer):
     applied_at = serializers.DateTimeField(allow_null=True)
 
 
+class ElasticityFigures(serializers.Serializer):
+    """What became of the jobs in one simulation."""
+
+    mean_completion_seconds = serializers.FloatField(help_text="From submission to end.")
+    mean_wait_seconds = serializers.FloatField(help_text="From submission to the first start.")
+    gpu_hours = serializers.FloatField()
+    resizes = serializers.IntegerField(help_text="How often a job got another number of GPUs.")
+
+
+class ElasticitySavings(serializers.Serializer):
+    """The jobs submitted within the last days, simulated as declared and each at its own number of GPUs."""
+
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(choices=WORK_STATES)
+    problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
+    asked_at = serializers.DateTimeField()
+    asked_by = serializers.CharField()
+    days = serializers.FloatField()
+    made_at = serializers.DateTimeField(allow_null=True)
+    jobs = serializers.IntegerField(help_text="Compared: they ended in both simulations.")
+    elastic_jobs = serializers.IntegerField(help_text="Those of them that are elastic.")
+    measured_jobs = serializers.IntegerField(
+        help_text="Elastic jobs of which it was measured how they scale; others are taken to scale perfectly."
+    )
+    left_out = serializers.IntegerField(help_text="Jobs that did not end in one of the simulations.")
+    elastic = ElasticityFigures(allow_null=True, help_text="Null without elastic jobs.")
+    rigid = ElasticityFigures(allow_null=True, help_text="Null without elastic jobs.")
+    assumption = serializers.CharField(allow_blank=True)
+
+
 class WholeAdvice(Advice):
     """The same with what could be put in force."""
 

@@ -121,6 +121,9 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("state", "problem", "fields", "made_at", "answer", "specification", "based_on_version"),
         changes={"apply": "old.applied_at IS NULL AND new.applied_at IS NOT NULL"},
     ),
+    "scheduler.ElasticitySavings": AuditedTable(
+        what="elasticity savings", name="r.id", left_out=("state", "problem", "made_at", "answer")
+    ),
     "scheduler.Budget": AuditedTable(
         what="budget",
         name=_TENANT,

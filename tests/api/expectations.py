@@ -144,6 +144,8 @@ POST   /api/v1/cells/advice                       401    403      403    403    
 GET    /api/v1/cells/advice/<uuid:advice_id>      401    403      403    403    403   200      200       -
 POST   /api/v1/cells/advice/<uuid:advice_id>/apply
                                                   401    403      403    403    403   409      403       403
+GET    /api/v1/elasticity-savings                 401    403      403    403    403   200      200       -
+POST   /api/v1/elasticity-savings                 401    403      403    403    403   202      403       403
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 PATCH  /api/v1/gpu-models/<str:name>              401    403      403    403    403   200      403       403

@@ -231,6 +231,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/elasticity-savings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What elasticity saved, by all that was worked out of it, the newest first. For operators. */
+        get: operations["elasticity_savings_list"];
+        put?: never;
+        /**
+         * @description Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
+         *     number of GPUs. Changes nothing; look at the list until its state is done. For operators.
+         */
+        post: operations["elasticity_savings_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -3200,6 +3221,60 @@ export interface components {
              */
             mode?: components["schemas"]["ElasticMode"] | null;
         };
+        /** @description What became of the jobs in one simulation. */
+        ElasticityFigures: {
+            /**
+             * Format: double
+             * @description From submission to end.
+             */
+            mean_completion_seconds: number;
+            /**
+             * Format: double
+             * @description From submission to the first start.
+             */
+            mean_wait_seconds: number;
+            /** Format: double */
+            gpu_hours: number;
+            /** @description How often a job got another number of GPUs. */
+            resizes: number;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        ElasticityQuestionRequest: {
+            /**
+             * Format: double
+             * @description Of submissions, up to now.
+             * @default 1
+             */
+            days?: number;
+        };
+        /** @description The jobs submitted within the last days, simulated as declared and each at its own number of GPUs. */
+        ElasticitySavings: {
+            /** Format: uuid */
+            id: string;
+            state: components["schemas"]["WhatIfState"];
+            /** @description Why there is no answer. */
+            problem: string;
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string;
+            /** Format: double */
+            days: number;
+            /** Format: date-time */
+            made_at: string | null;
+            /** @description Compared: they ended in both simulations. */
+            jobs: number;
+            /** @description Those of them that are elastic. */
+            elastic_jobs: number;
+            /** @description Elastic jobs of which it was measured how they scale; others are taken to scale perfectly. */
+            measured_jobs: number;
+            /** @description Jobs that did not end in one of the simulations. */
+            left_out: number;
+            /** @description Null without elastic jobs. */
+            elastic: components["schemas"]["ElasticityFigures"] | null;
+            /** @description Null without elastic jobs. */
+            rigid: components["schemas"]["ElasticityFigures"] | null;
+            assumption: string;
+        };
         /** @enum {string} */
         EmailEnum: "start" | "end" | "failure" | "preemption";
         Error: {
@@ -4992,6 +5067,13 @@ export interface components {
         };
         PaginatedDeliveryList: {
             results: components["schemas"]["Delivery"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedElasticitySavingsList: {
+            results: components["schemas"]["ElasticitySavings"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -6932,6 +7014,9 @@ export type DroppedAction = components['schemas']['DroppedAction'];
 export type Elastic = components['schemas']['Elastic'];
 export type ElasticMode = components['schemas']['ElasticMode'];
 export type ElasticRequest = components['schemas']['ElasticRequest'];
+export type ElasticityFigures = components['schemas']['ElasticityFigures'];
+export type ElasticityQuestionRequest = components['schemas']['ElasticityQuestionRequest'];
+export type ElasticitySavings = components['schemas']['ElasticitySavings'];
 export type EmailEnum = components['schemas']['EmailEnum'];
 export type Error = components['schemas']['Error'];
 export type Event = components['schemas']['Event'];
@@ -7047,6 +7132,7 @@ export type PaginatedCellNodeList = components['schemas']['PaginatedCellNodeList
 export type PaginatedCreditAccountList = components['schemas']['PaginatedCreditAccountList'];
 export type PaginatedCreditTransferList = components['schemas']['PaginatedCreditTransferList'];
 export type PaginatedDeliveryList = components['schemas']['PaginatedDeliveryList'];
+export type PaginatedElasticitySavingsList = components['schemas']['PaginatedElasticitySavingsList'];
 export type PaginatedEventList = components['schemas']['PaginatedEventList'];
 export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
 export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
@@ -8664,6 +8750,200 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    elasticity_savings_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedElasticitySavingsList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    elasticity_savings_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ElasticityQuestionRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ElasticitySavings"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

@@ -1,4 +1,4 @@
-"""The guaranteed jobs of the past: what they asked for, when they had GPUs, and how long they ran."""
+"""The jobs of the past: what they asked for, when they had GPUs, and how long they ran."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 #: Those that were there at some time from one instant on until another, the newest first.
 _JOBS = """
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
-       j.priority, j.time_limit_seconds, extract(epoch FROM j.ended_at)::float8,
+       j.priority, j.guaranteed, j.time_limit_seconds, extract(epoch FROM j.ended_at)::float8,
        coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        EXISTS (SELECT FROM scheduler_event e WHERE e.job_id = j.id AND e.kind = 'job.held'),
        (SELECT json_agg(json_build_array(l.id, l.gpu_model, l.replicas,
@@ -29,7 +29,7 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
 FROM scheduler_job j
 JOIN tenants_tenant t ON t.id = j.tenant_id
 JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
-WHERE j.guaranteed AND (%(vc)s = '' OR v.name = %(vc)s)
+WHERE (j.guaranteed OR %(all)s) AND (%(vc)s = '' OR v.name = %(vc)s)
   AND j.submitted_at <= to_timestamp(%(until)s)
   AND (j.ended_at IS NULL OR j.ended_at > to_timestamp(%(since)s))
 ORDER BY j.submitted_at DESC, j.id DESC LIMIT %(most)s
@@ -132,12 +132,20 @@ class PastJob:
         return Truth(work_seconds=max(usual, ran))
 
 
-def read_past(*, since: float, until: float, most: int, virtual_cluster: str = "") -> list[PastJob]:
+def read_past(
+    *, since: float, until: float, most: int, virtual_cluster: str = "", with_opportunistic: bool = False
+) -> list[PastJob]:
     """Return the newest guaranteed jobs that were there between two instants, in order of submission.
 
-    Those of one virtual cluster, or of all.
+    Those of one virtual cluster, or of all; with the opportunistic ones, if these are to be read too.
     """
-    parameters: dict[str, Any] = {"vc": virtual_cluster, "since": since, "until": until, "most": most}
+    parameters: dict[str, Any] = {
+        "vc": virtual_cluster,
+        "since": since,
+        "until": until,
+        "most": most,
+        "all": with_opportunistic,
+    }
     with connection.cursor() as cursor:
         throughputs = known_throughputs(cursor)
         cursor.execute(_JOBS, parameters)
@@ -148,8 +156,8 @@ def read_past(*, since: float, until: float, most: int, virtual_cluster: str = "
 def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
     """Return a job of the past; what is known of throughputs today is taken to have been known then."""
     (
-        job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, time_limit_seconds,
-        ended_at, limit_seconds, was_held, stays,
+        job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
+        time_limit_seconds, ended_at, limit_seconds, was_held, stays,
     ) = row  # fmt: skip
     declared = shape_of(shape)
     known = throughputs.of(
@@ -162,6 +170,7 @@ def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
         submitted_at=submitted_at,
         gpu_models=known.accepted(tuple(gpu_models)),
         priority=priority,
+        guaranteed=guaranteed,
         time_limit_seconds=time_limit_seconds,
         throughput=known.throughput,
         estimated=known.estimated,

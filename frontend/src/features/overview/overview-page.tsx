@@ -10,6 +10,7 @@ import { GpuTable } from "@/components/gpu-map/gpu-table";
 import { Legend } from "@/components/gpu-map/legend";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { useSession } from "@/components/session";
+import { ElasticityPanel } from "@/features/overview/elasticity-panel";
 import { Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
@@ -24,6 +25,7 @@ export function OverviewPage() {
   const jobs = useQuery(activeJobsQuery);
   const cluster = useQuery(clusterQuery);
   const state = useLiveState();
+  const isOperator = useSession().is_operator;
   const racks = useMemo(() => plantGarden(state.node.values(), state.job.values()), [state.node, state.job]);
   const tenants = useTenantsAtWork(racks);
   const oldestWait = useMemo(() => oldestQueued(state.job.values()), [state.job]);
@@ -42,6 +44,7 @@ export function OverviewPage() {
         <Queue loading={jobs.isPending} />
       </div>
       <UsagePanel tenants={tenants} />
+      {isOperator && <ElasticityPanel />}
     </PageLayout>
   );
 }
