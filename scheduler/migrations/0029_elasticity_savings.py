@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0027_serving_pools'),
+        ('scheduler', '0028_opportunistic_gpus'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
