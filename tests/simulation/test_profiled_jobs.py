@@ -41,6 +41,7 @@ def mean(name: str, *, limit: int | None = None, nodes: int = 16, **fields: floa
     return sum([job.completion_seconds or 0.0 for job in result.jobs]) / len(result.jobs)
 
 
+@pytest.mark.slow
 @are_here
 def test_a_small_cut_ends_sooner_under_pollux_than_under_either() -> None:
     means = {name: mean(name, limit=6, nodes=4) for name in CASES}

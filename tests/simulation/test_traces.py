@@ -436,7 +436,7 @@ def test_estimates_in_our_own_format_are_left_as_they_are(tmp_path: Path) -> Non
 # --- the published files themselves
 
 PUBLISHED = [
-    ("philly", "traces/philly/philly_jobs_merged.csv", 92_719, 0),
+    pytest.param("philly", "traces/philly/philly_jobs_merged.csv", 92_719, 0, marks=pytest.mark.slow),
     ("tiresias", "traces/tiresias/60_job.csv", 60, 0),
     ("gavel", "gavel/traces/physical_minimize_makespan.csv", 100, 0),
     ("gavel", "gavel/traces/philly_virtual_clusters_seed0.csv", 15_264, 0),

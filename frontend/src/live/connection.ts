@@ -20,7 +20,7 @@ export function reconnectDelay(failures: number, random: number): number {
 
 export interface Listener {
   onMessage: (message: ServerMessage) => void;
-  /** Called whenever a connection opens: everything missed must be fetched again. */
+  /** Called whenever the stream begins: everything missed must be fetched again. */
   onOpen: () => void;
   onStatus: (status: Status) => void;
   onSignedOut: () => void;
@@ -79,16 +79,14 @@ export class Connection {
     const socket = new WebSocket(this.url);
     this.socket = socket;
     socket.onopen = () => {
-      this.failures = 0;
       this.lastHeard = Date.now();
       this.heartbeat = setInterval(() => this.beat(), PING_EVERY_MS);
-      this.listener.onStatus("live");
-      for (const job of this.watched.keys()) this.send({ type: "watch_log", job });
-      this.listener.onOpen();
     };
     socket.onmessage = (event: MessageEvent<string>) => {
       this.lastHeard = Date.now();
-      this.listener.onMessage(JSON.parse(event.data) as ServerMessage);
+      const message = JSON.parse(event.data) as ServerMessage;
+      if (message.type === "hello") this.begin();
+      this.listener.onMessage(message);
     };
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
@@ -101,6 +99,14 @@ export class Connection {
       this.timer = setTimeout(() => this.connect(), reconnectDelay(this.failures++, Math.random()));
       this.listener.onStatus("offline");
     };
+  }
+
+  /** The server greets once it sends this page what changes: what is fetched before could already be old. */
+  private begin(): void {
+    this.failures = 0;
+    this.listener.onStatus("live");
+    for (const job of this.watched.keys()) this.send({ type: "watch_log", job });
+    this.listener.onOpen();
   }
 
   /** A half-open socket says nothing for ever: ask, and give up on one that stays silent. */

@@ -42,6 +42,7 @@ export function openStream(): (message: ServerMessage) => Promise<void> {
   const socket = TestSocket.opened.at(-1);
   if (!socket) throw new Error("The stream opened no socket.");
   socket.onopen?.();
+  socket.onmessage?.({ data: JSON.stringify({ type: "hello", version: 1, server: "test" }) });
   return (message) =>
     act(async () => {
       socket.onmessage?.({ data: JSON.stringify(message) });

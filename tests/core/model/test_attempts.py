@@ -267,11 +267,14 @@ class TestEnd:
 
 
 def events(nodes: int) -> st.SearchStrategy[Event]:
+    return st.builds(Promoted) | events_after_nomination(nodes)
+
+
+def events_after_nomination(nodes: int) -> st.SearchStrategy[Event]:
     node = st.integers(1, nodes)
     causes = st.sampled_from([cause for cause in StopCause if cause])
     exits = st.tuples(st.sampled_from([0, 1, 137]), st.sampled_from(["", "user", "stopped", "lost"]))
     return st.one_of(
-        st.builds(Promoted),
         st.builds(Withdrawn),
         st.builds(Stopped, cause=causes),
         st.builds(PartReady, node=node),
@@ -354,7 +357,7 @@ class ManyAttempts(RuleBasedStateMachine):
             self.take(number, Promoted())
 
     @precondition(lambda self: self.attempts)
-    @rule(data=st.data(), event=events(NODES).filter(lambda event: not isinstance(event, Promoted)))
+    @rule(data=st.data(), event=events_after_nomination(NODES))
     def happen(self, data: st.DataObject, event: Event) -> None:
         self.take(data.draw(st.sampled_from(sorted(self.attempts))), event)
 
