@@ -134,7 +134,7 @@ def _pool_by_name(node: Node) -> ServingPool:
     """Return the pool of a node that is lent by name; raise Conflict where there is none."""
     pool = node.serving_pool
     if pool is None:
-        raise Conflict(f"Node {node.name} is of no serving pool; PATCH its serving_pool first.")
+        raise Conflict(f"Node {node.name} is of no serving pool; PUT nodes/{node.name}/serving-pool first.")
     if pool.nodes_needed is not None:
         raise Conflict(
             f"The load curve of serving pool {pool.name} decides which nodes are lent;"

@@ -104,7 +104,9 @@ def _need(text: str) -> tuple[str, int]:
 @group.command()
 def assign(
     node: Name,
-    pool: Annotated[str | None, typer.Argument(metavar="[POOL]", help="None: the cluster's own.")] = None,
+    pool: Annotated[
+        str | None, typer.Argument(metavar="[POOL]", help="The serving pool; left out: the cluster's own.")
+    ] = None,
 ) -> None:
     """Make a node one of a serving pool, or the cluster's own again. For operators."""
     with connect() as client:
