@@ -9,6 +9,7 @@ from scheduler.attempts.models import (
     Allocation,
     Attempt,
     AttemptPart,
+    JobProfile,
     JobScaling,
     ProgressPoint,
     TrainingProgress,
@@ -29,7 +30,7 @@ from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeCheck,
 from scheduler.notifications.models import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.rounds.models import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.sessions.models import PortPass, Session
-from scheduler.throughputs.models import SpeedCorrection, SpeedMeasurement
+from scheduler.throughputs.models import ClassProfile, SpeedCorrection, SpeedMeasurement
 from scheduler.virtual_clusters.models import Restraint
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "AttemptPart",
     "Budget",
     "CellSpecification",
+    "ClassProfile",
     "ClusterSettings",
     "CreditAccount",
     "CreditTransfer",
@@ -60,6 +62,7 @@ __all__ = [
     "Gpu",
     "GpuModel",
     "Job",
+    "JobProfile",
     "JobScaling",
     "Leadership",
     "LedgerLine",

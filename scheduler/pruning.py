@@ -5,6 +5,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db.models import Max
 
+from scheduler.attempts.services.profiling import prune_class_profiles
 from scheduler.clock import database_now
 from scheduler.fairness.models import FairnessSample, FairnessViolation
 from scheduler.forecasts.models import WhatIf
@@ -32,6 +33,7 @@ def prune() -> None:
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
+    prune_class_profiles()
     metrics_prune()
     prune_ledger()
     prune_audit_log()

@@ -12,7 +12,7 @@ from celery.signals import worker_process_shutdown
 from scheduler import pruning, wakeups
 from scheduler.adviser.services import advice, comparisons, elasticity
 from scheduler.agents.services import draining, leases
-from scheduler.attempts.services import hang_detection, scaling
+from scheduler.attempts.services import hang_detection, profiling, scaling
 from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
@@ -108,6 +108,7 @@ def sample_usage() -> None:
 @shared_task(time_limit=300)
 def roll_up_metrics() -> None:
     metrics_roll_up()
+    profiling.profiles_measure()
 
 
 @shared_task(time_limit=60)

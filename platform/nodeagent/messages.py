@@ -95,6 +95,8 @@ class GpuSample:
     power_watts: float | None = None
     temperature_celsius: float | None = None
     sm_clock_mhz: float | None = None
+    #: Part of the time in which its memory was read or written, in percent.
+    memory_utilisation_percent: float | None = None
     #: Nothing was measured on a device: it is made up from what the processes of its job do.
     simulated: bool = False
 

@@ -219,3 +219,15 @@ class JobScaling(models.Model):
         indexes = [
             models.Index(fields=["job"], condition=Q(is_fit_due=True), name="job_scaling_due"),
         ]
+
+
+class JobProfile(models.Model):
+    """A `ProfileReport` in a row: what a job made of GPUs that it had alone (`core.perf.profiles`)."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    #: The attempt and the line that were counted last, and when the last minute began, in Unix seconds.
+    attempt = models.BigIntegerField(default=0)
+    sequence = models.PositiveIntegerField(default=0)
+    minute_at = models.FloatField(default=0)
+    #: The fields of `core.model.snapshot.Profile`.
+    profile = models.JSONField(default=dict)

@@ -22,7 +22,7 @@ from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
-from scheduler.rounds.training import read_losses, read_scalings, read_trainings
+from scheduler.rounds.training import read_losses, read_profiles, read_scalings, read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
@@ -177,6 +177,7 @@ def _jobs(
     jobs = []
     job_classes = {}
     trainings, scalings, losses = read_trainings(), read_scalings(), read_losses(cursor)
+    profiles = read_profiles()
     cursor.execute(_JOBS)
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
@@ -209,6 +210,7 @@ def _jobs(
                 training=trainings.of(job_id, known.throughput),
                 losses=losses.get(job_id, ()),
                 goodput=scalings.of(job_id, known.throughput),
+                profile=profiles.of(job_id, user, job_class),
                 estimate_seconds=stated.estimate_seconds if measured is None else measured,
                 measured=measured is not None,
                 attained_service={model: float(value) for model, value in _json(service).items()},

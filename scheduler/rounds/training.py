@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.attempts.models import JobScaling, TrainingProgress
+from scheduler.attempts.models import JobProfile, JobScaling, TrainingProgress
 from scheduler.attempts.services.scaling import scaling_of
 from scheduler.attempts.services.training import reported_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.goodput.gpu_models import best_known, projected
 from scheduler.core.goodput.throughput import Parameters
 from scheduler.core.model import snapshot as core
+from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.core.perf.training_reports import TrainingReport
 from scheduler.core.round.registry import POLICIES
+from scheduler.throughputs.models import ClassProfile
 
 _UNENDED = ("queued", "running")
+#: Profiles of job classes that are read in a round: those measured last.
+CLASS_PROFILES_MOST = 5_000
 # Asked in every round: where nobody looks at losses, all progress lines need not be searched for them.
 _IS_LOOKED_AT = """
 SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
@@ -72,6 +76,42 @@ def read_losses(cursor: Any) -> dict[int, Losses]:
         job: tuple((float(step), loss) for step, loss in zip(steps, losses, strict=True))
         for job, steps, losses in cursor.fetchall()
     }
+
+
+class Profiles:
+    """What jobs make of their GPUs: by job, by user and job class, and by job class alone."""
+
+    def __init__(
+        self,
+        own: Mapping[int, core.Profile],
+        of_users: Mapping[tuple[str, str, str], core.Profile],
+        of_classes: Mapping[tuple[str, str], core.Profile],
+    ) -> None:
+        self._own, self._of_users, self._of_classes = own, of_users, of_classes
+
+    def of(self, job: int, user: str, job_class: tuple[str, str]) -> core.Profile | None:
+        """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""
+        tenant, application = job_class
+        found = [
+            self._own.get(job),
+            self._of_users.get((tenant, application, user)),
+            self._of_classes.get(job_class),
+        ]
+        return first_known(found)
+
+
+def read_profiles() -> Profiles:
+    """Read what is known of the jobs that have not ended, and of their like."""
+    own = JobProfile.objects.filter(job__state__in=_UNENDED).values_list("job_id", "profile")
+    rows = ClassProfile.objects.order_by("-updated_at", "-id").values_list(
+        "tenant__name", "application", "user__username", "profile"
+    )[:CLASS_PROFILES_MOST]
+    of_users = {}
+    of_classes: dict[tuple[str, str], core.Profile] = {}
+    for tenant, application, user, values in rows:
+        profile = of_users[tenant, application, user] = stored_profile(values)
+        of_classes.setdefault((tenant, application), profile)
+    return Profiles({job: stored_profile(values) for job, values in own}, of_users, of_classes)
 
 
 class Scalings:

@@ -67,3 +67,21 @@ class SpeedCorrection(Setting):
             ),
         ]
         indexes = [models.Index(fields=["-at"], name="correction_by_age")]
+
+
+class ClassProfile(models.Model):
+    """What the jobs of one user and job class made of GPUs that they had alone, the latest most."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    #: As of a setting.
+    application = models.CharField(max_length=68)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    #: The fields of `core.model.snapshot.Profile`.
+    profile = models.JSONField(default=dict)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "application", "user"], name="one_profile_per_class"),
+        ]
+        indexes = [models.Index(fields=["-updated_at"], name="class_profile_by_age")]

@@ -89,7 +89,7 @@ class FakeNvml(types.ModuleType):
         return types.SimpleNamespace(total=total, used=used)
 
     def nvmlDeviceGetUtilizationRates(self, index: int) -> Any:
-        return types.SimpleNamespace(gpu=self.answer(index, "utilisation"))
+        return types.SimpleNamespace(gpu=self.answer(index, "utilisation"), memory=21)
 
     def nvmlDeviceGetPowerUsage(self, index: int) -> int:
         return self.answer(index, "milliwatts")
@@ -191,6 +191,7 @@ def test_real_devices_are_read(install: Any) -> None:
     sample = devices.samples({})[0]
     assert (sample.utilisation_percent, sample.memory_used_bytes) == (55.0, 2**30)
     assert (sample.power_watts, sample.temperature_celsius, sample.sm_clock_mhz) == (221.5, 61.0, None)
+    assert sample.memory_utilisation_percent == 21.0
     assert not sample.simulated
     assert devices.memory_by_process() == {70: 4 * 2**20, 71: 2**20}
 

@@ -23,6 +23,7 @@ from scheduler.models import (
     Attempt,
     AttemptPart,
     CellSpecification,
+    ClassProfile,
     CreditAccount,
     CreditTransfer,
     Delivery,
@@ -315,6 +316,19 @@ def make_measurement(
     columns = {"samples": 3, "updated_at": timezone.now(), **columns}
     return SpeedMeasurement.objects.create(
         tenant=tenant, application=application, average=average, gpu_model=gpu_model, gpus=gpus, **columns
+    )
+
+
+def make_class_profile(
+    tenant: Tenant, application: str, profile: dict[str, Any], *, user: User | None = None
+) -> ClassProfile:
+    """Return what a user's jobs of a class made of GPUs of their own."""
+    return ClassProfile.objects.create(
+        tenant=tenant,
+        application=application,
+        user=user or make_user(),
+        profile=profile,
+        updated_at=timezone.now(),
     )
 
 

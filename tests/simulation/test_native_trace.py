@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Task, Topology
+from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Profile, Task, Topology
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.fields import BadField
@@ -36,6 +36,18 @@ def candidates() -> st.SearchStrategy[Candidates]:
     return st.builds(Candidates, only=names, avoid=names | st.just(()))
 
 
+def profiles() -> st.SearchStrategy[Profile]:
+    part = st.none() | st.floats(0, 1)
+    return st.builds(
+        Profile,
+        utilisation=part,
+        memory_utilisation=part,
+        memory_bytes=st.none() | st.integers(0, 2**40),
+        amp=st.booleans(),
+        stages=st.none() | st.tuples(SECONDS, SECONDS, st.just(0.0)),
+    )
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     arrivals = []
@@ -59,6 +71,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                     throughput=draw(st.dictionaries(PLAIN, st.floats(0.001, 1e6), max_size=2)),
                     nodes=draw(st.none() | candidates()),
                     on_reclaim=draw(st.sampled_from(("", "preempt", "downgrade"))),
+                    profile=draw(st.none() | profiles()),
                 ),
                 truth=Truth(
                     work_seconds=draw(SECONDS), status=draw(st.sampled_from(("passed", "killed", "failed")))
@@ -135,6 +148,15 @@ def test_elastic_jobs_come_back_as_they_were(tmp_path: Path) -> None:
 def test_what_elastic_jobs_cannot_be_is_refused(fields: dict[str, object], problem: str) -> None:
     with pytest.raises(BadField, match=problem):
         read_job({"submitted_at": 0, "gpus": 4, "duration_seconds": 60, **fields})
+
+
+@pytest.mark.parametrize(
+    "profile",
+    ["speed=1", "gpu=0.1", "storage=0|gpu=0|network=0", "utilisation=1.5", "memory_bytes=-1", "gpu"],
+)
+def test_a_profile_that_makes_no_sense_is_refused(profile: str) -> None:
+    with pytest.raises(BadField, match="profile"):
+        read_job({"submitted_at": 0, "gpus": 1, "duration_seconds": 1, "profile": profile})
 
 
 def test_losses_fall_by_the_families_of_the_paper() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import Job, Regime, Task, Training
+from scheduler.core.model.snapshot import Job, Profile, Regime, Task, Training
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.profiles import read_application
@@ -178,6 +178,9 @@ def test_shockwave_adds_up_the_schedule_of_batch_sizes(tmp_path: Path) -> None:
 def test_units_are_seconds_whatever_the_trace_has(tmp_path: Path) -> None:
     assert work(read(tmp_path, "tiresias", samples.TIRESIAS)) == [164, 147]
     assert work(read(tmp_path, "muri", samples.MURI)) == pytest.approx([5_853_661 * 0.490, 8_787_693 * 0.509])
+    assert read(tmp_path, "muri", samples.MURI).workload.arrivals[0].job.profile == Profile(
+        stages=(0.446, 0.008, 0.0)
+    )
     assert work(read(tmp_path, "chronus", samples.CHRONUS)) == [98 * 60, 747 * 60]
 
 

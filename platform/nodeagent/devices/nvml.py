@@ -103,7 +103,10 @@ class NvmlDevices:
             if memory is None or rates is None:
                 continue
             sample = GpuSample(
-                index=index, utilisation_percent=float(rates.gpu), memory_used_bytes=int(memory.used)
+                index=index,
+                utilisation_percent=float(rates.gpu),
+                memory_used_bytes=int(memory.used),
+                memory_utilisation_percent=float(rates.memory),
             )
             # Of an instance nobody knows its part of its device's.
             readings.append(self._with_whole_device(sample, device) if handle is device else sample)

@@ -156,6 +156,7 @@ def _mean(samples: list[GpuSample]) -> GpuSample:
         power_watts=_mean_of(sample.power_watts for sample in samples),
         temperature_celsius=_mean_of(sample.temperature_celsius for sample in samples),
         sm_clock_mhz=_mean_of(sample.sm_clock_mhz for sample in samples),
+        memory_utilisation_percent=_mean_of(sample.memory_utilisation_percent for sample in samples),
     )
 
 

@@ -26,6 +26,7 @@ from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
 from scheduler.attempts.services.pacing import pace_note
 from scheduler.attempts.services.preemption_cost import settle_lost_work
+from scheduler.attempts.services.profiling import profile_note
 from scheduler.attempts.services.scaling import scaling_note
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.attempts.services.training import training_note
@@ -232,6 +233,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     if not attempt.is_trial:
         training_note(attempt, points)
         scaling_note(attempt, points)
+    profile_note(attempt, points)
     pace_note(attempt, points, is_last=report.state == "exited")
     publish_progress(attempt, points)
 

@@ -226,6 +226,21 @@ class Goodput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What a job makes of GPUs that it has alone, on average over these; None: of that nothing is known."""
+
+    #: Parts of the time, 0 to 1: the device computes; its memory is read or written.
+    utilisation: float | None = None
+    memory_utilisation: float | None = None
+    #: The most that it ever had of one device.
+    memory_bytes: int | None = None
+    #: It trains with automatic mixed precision.
+    amp: bool | None = None
+    #: Seconds of one iteration on storage and CPUs, on the GPU, and on the network.
+    stages: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairSpeeds:
     """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
 
@@ -295,6 +310,8 @@ class Job:
     measured: bool = False
     #: What the job trains (often the name of a network), under which its throughputs are known.
     application: str = ""
+    #: By its own measurements, else by those of its like; None: nothing was measured.
+    profile: Profile | None = None
     #: Largest tensor's part of the model; a skewed gang suffers when it is spread (Tiresias, section 3.3).
     skew: float | None = None
     #: Attempts started so far.

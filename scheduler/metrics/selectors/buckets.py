@@ -25,6 +25,7 @@ GPU_MEASURES = (
     "power_watts",
     "temperature_celsius",
     "sm_clock_mhz",
+    "memory_utilisation_percent",
 )
 HOST_MEASURES = (
     "cpu_percent",

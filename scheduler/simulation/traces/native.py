@@ -24,9 +24,11 @@ from scheduler.core.model.snapshot import (
     PREEMPT,
     RESIZABLE,
     Candidates,
+    Profile,
     Task,
 )
 from scheduler.core.perf.convergence import LossCurve
+from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces import fields
@@ -66,8 +68,11 @@ FIELDS = (
     "elastic_mode",
     "batch_size",
     "loss",
+    "profile",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
+#: Seconds of an iteration by stage; and what devices tell.
+_PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
 _MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
 _WRITTEN = tuple(name for name in FIELDS if name not in ("gpus", "batch_size", "loss"))
@@ -179,6 +184,7 @@ def _job(
         on_reclaim=_on_reclaim(given.get("on_reclaim", "")),
         elastic_mode=_elastic_mode(given.get("elastic_mode", RESIZABLE)),
         loss=None if given.get("loss") is None else loss_curve(str(given["loss"])),
+        profile=_profile(given.get("profile", "")),
     )
     job = job._replace(elastic=_elastic(given, job, tasks))
     if profiles and "batch_size" in given:
@@ -324,6 +330,43 @@ def _throughput(value: Any) -> Mapping[str, float]:
     return {name: fields.positive("throughput", rate, "samples a second") for name, rate in value.items()}
 
 
+def _profile(value: Any) -> Profile | None:
+    """Read {"gpu": 0.2, ...} or storage=0.4|gpu=0.2|network=0.1|utilisation=0.35."""
+    if isinstance(value, str):
+        value = dict(part.rpartition("=")[::2] for part in value.split("|") if part)
+    if not isinstance(value, dict) or not set(value) <= set(_PROFILE):
+        raise BadField("profile", f"{shown(value)} is not a list like gpu=0.2 of {wording.either(_PROFILE)}")
+    told = {name: fields.number("profile", given) for name, given in value.items()}
+    if any(figure < 0 for figure in told.values()):
+        raise BadField("profile", f"{shown(value)} has a figure below 0")
+    if any(told.get(name, 0) > 1 for name in ("utilisation", "memory_utilisation", "amp")):
+        raise BadField("profile", f"{shown(value)}: utilisation, memory_utilisation and amp are at most 1")
+    stages = [told[name] for name in ("storage", "gpu", "network") if name in told]
+    if stages and not (len(stages) == 3 and sum(stages) > 0):
+        raise BadField("profile", "storage, gpu and network are told together, and not all of them are 0")
+    memory_bytes = told.get("memory_bytes")
+    return first_known(
+        [
+            Profile(
+                utilisation=told.get("utilisation"),
+                memory_utilisation=told.get("memory_utilisation"),
+                memory_bytes=None if memory_bytes is None else round(memory_bytes),
+                amp=bool(told["amp"]) if "amp" in told else None,
+                stages=(stages[0], stages[1], stages[2]) if stages else None,
+            )
+        ]
+    )
+
+
+def _profile_record(profile: Profile | None) -> dict[str, Any] | None:
+    if profile is None:
+        return None
+    record = {name: getattr(profile, name) for name in _PROFILE[3:]}
+    record["amp"] = None if profile.amp is None else int(profile.amp)
+    record |= dict(zip(_PROFILE[:3], profile.stages or (), strict=False))
+    return {name: value for name, value in record.items() if value is not None}
+
+
 def write_native(workload: Workload, path: str | Path) -> None:
     """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
 
@@ -386,6 +429,7 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "min_gpus": job.elastic and job.elastic[0],
         "max_gpus": job.elastic and job.elastic[1],
         "elastic_mode": job.elastic_mode if job.elastic else None,
+        "profile": _profile_record(job.profile),
     }
 
 

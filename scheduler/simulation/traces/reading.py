@@ -121,6 +121,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     elastic=job.elastic,
                     elastic_mode=job.elastic_mode,
                     training=_training(job),
+                    profile=job.profile,
                 ),
                 truth=Truth(
                     work_seconds=job.duration_seconds,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import RESIZABLE, Candidates, Regime, Task
+from scheduler.core.model.snapshot import RESIZABLE, Candidates, Profile, Regime, Task
 from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
@@ -75,6 +75,8 @@ class TracedJob(NamedTuple):
     scaling: Scaling | None = None
     #: How its loss falls with the seconds of work.
     loss: LossCurve | None = None
+    #: What it makes of GPUs that it has alone, as the scheduler knows from the beginning.
+    profile: Profile | None = None
 
 
 class Source:

@@ -78,7 +78,7 @@ def test_a_reading_is_kept_once_and_at_the_servers_time():
     report(node, taken, sent_at=now.timestamp())
     (row,) = NodeMetrics.objects.filter(node=node)
     assert row.at == now - timedelta(seconds=4)
-    assert row.values["gpus"] == {"0": [80.0, 2**30, 100.0, None, None]}
+    assert row.values["gpus"] == {"0": [80.0, 2**30, 100.0, None, None, None]}
     assert not row.simulated
     # A node whose clock is a day slow, and one that tells what cannot have been.
     yesterday = now - timedelta(days=1)

@@ -13,6 +13,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.round.decide import decide
 from scheduler.models import (
     ClusterSettings,
+    JobProfile,
     JobScaling,
     PolicyMemory,
     ProgressPoint,
@@ -26,6 +27,7 @@ from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
     make_cells,
+    make_class_profile,
     make_correction,
     make_gpu_model,
     make_job,
@@ -155,6 +157,9 @@ def test_every_field_is_filled_from_rows():
         most_replicas=2,
         parameters={"K80": [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 1.5], ""]},
     )
+    JobProfile.objects.create(job=job, profile={"utilisation": 0.5, "stages": [0.25, 0.5, 0.0]})
+    make_class_profile(tenant, "bert", {"utilisation": 0.9, "memory_bytes": 2**30}, user=job.submitted_by)
+    make_class_profile(tenant, "bert", {"memory_bytes": 2**32, "amp": True})
     document = {
         "types": {"V100-NODE": {"of": "V100", "count": 4, "node": True}},
         "physical": [{"type": "V100-NODE", "nodes": [node.name]}],
@@ -193,6 +198,10 @@ def test_every_field_is_filled_from_rows():
         min_local_batch=8,
         max_local_batch=128,
         most_replicas=2,
+    )
+    # Its own figures, then those of its user's like it, then anyone's of its tenant.
+    assert read_job.profile == core.Profile(
+        utilisation=0.5, memory_bytes=2**30, amp=True, stages=(0.25, 0.5, 0.0)
     )
     assert read_job.preemption_cost_seconds == 5.0
     assert (read_job.elastic, read_job.elastic_mode) == ((2, 8), "adaptive")

@@ -13,6 +13,7 @@ const CHARTS: readonly (readonly [Series["kind"], string, string])[] = [
   ["gpu", "power_watts", "GPU power"],
   ["gpu", "temperature_celsius", "GPU temperature"],
   ["gpu", "sm_clock_mhz", "GPU clock"],
+  ["gpu", "memory_utilisation_percent", "Use of GPU memory's bandwidth"],
   ["replica", "cpus_used", "CPUs used by a replica"],
   ["replica", "memory_used_bytes", "Memory used by a replica"],
   ["replica", "gpu_memory_bytes", "GPU memory used by a replica"],

@@ -1,0 +1,164 @@
+"""Keeping what running jobs make of their GPUs, for each job and for those of its user that are like it.
+
+Stage times come with progress lines. What devices tell is read once a minute, when readings have been put
+together: of minutes in which an attempt ran throughout and had its GPUs alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from scheduler.attempts.models import Attempt, JobProfile, ProgressPoint
+from scheduler.attempts.services.steps import lock_jobs
+from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.snapshot import Profile
+from scheduler.core.perf.profiles import (
+    STAGES,
+    Line,
+    ProfileReport,
+    blended,
+    measured_profile,
+    stored_profile,
+)
+from scheduler.core.perf.throughput import job_class_of
+from scheduler.jobs.models import Job
+from scheduler.metrics.models import PartMetrics, Resolution
+from scheduler.metrics.selectors.buckets import GPU_MEASURES, count_mean_least_most
+from scheduler.throughputs.models import ClassProfile
+
+#: Loading and compiling are over by then.
+WARM_UP = timedelta(seconds=60)
+#: A minute that is put together later than this is not counted any more.
+_LATE = timedelta(minutes=10)
+#: Of what is not measured any more no more is kept, and of a tenant not of more classes.
+KEPT = timedelta(days=90)
+CLASSES_MOST = 1_000
+_MEASURES = [
+    GPU_MEASURES.index(name)
+    for name in ("utilisation_percent", "memory_utilisation_percent", "memory_used_bytes")
+]
+
+
+def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
+    """Count new progress lines, of which most say nothing of stages. The job is locked by the caller."""
+    lines = [point for point in points if STAGES[0] in point.values or "amp" in point.values]
+    if not lines:
+        return
+    before = known = _report_of(JobProfile.objects.filter(job_id=attempt.job_id).first())
+    is_alone = not attempt.allocation.attempts.exclude(id=attempt.id).exists()
+    for point in lines:
+        values = {name: float(value) for name, value in point.values.items()}
+        known = known.after(
+            Line(attempt=attempt.id, sequence=point.sequence, is_alone=is_alone, values=values)
+        )
+    if known is not before:
+        _write(attempt.job, known)
+
+
+def profiles_measure(now: datetime | None = None) -> None:
+    """Count what devices say of the attempts that run, minute by minute."""
+    now = now or database_now()
+    rows = (
+        PartMetrics.objects.filter(seconds=Resolution.MINUTE, at__gte=now - _LATE)
+        .filter(part__attempt__state=AttemptState.RUNNING, part__attempt__running_at__lte=now - WARM_UP)
+        .select_related("part__attempt__allocation")
+        .order_by("part__attempt__job_id", "at")
+    )
+    by_job: dict[int, list[PartMetrics]] = {}
+    for row in rows:
+        by_job.setdefault(row.part.attempt.job_id, []).append(row)
+    counted = dict(JobProfile.objects.filter(job__in=by_job).values_list("job_id", "minute_at"))
+    for job_id, own in by_job.items():
+        fresh = [row for row in own if row.at.timestamp() > counted.get(job_id, 0.0)]
+        if fresh:
+            _measure(job_id, fresh)
+
+
+def prune_class_profiles() -> None:
+    """Forget what has not been measured for long."""
+    ClassProfile.objects.filter(updated_at__lt=database_now() - KEPT).delete()
+
+
+@transaction.atomic
+def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
+    lock_jobs([job_id])
+    attempt = rows[0].part.attempt
+    # Who was ever beside it makes what its devices did another's.
+    if attempt.running_at is None or attempt.allocation.attempts.exclude(id=attempt.id).exists():
+        return
+    before = known = _report_of(JobProfile.objects.filter(job_id=job_id).first())
+    by_minute: dict[datetime, list[PartMetrics]] = {}
+    for row in rows:
+        if row.at >= attempt.running_at + WARM_UP:
+            by_minute.setdefault(row.at, []).append(row)
+    for at, parts in sorted(by_minute.items()):
+        known = known.after_minute(at.timestamp(), _minute_profile(parts))
+    if known is not before:
+        _write(Job.objects.select_related("tenant").get(id=job_id), known)
+
+
+def _minute_profile(rows: Sequence[PartMetrics]) -> Profile:
+    """Return the means over the GPUs of all parts in a minute; of memory the most."""
+    by_measure: list[list[tuple[int, float, float, float]]] = [[], [], []]
+    for row in rows:
+        for group in row.values["gpus"].values():
+            for figures, place in zip(by_measure, _MEASURES, strict=True):
+                figure = count_mean_least_most(group[place]) if place < len(group) else None
+                if figure is not None:
+                    figures.append(figure)
+    busy, memory_busy, memory = by_measure
+    return measured_profile(
+        _mean(busy), _mean(memory_busy), max([highest for _, _, _, highest in memory], default=None)
+    )
+
+
+def _mean(figures: Sequence[tuple[int, float, float, float]]) -> float | None:
+    count = sum([readings for readings, *_ in figures])
+    return sum([readings * mean for readings, mean, *_ in figures]) / count if count else None
+
+
+def _report_of(row: JobProfile | None) -> ProfileReport:
+    if row is None:
+        return ProfileReport()
+    return ProfileReport(
+        attempt=row.attempt,
+        sequence=row.sequence,
+        minute_at=row.minute_at,
+        profile=stored_profile(row.profile),
+    )
+
+
+def _write(job: Job, known: ProfileReport) -> None:
+    """Keep what is known of the job, and let its user's jobs of its class follow."""
+    JobProfile.objects.update_or_create(
+        job_id=job.id,
+        defaults={
+            "attempt": known.attempt,
+            "sequence": known.sequence,
+            "minute_at": known.minute_at,
+            "profile": _columns(known.profile),
+        },
+    )
+    application = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name).application
+    there, created = ClassProfile.objects.get_or_create(
+        tenant_id=job.tenant_id,
+        application=application,
+        user_id=job.submitted_by_id,
+        defaults={"profile": _columns(known.profile), "updated_at": database_now()},
+    )
+    if created:
+        oldest = ClassProfile.objects.filter(tenant_id=job.tenant_id).order_by("-updated_at", "-id")
+        ClassProfile.objects.filter(id__in=oldest.values("id")[CLASSES_MOST:]).delete()
+        return
+    row = ClassProfile.objects.select_for_update().filter(id=there.id).first()
+    if row is not None:
+        row.profile = _columns(blended(stored_profile(row.profile), known.profile))
+        row.updated_at = database_now()
+        row.save(update_fields=["profile", "updated_at"])
+
+
+def _columns(profile: Profile) -> Mapping[str, object]:
+    return {name: value for name, value in asdict(profile).items() if value is not None}
