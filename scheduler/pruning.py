@@ -19,7 +19,7 @@ from scheduler.rounds.models import Round
 from scheduler.sessions.services.opening import prune_sessions
 from scheduler.sessions.services.port_passes import prune_passes
 from scheduler.throughputs.services.measuring import prune_measurements
-from tenants.audit.retention import prune_audit_log
+from tenants.audit.entries import prune_audit_log
 
 _USAGE_KEPT = timedelta(days=7)
 #: Samples of fairness, one a minute, and violations after their end.

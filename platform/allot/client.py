@@ -15,14 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from allot.audit_client import Audit
 from allot.credentials import find_account
-from allot.log_client import Logs
-from allot.market_client import Market
-from allot.notice_client import Notices
-from allot.serving_client import Serving
-from allot.throughput_client import Throughputs
-from allot.token_client import Tokens
+from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of
 
 if TYPE_CHECKING:
@@ -409,7 +403,7 @@ class Client:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
         return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
-    # The market between virtual clusters
+    # Areas with a part of their own
 
     @property
     def audit(self) -> Audit:

@@ -31,10 +31,10 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "controlplane.headers.HeadersMiddleware",
+    "controlplane.middleware.HeadersMiddleware",
     # Around all that knows who asks, refuses, or writes.
     "controlplane.audited.AuditMiddleware",
-    "controlplane.static.StaticFilesMiddleware",
+    "controlplane.middleware.StaticFilesMiddleware",
     "controlplane.limits.NoNulMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

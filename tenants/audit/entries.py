@@ -6,9 +6,12 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
 from tenants.audit.source import Source, source
 from tenants.models import AuditEntry, Outcome, Tenant, Token, User
@@ -176,3 +179,27 @@ def forget_recent() -> None:
     _READS.clear()
     _TOKEN_USES.clear()
     _REFUSALS.clear()
+
+
+_PRUNED_AT_ONCE = 5_000
+_MOST_PRUNED = 200_000
+
+
+def prune_audit_log() -> int:
+    """Remove what is older than ALLOT_AUDIT_DAYS_KEPT, with an entry that says so; return how many."""
+    until = timezone.now() - timedelta(days=settings.CONFIG.audit_days_kept)
+    pruned = 0
+    while pruned < _MOST_PRUNED and (gone := _prune_some(until)):
+        pruned += gone
+    if pruned:
+        record(
+            "audit.prune", object_kind="the audit log", after={"removed": pruned, "before": until.isoformat()}
+        )
+    return pruned
+
+
+def _prune_some(until: datetime) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT audit_prune(%s, %s)", [until, _PRUNED_AT_ONCE])
+        (pruned,) = cursor.fetchone()
+    return int(pruned)

@@ -4,8 +4,8 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from allot.audit_client import Audit
 from allot.commands.audit import _past
+from allot.resources import Audit
 
 
 class Server:

@@ -11,10 +11,8 @@ from pathlib import Path
 
 from controlplane.embedded.spawn import Spawn
 from controlplane.up.child import ChildSpec
-from controlplane.up.console import Console
-from controlplane.up.errors import StartError
-from controlplane.up.foreground import in_foreground
-from controlplane.up.supervisor import Supervisor
+from controlplane.up.console import Console, StartError
+from controlplane.up.supervisor import Supervisor, in_foreground
 
 CHILD = """
 import os, signal, subprocess, sys

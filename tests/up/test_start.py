@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.up.errors import StartError
+from controlplane.up.console import StartError
 from controlplane.up.home import Home
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from allot.commands.options import OutputOption, connect
 from allot.commands.tokens import ScopeOption
 from allot.errors import NotAllowed, NotSignedIn, Refused, Unreachable, WrongUse
 from allot.output import Format, print_line, print_objects, say, shown_once
-from allot.passwords import typed_password
+from allot.signin import typed_password
 
 
 def login(

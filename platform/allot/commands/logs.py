@@ -17,8 +17,7 @@ from allot.output import Format, print_line, print_objects, say
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.following import Note
-    from allot.log_streams import Stream
+    from allot.following import Note, Stream
     from allot.schema import Job, LogHit
 
 INTERRUPTED = 130
@@ -109,8 +108,7 @@ def show_log(
     tail: int | None = None,
 ) -> None:
     """Output to stdout, what happens to the job to stderr."""
-    from allot.following import Output, follow_log
-    from allot.log_streams import MergedStream, RankStream
+    from allot.following import MergedStream, Output, RankStream, follow_log
 
     streams: dict[int, Stream] = {}
 

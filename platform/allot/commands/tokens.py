@@ -10,7 +10,7 @@ import typer
 from allot.commands.options import OutputOption, connect
 from allot.errors import NotAllowed
 from allot.output import Format, local_time, print_line, print_objects, print_table, say, shown_once, since
-from allot.passwords import typed_password
+from allot.signin import typed_password
 from allot.times import span_seconds
 
 if TYPE_CHECKING:

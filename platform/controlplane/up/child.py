@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 
 from controlplane.embedded.spawn import Spawn
-from controlplane.up.console import Console, log_file
-from controlplane.up.errors import StartError
+from controlplane.up.console import Console, StartError, log_file
 
 TAIL_LINES = 15
 ATTEMPTS_TO_START = 3

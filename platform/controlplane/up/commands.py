@@ -11,7 +11,7 @@ from pathlib import Path
 
 from controlplane.embedded.spawn import Spawn
 from controlplane.up.child import describe_status
-from controlplane.up.errors import StartError
+from controlplane.up.console import StartError
 
 ANSWER_BYTES = 1024 * 1024
 TAIL_BYTES = 3_000

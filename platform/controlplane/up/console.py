@@ -1,4 +1,4 @@
-"""What the person at the terminal sees, and what is kept in `<home>/logs`."""
+"""What the person at the terminal sees, what is kept in `<home>/logs`, and what stops a start."""
 
 import io
 import logging
@@ -69,3 +69,7 @@ def log_file(folder: Path, name: str) -> logging.Handler:
     handler = RotatingFileHandler(folder / f"{name}.log", maxBytes=LOG_BYTES, backupCount=1)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     return handler
+
+
+class StartError(Exception):
+    """The platform cannot start, or a part of it cannot."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.up.errors import StartError
+from controlplane.up.console import StartError
 from tenants.sealing import new_key
 
 

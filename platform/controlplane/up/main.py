@@ -5,20 +5,18 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from controlplane.config import PROJECT_ROOT
+from controlplane.config import PROJECT_ROOT, home
 from controlplane.embedded import ports
 from controlplane.embedded.postgres import Postgres, PostgresError
 from controlplane.embedded.redis import Redis
 from controlplane.up import children
 from controlplane.up.commands import Commands, commands
-from controlplane.up.console import Console
-from controlplane.up.errors import StartError
-from controlplane.up.foreground import in_foreground
+from controlplane.up.console import Console, StartError
 from controlplane.up.home import Home
-from controlplane.up.options import add_arguments
-from controlplane.up.supervisor import Supervisor, together
+from controlplane.up.supervisor import Supervisor, in_foreground, together
 
 
 def main(arguments: list[str]) -> int:
@@ -200,3 +198,36 @@ def _port_of(url: str | None) -> int | None:
     with contextlib.suppress(ValueError):
         return urlsplit(url).port if url else None
     return None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=8000, help="port of the page and the API (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--home",
+        type=lambda text: Path(text).absolute(),
+        default=home(),
+        help="folder of databases, secrets and logs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--unsafe-jobs",
+        action="store_true",
+        help="let jobs run also where nothing isolates them: on this machine if it must be, and on nodes that"
+        " report so though --host lets other machines in",
+    )
+    parser.add_argument(
+        "--no-demo",
+        dest="demo",
+        action="store_false",
+        help="start empty: no demonstration nodes, tenants and jobs",
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 1 to 65535")
+    return int(text)

@@ -4,8 +4,7 @@ import argparse
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from controlplane.up.main import run
-from controlplane.up.options import add_arguments
+from controlplane.up.main import add_arguments, run
 
 
 class Command(BaseCommand):
