@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from allot.errors import Unreachable, WrongUse
+from allot.errors import Unreachable
 from allot.transport import Transport
 
 if TYPE_CHECKING:
@@ -60,17 +59,3 @@ def token_key(token: str) -> str | None:
     """The public part of `alt_<key>_<secret>`, which names the token when it is revoked."""
     parts = token.split("_")
     return parts[1] if len(parts) == 3 and parts[0] == "alt" and parts[1] else None
-
-
-def typed_password(username: str, *, from_stdin: bool, what: str = "Password") -> str:
-    """Ask for a password, or read the next line of standard input."""
-    if from_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
-        if not password:
-            raise WrongUse("--password-stdin was given, but standard input is empty.")
-        return password
-    if not sys.stdin.isatty():
-        raise WrongUse("There is no terminal to ask for the password on. Give --password-stdin or --token.")
-    import getpass
-
-    return getpass.getpass(f"{what} of {username}: ")

@@ -3,9 +3,25 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, ApiError } from "@/api/client";
-import { ingest, ingestOne } from "@/api/ingest";
 import { cursorOf, everyPage } from "@/api/pages";
 import type { operations } from "@/api/schema";
+import { live } from "@/live/live";
+import type { Kind, Objects } from "@/live/messages";
+import type { Change } from "@/live/store";
+
+async function ingest<K extends Kind, A extends { results: Objects[K][] }>(kind: K, ask: () => Promise<A>): Promise<A> {
+  const since = live.current().clock;
+  const answer = await ask();
+  live.apply({ type: "fetched", kind, objects: answer.results, since } as Change);
+  return answer;
+}
+
+/** The same of one object. */
+async function ingestOne<K extends Kind>(kind: K, ask: () => Promise<Objects[K]>): Promise<Objects[K]> {
+  let object!: Objects[K];
+  await ingest(kind, async () => ({ results: [(object = await ask())] }));
+  return object;
+}
 
 /** Null when nobody is signed in. */
 export const meQuery = queryOptions({
@@ -206,7 +222,7 @@ export const roundQuery = (number: number) =>
     queryFn: ({ signal }) => answerOf(api.GET("/rounds/{number}", { params: { path: { number } }, signal })),
   });
 
-export interface EventFilters {
+interface EventFilters {
   kind?: string | undefined;
   tenant?: string | undefined;
   node?: string | undefined;

@@ -1,5 +1,9 @@
-import { Select } from "@/ui/field";
+import { Search } from "lucide-react";
+import { useState } from "react";
+
 import styles from "@/components/filter.module.css";
+import { useTypingPause } from "@/components/typing";
+import { Select, TextInput } from "@/ui/field";
 
 interface FilterProps {
   label: string;
@@ -20,5 +24,36 @@ export function Filter({ label, value = "", options, onChange }: FilterProps) {
       onChange={(event) => onChange(event.target.value)}
       options={[{ value: "", label: `${label}: any` }, ...(isKnown ? [] : [{ value, label: value }]), ...offered]}
     />
+  );
+}
+
+interface TypedSearchProps {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+}
+
+/** Searches once the typing pauses. */
+export function TypedSearch({ label, value, onChange }: TypedSearchProps) {
+  const [typed, setTyped] = useState(value);
+  const [known, setKnown] = useState(value);
+  if (value !== known) {
+    setKnown(value);
+    setTyped(value);
+  }
+  useTypingPause(typed, (text) => {
+    if (text !== value) onChange(text);
+  });
+  return (
+    <div className={styles.search}>
+      <Search size={15} aria-hidden />
+      <TextInput
+        type="search"
+        aria-label={label}
+        placeholder={label}
+        value={typed}
+        onChange={(event) => setTyped(event.target.value)}
+      />
+    </div>
   );
 }

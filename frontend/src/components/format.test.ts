@@ -1,6 +1,17 @@
 import { describe, expect, it } from "vitest";
 
-import { ago, bytes, counted, duration, gpuHours, secondsBetween, timeUnit, words } from "@/components/format";
+import {
+  ago,
+  bytes,
+  counted,
+  creditsText,
+  duration,
+  gpuHours,
+  lotText,
+  secondsBetween,
+  timeUnit,
+  words,
+} from "@/components/format";
 
 describe("durations", () => {
   it.each([
@@ -38,5 +49,21 @@ describe("amounts", () => {
     expect(gpuHours(90)).toBe("90 GPU s");
     expect(gpuHours(9000)).toBe("2.5 GPU h");
     expect(words("time_limit")).toBe("Time limit");
+  });
+});
+
+describe("a lot in words", () => {
+  it("names GPUs, then cells, and nothing of which there is none", () => {
+    expect(lotText({ gpus: { P100: 2, K80: 0 }, cells: { "V100-SWITCH": 1 } })).toBe("2 P100, 1 V100-SWITCH");
+    expect(lotText({})).toBe("nothing");
+  });
+
+  it("costs credits to the thousandth", () => {
+    expect([1, 0, 1.5, 1234.5678].map(creditsText)).toEqual([
+      "1 credit",
+      "0 credits",
+      "1.5 credits",
+      "1,234.568 credits",
+    ]);
   });
 });

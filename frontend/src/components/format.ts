@@ -1,5 +1,7 @@
 /** Numbers and times in words. Pure; the present is an argument. */
 
+import type { LotInputRequest } from "@/api/schema";
+
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
@@ -110,4 +112,22 @@ export function gpuHours(gpuSeconds: number): string {
 export function words(token: string): string {
   const text = token.replaceAll("_", " ");
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+const credit = new Intl.NumberFormat("en-US", { maximumFractionDigits: 3 });
+
+/** "2 P100, 1 V100-SWITCH". */
+export function lotText({ gpus = {}, cells = {} }: LotInputRequest): string {
+  const parts = [...Object.entries(gpus), ...Object.entries(cells)].filter(([, number]) => number > 0);
+  return parts.map(([name, number]) => `${number} ${name}`).join(", ") || "nothing";
+}
+
+/** "1.5 credits", "1 credit". */
+export function creditsText(credits: number): string {
+  return `${amount(credits)} credit${credits === 1 ? "" : "s"}`;
+}
+
+/** A sum of credits as a bare figure, to the thousandth. */
+export function amount(credits: number): string {
+  return credit.format(credits);
 }

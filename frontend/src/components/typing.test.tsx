@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { act, fireEvent, render, renderHook, screen } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { TypedSearch } from "@/components/typed-search";
+import { TypedSearch } from "@/components/filter";
 import { useTypedCheck, useTypingPause } from "@/components/typing";
 
 beforeEach(() => vi.useFakeTimers());

@@ -8,9 +8,10 @@ import {
   createRouter,
   RouterProvider,
 } from "@tanstack/react-router";
-import { render } from "@testing-library/react";
-import userEvent, { type UserEvent } from "@testing-library/user-event";
-import { Suspense, type FunctionComponent } from "react";
+import { render, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import type { UserEvent } from "@testing-library/user-event";
+import { type FunctionComponent, Suspense } from "react";
 
 import { ToastProvider } from "@/ui/toasts";
 
@@ -61,4 +62,12 @@ export async function renderPage(
     </QueryClientProvider>,
   );
   return { user, address: () => router.state.location.href };
+}
+
+/** The texts of each row's cells, its header included; without the table's head. */
+export function rowsOf(table: HTMLElement): string[][] {
+  return within(table)
+    .getAllByRole("row")
+    .slice(1)
+    .map((row) => [...row.children].map((cell) => cell.textContent.trim()));
 }

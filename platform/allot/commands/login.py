@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from allot import credentials
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import OutputOption, connect, typed_password
 from allot.commands.tokens import ScopeOption
 from allot.errors import NotAllowed, NotSignedIn, Refused, Unreachable, WrongUse
 from allot.output import Format, print_line, print_objects, say, shown_once
-from allot.signin import typed_password
 
 
 def login(

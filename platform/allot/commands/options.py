@@ -1,11 +1,13 @@
-"""Options that mean the same in every command, and the signed-in client."""
+"""What means the same in every command: options, the signed-in client, passwords."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from allot.errors import WrongUse
 from allot.output import Format, say
 
 if TYPE_CHECKING:
@@ -36,3 +38,20 @@ def connect(*, patient: bool = False) -> Client:
             say(f"allot: {problem} Trying again.")
 
     return Client.from_environment(read_retry_seconds=PATIENCE_SECONDS if patient else 0.0, on_retry=on_retry)
+
+
+def typed_password(username: str, *, from_stdin: bool, what: str = "Password") -> str:
+    """Ask for a password, or read the next line of standard input.
+
+    A password is never an argument, which other users can see.
+    """
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+        if not password:
+            raise WrongUse("--password-stdin was given, but standard input is empty.")
+        return password
+    if not sys.stdin.isatty():
+        raise WrongUse("There is no terminal to ask for the password on. Give --password-stdin or --token.")
+    import getpass
+
+    return getpass.getpass(f"{what} of {username}: ")

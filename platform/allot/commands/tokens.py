@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import OutputOption, connect, typed_password
 from allot.errors import NotAllowed
 from allot.output import Format, local_time, print_line, print_objects, print_table, say, shown_once, since
-from allot.signin import typed_password
 from allot.times import span_seconds
 
 if TYPE_CHECKING:

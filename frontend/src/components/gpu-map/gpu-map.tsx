@@ -1,19 +1,20 @@
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
+import { type KeyboardEvent, type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 
-import { describePlot, type Rack } from "@/components/gpu-map/garden";
+import { duration, secondsBetween } from "@/components/format";
+import { describePlot, type Rack, STATE_TEXT } from "@/components/gpu-map/garden";
+import styles from "@/components/gpu-map/gpu-map.module.css";
 import {
-  hitTest,
-  layoutGarden,
-  neighbour,
   type Direction,
   type GardenLayout,
   type Hit,
+  hitTest,
+  layoutGarden,
+  neighbour,
 } from "@/components/gpu-map/layout";
-import { paintGarden, paintHighlight, plotColour, readPalette, type ColourBy } from "@/components/gpu-map/paint";
-import { PlotCard } from "@/components/gpu-map/plot-card";
+import { type ColourBy, paintGarden, paintHighlight, plotColour, readPalette } from "@/components/gpu-map/paint";
+import { useNow } from "@/components/now";
 import { colour, useTheme } from "@/ui/theme";
-import styles from "@/components/gpu-map/gpu-map.module.css";
 
 interface GpuMapProps {
   racks: readonly Rack[];
@@ -119,4 +120,45 @@ function summary(layout: GardenLayout): string {
   const beds = layout.racks.flatMap((rack) => rack.beds);
   const gpus = beds.reduce((total, bed) => total + bed.plots.length, 0);
   return `${gpus} GPUs on ${beds.length} nodes in ${layout.racks.length} racks`;
+}
+
+const CARD_WIDTH = 248;
+
+/** What is known of the GPU under the pointer. */
+function PlotCard({ hit, layoutWidth }: { hit: Hit; layoutWidth: number }) {
+  const now = useNow();
+  if (!hit.plot) return null;
+  const { gpu, job, successor, state } = hit.plot.plot;
+  const { node } = hit.bed.bed;
+  const left = Math.max(0, Math.min(hit.plot.x + hit.plot.width / 2 - CARD_WIDTH / 2, layoutWidth - CARD_WIDTH));
+  const runs = job ? secondsBetween(job.attempt?.running_at ?? null, null, now) : null;
+  return (
+    <div className={styles.card} style={{ left, top: hit.plot.y + hit.plot.height + 8, width: CARD_WIDTH }} aria-hidden>
+      <p className={styles.where}>
+        {node.name} · GPU {gpu.index} · {node.gpu_model}
+      </p>
+      {job ? (
+        <>
+          <p className={styles.job}>
+            {job.name} <span>#{job.id}</span>
+          </p>
+          <p>
+            {job.tenant} · {job.virtual_cluster} · {job.guarantee}
+          </p>
+          <p>
+            {STATE_TEXT[state]}
+            {runs !== null && ` for ${duration(runs)}`} · {job.gpus} GPUs in all
+          </p>
+        </>
+      ) : (
+        <p>{STATE_TEXT[state]}</p>
+      )}
+      {successor && (
+        <p>
+          Next: {successor.name} #{successor.id} of {successor.tenant}
+        </p>
+      )}
+      {gpu.problem && <p className={styles.problem}>{gpu.problem}</p>}
+    </div>
+  );
 }

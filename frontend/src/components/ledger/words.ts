@@ -1,8 +1,7 @@
 /** Lines of the ledger as people say them. Pure; docs/ledger.md has every kind and what its figures mean. */
 
 import type { Line as LedgerLine } from "@/api/schema";
-import { duration, words } from "@/components/format";
-import { creditsText } from "@/components/lot";
+import { creditsText, duration, words } from "@/components/format";
 
 const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 

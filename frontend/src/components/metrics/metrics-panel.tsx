@@ -1,10 +1,22 @@
-import type { UseQueryResult } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { type ReactNode, useMemo, useState } from "react";
 
-import type { NodeMetricsAnswer } from "@/api/schema";
+import type { Job, NodeMetricsAnswer } from "@/api/schema";
+import { jobMetricsQuery, nodeMetricsQuery } from "@/api/usage-queries";
 import { MeasureCharts } from "@/components/metrics/measure-charts";
+import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
 import { Panel, Row, Stack } from "@/ui/layout";
+
+const SPANS = [
+  { value: "900", label: "15 min" },
+  { value: "3600", label: "1 h" },
+  { value: "21600", label: "6 h" },
+  { value: "172800", label: "2 d" },
+  { value: "2678400", label: "31 d" },
+] as const;
+
+type Span = (typeof SPANS)[number]["value"];
 
 interface MetricsPanelProps {
   query: UseQueryResult<NodeMetricsAnswer>;
@@ -17,7 +29,7 @@ interface MetricsPanelProps {
 }
 
 /** What a machine's GPUs did, or a job's. */
-export function MetricsPanel({ query, choices, empty, marks }: MetricsPanelProps) {
+function MetricsPanel({ query, choices, empty, marks }: MetricsPanelProps) {
   return (
     <Panel title="Metrics" actions={<Row>{choices}</Row>}>
       {query.isError ? (
@@ -32,5 +44,60 @@ export function MetricsPanel({ query, choices, empty, marks }: MetricsPanelProps
         </Stack>
       )}
     </Panel>
+  );
+}
+
+const JOB_VIEWS = [
+  { value: "attempt", label: "Together" },
+  { value: "gpu", label: "Each GPU" },
+  { value: "rank", label: "Each rank" },
+] as const;
+
+const JOB_SPANS = [{ value: "all", label: "All" }, ...SPANS] as const;
+
+/** What the job's attempts used; a dashed line marks where each began. */
+export function JobMetricsPanel({ job }: { job: Job }) {
+  const [span, setSpan] = useState<Span | "all">("all");
+  const [by, setBy] = useState<(typeof JOB_VIEWS)[number]["value"]>("attempt");
+  const seconds = span === "all" ? undefined : Number(span);
+  const query = useQuery(jobMetricsQuery(job.id, { by, seconds }, job.state === "running"));
+  const attempts = query.data?.attempts;
+  const marks = useMemo(() => attempts?.map(({ started_at }) => Date.parse(started_at) / 1000) ?? [], [attempts]);
+  return (
+    <MetricsPanel
+      query={query}
+      choices={
+        <>
+          <Segments label="What is shown together" value={by} options={JOB_VIEWS} onChange={setBy} />
+          <Segments label="Time span" value={span} options={JOB_SPANS} onChange={setSpan} />
+        </>
+      }
+      empty="While a job runs, its nodes tell about every ten seconds what it uses. They are kept for a month."
+      marks={marks}
+    />
+  );
+}
+
+const NODE_VIEWS = [
+  { value: "node", label: "All GPUs" },
+  { value: "gpu", label: "Each GPU" },
+] as const;
+
+/** What the machine and its GPUs did. */
+export function NodeMetricsPanel({ name }: { name: string }) {
+  const [span, setSpan] = useState<Span>("3600");
+  const [by, setBy] = useState<(typeof NODE_VIEWS)[number]["value"]>("node");
+  const query = useQuery(nodeMetricsQuery(name, { by, seconds: Number(span) }));
+  return (
+    <MetricsPanel
+      query={query}
+      choices={
+        <>
+          <Segments label="What is shown together" value={by} options={NODE_VIEWS} onChange={setBy} />
+          <Segments label="Time span" value={span} options={SPANS} onChange={setSpan} />
+        </>
+      }
+      empty="The node agent sends one about every ten seconds."
+    />
   );
 }

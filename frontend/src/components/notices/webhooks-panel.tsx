@@ -1,16 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { Plus } from "lucide-react";
+import { Ban, CircleCheck, CircleX, Clock, Plus } from "lucide-react";
 import { useState } from "react";
 
 import { webhooksQuery } from "@/api/notice-queries";
+import type { Delivery, Webhook } from "@/api/schema";
+import styles from "@/components/notices/notices.module.css";
 import { AddWebhookDialog } from "@/components/notices/webhook-dialogs";
-import { WebhookBadge } from "@/components/notices/webhook-badge";
+import { webhookState } from "@/components/notices/words";
+import { Badge } from "@/components/state-badge";
 import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
-import styles from "@/components/notices/notices.module.css";
 
 /** Webhooks of a tenant, for its admins, or of the cluster (null), for operators. */
 export function WebhooksPanel({ tenant }: { tenant: string | null }) {
@@ -58,4 +60,24 @@ export function WebhooksPanel({ tenant }: { tenant: string | null }) {
       {adding && <AddWebhookDialog tenant={tenant} onClose={() => setAdding(false)} />}
     </Panel>
   );
+}
+
+const WEBHOOK_LOOKS = {
+  works: { text: "On", tone: "running", icon: CircleCheck },
+  failing: { text: "Failing", tone: "failed", icon: CircleX },
+  off: { text: "Off", tone: "off", icon: Ban },
+} as const;
+
+const DELIVERY_LOOKS = {
+  waiting: { text: "Waiting", tone: "waiting", icon: Clock },
+  delivered: { text: "Delivered", tone: "done", icon: CircleCheck },
+  given_up: { text: "Given up", tone: "failed", icon: CircleX },
+} as const;
+
+export function WebhookBadge({ webhook }: { webhook: Webhook }) {
+  return <Badge look={WEBHOOK_LOOKS[webhookState(webhook)]} />;
+}
+
+export function DeliveryBadge({ state }: Pick<Delivery, "state">) {
+  return <Badge look={DELIVERY_LOOKS[state]} />;
 }

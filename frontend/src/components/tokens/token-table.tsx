@@ -1,13 +1,17 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { RotateCw, Trash2 } from "lucide-react";
 
 import type { Token } from "@/api/schema";
+import { revokeToken, tokensQuery } from "@/api/access-queries";
 import { ago, duration, moment, words } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Tag } from "@/components/state-badge";
+import styles from "@/components/tokens/tokens.module.css";
 import { IconButton } from "@/ui/button";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
+import { Confirm } from "@/ui/dialog";
 import { muted, oneLine } from "@/ui/layout";
-import styles from "@/components/tokens/tokens.module.css";
+import { useSay } from "@/ui/toasts";
 
 interface TokenTableProps extends Pick<DataTableProps<Token>, "query" | "empty"> {
   tokens: readonly Token[] | undefined;
@@ -109,4 +113,26 @@ function isOver(at: string | null, now: number): boolean {
 function expiry(at: string | null, now: number): string {
   if (at === null) return "never";
   return isOver(at, now) ? "expired" : `in ${duration((Date.parse(at) - now) / 1000)}`;
+}
+
+export function RevokeToken({ token, onClose }: { token: Token; onClose: () => void }) {
+  const queries = useQueryClient();
+  const say = useSay();
+  const revoke = useMutation({
+    mutationFn: () => revokeToken(token.key),
+    onSuccess: () => queries.invalidateQueries({ queryKey: tokensQuery.queryKey }),
+    onError: (error) => say("failed", error.message),
+    onSettled: onClose,
+  });
+  return (
+    <Confirm
+      open
+      onClose={onClose}
+      title={`Revoke ${token.name} of ${token.user}?`}
+      description="Whatever uses it is refused from then on."
+      action="Revoke"
+      busy={revoke.isPending}
+      onConfirm={() => revoke.mutate()}
+    />
+  );
 }

@@ -1,10 +1,20 @@
 import { history, historyKeymap, insertNewlineKeepIndent } from "@codemirror/commands";
-import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
+import { type Diagnostic, lintGutter, setDiagnostics } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import {
+  Decoration,
+  type DecorationSet,
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+  MatchDecorator,
+  ViewPlugin,
+  type ViewUpdate,
+} from "@codemirror/view";
 import { useEffect, useRef } from "react";
 
-import { yamlColours } from "@/components/yaml/colours";
 import styles from "@/components/yaml/editor.module.css";
 
 export interface LineProblem {
@@ -19,6 +29,39 @@ interface YamlEditorProps {
   /** Read to those who do not see it. */
   label?: string;
 }
+
+// Colours for YAML, line by line: enough for a job's specification, and far smaller than a grammar.
+
+const PARTS =
+  /(?<comment>(?:^|\s)#.*$)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<key>[\w.*-]+(?=:(?:\s|$)))|(?<number>(?<![\w.-])\d[\d.]*\w*\b)/g;
+
+const marks = {
+  comment: Decoration.mark({ class: "yaml-comment" }),
+  key: Decoration.mark({ class: "yaml-key" }),
+  number: Decoration.mark({ class: "yaml-number" }),
+};
+
+const matcher = new MatchDecorator({
+  regexp: PARTS,
+  decorate: (add, from, to, match) => {
+    for (const [kind, mark] of Object.entries(marks)) if (match.groups?.[kind]) add(from, to, mark);
+  },
+});
+
+const yamlColours = ViewPlugin.fromClass(
+  class {
+    decorations: DecorationSet;
+
+    constructor(view: EditorView) {
+      this.decorations = matcher.createDeco(view);
+    }
+
+    update(update: ViewUpdate): void {
+      this.decorations = matcher.updateDeco(update, this.decorations);
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
 
 // Tab is left to move the focus, so that the keyboard is not trapped; Enter keeps the indentation.
 const extensions = [
@@ -77,3 +120,5 @@ export default function YamlEditor({ value, onChange, problems, label = "Specifi
 
   return <div ref={frame} className={styles.editor} />;
 }
+
+// In the order in which they are tried: what a comment or a quoted text contains is nothing else.

@@ -1,15 +1,22 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 
+import { tokensQuery } from "@/api/access-queries";
+import { answerOf, api } from "@/api/client";
 import { words } from "@/components/format";
 import { SecretsPanel } from "@/components/secrets/secrets-panel";
+import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
-import { PasswordPanel } from "@/features/account/password-panel";
-import { TokensPanel } from "@/features/account/tokens-panel";
+import styles from "@/features/account/account.module.css";
 import { NotificationsPanel } from "@/features/account/notifications-panel";
+import { TokensPanel } from "@/features/account/tokens-panel";
+import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
+import { Checkbox, TextField } from "@/ui/field";
+import { Form } from "@/ui/form";
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 import { chooseTheme, useThemeChoice } from "@/ui/theme";
-import styles from "@/features/account/account.module.css";
+import { useSay } from "@/ui/toasts";
 
 const route = getRouteApi("/account");
 
@@ -56,4 +63,47 @@ export function AccountPage() {
 
 function rightsOf(tenants: readonly { name: string; role: string }[]): string {
   return tenants.map(({ name, role }) => `${words(role)} of ${name}`).join(", ") || "Member of no tenant";
+}
+
+const EMPTY = { current: "", new: "", end_tokens: true };
+
+export function PasswordPanel() {
+  const say = useSay();
+  const queries = useQueryClient();
+  const change = useMutation({
+    mutationFn: (body: typeof EMPTY) => answerOf(api.POST("/session/password", { body })),
+    onSuccess: (_answer, { end_tokens: endTokens }) => {
+      reset({ ...EMPTY, end_tokens: endTokens });
+      say("done", "Your password is changed. Other browsers must sign in again.");
+      void queries.invalidateQueries({ queryKey: tokensQuery.queryKey });
+    },
+  });
+  const { sending, field, register, reset } = useSentForm(EMPTY, change);
+  return (
+    <Panel title="Password">
+      <Form onSubmit={sending.onSubmit} notice={sending.notice}>
+        <TextField
+          {...field("current")}
+          label="Present password"
+          type="password"
+          autoComplete="current-password"
+          required
+        />
+        <TextField
+          {...field("new")}
+          label="New password"
+          hint="At least 10 characters"
+          type="password"
+          autoComplete="new-password"
+          required
+        />
+        <Checkbox {...register("end_tokens")} label="End all my API tokens, too" />
+        <div>
+          <Button type="submit" busy={sending.busy}>
+            Change the password
+          </Button>
+        </div>
+      </Form>
+    </Panel>
+  );
 }

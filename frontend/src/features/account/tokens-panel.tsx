@@ -3,13 +3,12 @@ import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useWatch } from "react-hook-form";
 
-import { createToken, rotateToken, tokensQuery, tokenTermsQuery } from "@/api/token-queries";
 import type { NewToken, Scope, Token, TokenTerms } from "@/api/schema";
+import { createToken, rotateToken, tokensQuery, tokenTermsQuery } from "@/api/access-queries";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { ShownOnceDialog } from "@/components/shown-once";
-import { RevokeToken } from "@/components/tokens/revoke-token";
-import { TokenTable } from "@/components/tokens/token-table";
+import { RevokeToken, TokenTable } from "@/components/tokens/token-table";
 import { Button } from "@/ui/button";
 import { FormDialog } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";

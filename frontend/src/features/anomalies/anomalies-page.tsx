@@ -4,14 +4,13 @@ import { Timer } from "lucide-react";
 import { useMemo, useState } from "react";
 
 import { anomaliesQuery, measureAnomalies } from "@/api/cell-queries";
-import type { Anomalies } from "@/api/schema";
 import { virtualClustersQuery } from "@/api/queries";
-import { Chart, ChartKey } from "@/components/chart";
-import { ago, counted, duration, moment } from "@/components/format";
+import type { Anomalies } from "@/api/schema";
+import { Chart, ChartKey, type ChartSeries } from "@/components/chart";
+import { ago, counted, duration, moment, timeUnit } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { AnomalyTable } from "@/features/anomalies/anomaly-table";
-import { delaySeries } from "@/features/anomalies/series";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
@@ -140,4 +139,23 @@ function Result({ measured }: { measured: Anomalies }) {
 
 function wait(seconds: number | null | undefined): string {
   return seconds == null ? "–" : duration(seconds);
+}
+
+export function delaySeries(points: Anomalies["series"]): { x: number[]; series: ChartSeries[] } {
+  const sorted = [...points].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const longest = sorted.map(({ real_seconds, private_seconds }) => Math.max(real_seconds, private_seconds));
+  const unit = timeUnit(Math.max(0, ...longest));
+  const values = (seconds: number[]) => seconds.map((each) => each / unit.seconds);
+  return {
+    x: sorted.map(({ at }) => Date.parse(at) / 1000),
+    series: [
+      { label: `Here, ${unit.name}`, token: "crop-5", values: values(sorted.map(({ real_seconds }) => real_seconds)) },
+      {
+        label: `Alone, ${unit.name}`,
+        token: "crop-1",
+        dashed: true,
+        values: values(sorted.map(({ private_seconds }) => private_seconds)),
+      },
+    ],
+  };
 }

@@ -2,8 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { AuditPage } from "@/features/audit/audit-page";
-import { renderPage } from "@/testing/render";
-import { rowsOf } from "@/testing/rows";
+import { renderPage, rowsOf } from "@/testing/render";
 import { page, Refusal, server } from "@/testing/server";
 
 function anEntry(given: object) {

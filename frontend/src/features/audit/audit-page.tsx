@@ -2,20 +2,19 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 
-import { auditAddress, auditQuery, auditStatusQuery, type AuditFilters } from "@/api/audit-queries";
+import { auditAddress, type AuditFilters, auditQuery, auditStatusQuery } from "@/api/audit-queries";
 import type { AuditStatus } from "@/api/schema";
-import { Filter } from "@/components/filter";
+import { Filter, TypedSearch } from "@/components/filter";
 import { count, moment } from "@/components/format";
 import { useSession } from "@/components/session";
-import { DataTable } from "@/ui/data-table";
-import { ShowMore } from "@/ui/show-more";
-import { TypedSearch } from "@/components/typed-search";
+import styles from "@/features/audit/audit.module.css";
 import { AuditEntries } from "@/features/audit/entry-list";
 import { Button, buttonClass } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { TextInput } from "@/ui/field";
-import { PageLayout, Panel, Row, prose } from "@/ui/layout";
-import styles from "@/features/audit/audit.module.css";
+import { PageLayout, Panel, prose, Row } from "@/ui/layout";
+import { ShowMore } from "@/ui/show-more";
 
 const route = getRouteApi("/audit");
 const KINDS = [

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 
 import { parseYaml } from "@/components/yaml/document";
-import type { CellDraft } from "@/features/cell-editor/document";
 import {
   addPhysical,
   addPinned,
   addType,
+  type CellDraft,
   changePhysical,
   changeType,
   isDocument,
@@ -16,8 +16,8 @@ import {
   setCells,
   setPinned,
   withHardwareOf,
+  writeCells,
 } from "@/features/cell-editor/document";
-import { writeCells } from "@/features/cell-editor/text";
 
 const document: CellDraft = {
   types: {

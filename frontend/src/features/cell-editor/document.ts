@@ -1,8 +1,10 @@
 /** The document of a specification of cells as the form edits it: every change gives a new document. Pure. */
 
+import { Document, isCollection, isMap, isPair, isSeq } from "yaml";
+
 import type { CellDocument, CellType, PhysicalCell, VirtualCells } from "@/api/schema";
 
-export type DraftType = Pick<CellType, "of"> & Partial<CellType>;
+type DraftType = Pick<CellType, "of"> & Partial<CellType>;
 export type DraftPhysical = Pick<PhysicalCell, "type"> & Partial<PhysicalCell>;
 
 /** A specification of cells while it is written: it may lack what the server will ask for. */
@@ -204,4 +206,18 @@ function freshName(stem: string, taken: readonly string[]): string {
   let number = 1;
   while (taken.includes(`${stem}-${number}`)) number += 1;
   return `${stem}-${number}`;
+}
+
+export function writeCells(cells: CellDraft): string {
+  const document = new Document({ types: {}, physical: [], virtual_clusters: {}, ...cells });
+  for (const part of ["types", "physical", "virtual_clusters"]) {
+    const entries = document.get(part);
+    const values = isMap(entries)
+      ? entries.items.map((pair) => isPair(pair) && pair.value)
+      : isSeq(entries)
+        ? entries.items
+        : [];
+    for (const value of values) if (isCollection(value)) value.flow = true;
+  }
+  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }

@@ -1,29 +1,28 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { ServerCog } from "lucide-react";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { adviceQuery, cellsQuery } from "@/api/cell-queries";
-import type { Cells, FieldProblem } from "@/api/schema";
-import type { CellDraft } from "@/features/cell-editor/document";
+import { answerOf, api } from "@/api/client";
 import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
+import type { Cells, FieldProblem } from "@/api/schema";
 import { moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { linesOf, parseYaml } from "@/components/yaml/document";
 import { ApplyBar } from "@/features/cell-editor/apply-bar";
-import { isDocument } from "@/features/cell-editor/document";
+import { type CellDraft, isDocument, withHardwareOf, writeCells } from "@/features/cell-editor/document";
 import { HardwarePanel } from "@/features/cell-editor/hardware-panel";
-import { InventoryButton } from "@/features/cell-editor/inventory-button";
 import { OwnersPanel } from "@/features/cell-editor/owners-panel";
 import { PinnedPanel } from "@/features/cell-editor/pinned-panel";
-import { ProblemList } from "@/features/cell-editor/problem-list";
-import { pathOf, sentenceOf } from "@/features/cell-editor/problems";
-import { writeCells } from "@/features/cell-editor/text";
+import { pathOf, ProblemList, sentenceOf, useCellCheck } from "@/features/cell-editor/problems";
 import { TypesPanel } from "@/features/cell-editor/types-panel";
-import { useCellCheck } from "@/features/cell-editor/use-cell-check";
 import { Button } from "@/ui/button";
 import { Tabs } from "@/ui/choice";
+import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { PageLayout, Panel, Row, Stack } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
 
 const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 
@@ -213,5 +212,49 @@ function Text({ draft, text, syntax, problems, onWrite }: TextProps) {
         <YamlEditor value={shown} onChange={onWrite} problems={marks} label="Cells as YAML" />
       </Suspense>
     </Panel>
+  );
+}
+
+interface InventoryButtonProps {
+  document: CellDraft;
+  onChange: (document: CellDraft) => void;
+}
+
+/** Takes types and hardware from the nodes that there are; asks before it replaces what virtual clusters own. */
+function InventoryButton({ document, onChange }: InventoryButtonProps) {
+  const say = useSay();
+  const [proposed, setProposed] = useState<CellDraft | null>(null);
+  const ownsSomething = Object.keys(document.virtual_clusters ?? {}).length > 0;
+  const take = (next: CellDraft) => {
+    onChange(next);
+    setProposed(null);
+    say("done", "Taken from the inventory; nothing is in force before you apply it.");
+  };
+  const propose = useMutation({
+    mutationFn: () => answerOf(api.POST("/cells/proposal")),
+    onSuccess: ({ specification }) => (ownsSomething ? setProposed(specification) : take(specification)),
+    onError: (error) => say("failed", error.message),
+  });
+  return (
+    <>
+      <Button icon={<ServerCog size={15} aria-hidden />} busy={propose.isPending} onClick={() => propose.mutate()}>
+        From the inventory
+      </Button>
+      {proposed && (
+        <Dialog
+          open
+          onClose={() => setProposed(null)}
+          title="Take the inventory"
+          description="Types and hardware are replaced by those of the nodes as they are now. What becomes of the cells that virtual clusters own?"
+        >
+          <DialogActions>
+            <Button onClick={() => take(proposed)}>Propose them anew</Button>
+            <Button look="primary" onClick={() => take(withHardwareOf(document, proposed))}>
+              Keep them
+            </Button>
+          </DialogActions>
+        </Dialog>
+      )}
+    </>
   );
 }

@@ -1,18 +1,17 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ChevronRight } from "lucide-react";
-import { createContext, useContext, useMemo, useRef, useState, type CSSProperties, type KeyboardEvent } from "react";
+import { createContext, type CSSProperties, type KeyboardEvent, useContext, useMemo, useRef, useState } from "react";
 
 import { cellTreeQuery } from "@/api/cell-queries";
 import type { CellNode } from "@/api/schema";
-import { CellBar } from "@/components/cells/cell-bar";
-import { tellUse } from "@/components/cells/cell-use";
+import { CellBar, tellUse } from "@/components/cells/cell-use";
 import { moment } from "@/components/format";
 import { Tag } from "@/components/state-badge";
+import styles from "@/features/cells/cells.module.css";
 import { cellsOf, labelOf, moreText, moveFor, parentOf } from "@/features/cells/tree";
 import { Button } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
-import styles from "@/features/cells/cells.module.css";
 
 /** So few siblings above the nodes are shown open from the start. */
 const FEW = 4;

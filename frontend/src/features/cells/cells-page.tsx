@@ -4,7 +4,7 @@ import { Lightbulb, Pencil } from "lucide-react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import type { Cells } from "@/api/schema";
-import { CellKey } from "@/components/cells/cell-bar";
+import { CellKey } from "@/components/cells/cell-use";
 import { counted, moment } from "@/components/format";
 import { useSession } from "@/components/session";
 import { ChainPanel } from "@/features/cells/chain-panel";

@@ -1,12 +1,13 @@
+import { Link } from "@tanstack/react-router";
+
 import type { ChainCells, ChainSummary } from "@/api/schema";
-import { CellBar } from "@/components/cells/cell-bar";
-import { tellUse } from "@/components/cells/cell-use";
+import { CellBar, tellUse } from "@/components/cells/cell-use";
 import { counted } from "@/components/format";
 import { CellTree } from "@/features/cells/cell-tree";
-import { Trail } from "@/features/cells/trail";
-import { DataTable, type Column } from "@/ui/data-table";
-import { muted, oneLine, Panel } from "@/ui/layout";
 import styles from "@/features/cells/cells.module.css";
+import { trailOf } from "@/features/cells/tree";
+import { type Column, DataTable } from "@/ui/data-table";
+import { muted, oneLine, Panel } from "@/ui/layout";
 
 /** All hardware of one topmost type: what it comes to at each level, and the cells themselves. */
 export function ChainPanel({ chain, at }: { chain: ChainSummary; at: string | undefined }) {
@@ -73,4 +74,20 @@ function Levels({ chain }: { chain: ChainSummary }) {
 /** Zeros recede, so that trouble stands out. */
 function Trouble({ count }: { count: number }) {
   return count === 0 ? <span className={muted}>0</span> : <strong className={styles.trouble}>{count}</strong>;
+}
+
+/** The way down to a cell; each step leads to the surroundings of that cell. */
+function Trail({ chain, at }: { chain: string; at: string }) {
+  return (
+    <nav aria-label="The way to this cell" className={styles.trail}>
+      <Link to="/cells" search={{}}>
+        All cells
+      </Link>
+      {trailOf(at).map((address) => (
+        <Link key={address} to="/cells" search={{ chain, at: address }}>
+          {address.slice(address.lastIndexOf("/") + 1)}
+        </Link>
+      ))}
+    </nav>
+  );
 }

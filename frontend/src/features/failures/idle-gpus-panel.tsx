@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { clusterSettingsQuery } from "@/api/settings-queries";
 import type { ClusterSettings } from "@/api/schema";
+import { clusterSettingsQuery } from "@/api/settings-queries";
 import { duration } from "@/components/format";
-import { SaveButtons } from "@/components/save-buttons";
+import { SaveButtons, useSettingsForm } from "@/components/kept-form";
 import { useSession } from "@/components/session";
-import { useSettingsForm } from "@/components/use-settings";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Field, NumberInput, Select } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";

@@ -2,9 +2,8 @@
 
 import type { FairnessMinute, TenantFairness } from "@/api/schema";
 import type { ChartSeries } from "@/components/chart";
-import { counted } from "@/components/format";
+import { counted, creditsText } from "@/components/format";
 import { figure, gpusText } from "@/components/ledger/words";
-import { creditsText } from "@/components/lot";
 
 /** Below this part nobody could tell the difference. */
 const NEGLIGIBLE = 0.005;

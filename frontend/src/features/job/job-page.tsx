@@ -3,33 +3,32 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { ShieldAlert } from "lucide-react";
 import { useEffect, useRef } from "react";
 
+import { jobLinesQuery } from "@/api/ledger-queries";
 import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
 import type { Attempt, Job } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
-import { ago, duration, gpuHours, moment } from "@/components/format";
-import { JobMetricsPanel } from "@/components/metrics/job-metrics";
+import { ago, duration, gpuHours, moment, words } from "@/components/format";
+import { LedgerList } from "@/components/ledger/ledger-list";
+import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
 import { useNow } from "@/components/now";
-import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { writeSpec } from "@/components/spec-text";
+import { Badge, jobLook, Tag } from "@/components/state-badge";
+import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { JobActions } from "@/features/job/job-actions";
-import { LedgerPanel } from "@/features/job/ledger-panel";
+import { Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
+import styles from "@/features/job/job-page.module.css";
+import { JobWhatIf } from "@/features/job/job-what-if";
 import { LogPanel } from "@/features/job/log-view";
-import { PlacementPanel } from "@/features/job/placement-panel";
 import { ProgressPanel } from "@/features/job/progress-panel";
+import { ScalingPanel } from "@/features/job/scaling-panel";
 import { ThroughputsPanel } from "@/features/job/throughputs-panel";
-import { Preemptions, TurnLine } from "@/features/job/preemptions";
-import { RunTime } from "@/features/job/run-time";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
-import { ScalingPanel } from "@/features/job/scaling-panel";
-import { JobWhatIf } from "@/features/job/job-what-if";
-import { OpenPages } from "@/components/terminal/open-pages";
-import { TerminalPanel } from "@/components/terminal/terminal-panel";
-import { useNewestOne } from "@/live/live";
+import { live, useNewestOne } from "@/live/live";
 import { Tabs } from "@/ui/choice";
+import { DataTable } from "@/ui/data-table";
 import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
-import styles from "@/features/job/job-page.module.css";
 
 const route = getRouteApi("/jobs/$id");
 const TABS = ["overview", "log", "terminal", "metrics", "events", "spec"] as const;
@@ -212,6 +211,69 @@ function Specification({ job }: { job: Job }) {
       <pre className={styles.spec} tabIndex={0}>
         {text}
       </pre>
+    </Panel>
+  );
+}
+
+/** Which GPUs the gang has, and which ranks run where. */
+function PlacementPanel({ job }: { job: Job }) {
+  const { attempt } = job;
+  if (!attempt || attempt.state === "ended") {
+    return (
+      <Panel title="Placement">
+        <EmptyState title="It holds no GPUs" />
+      </Panel>
+    );
+  }
+  return (
+    <Panel title="Placement" flush>
+      <DataTable
+        label="Placement"
+        rows={attempt.placement}
+        rowKey={({ node }) => node}
+        columns={[
+          {
+            header: "Node",
+            isRowHeader: true,
+            cell: ({ node }) => (
+              <Link to="/nodes/$name" params={{ name: node }}>
+                {node}
+              </Link>
+            ),
+          },
+          { header: `${attempt.gpu_model} GPUs`, cell: ({ gpus }) => gpus.map(({ index }) => index).join(", ") },
+          { header: "Ranks", cell: ({ ranks }) => ranks.join(", ") },
+          { header: "State", cell: ({ state }) => words(state) },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+const MOST_SHOWN = 5;
+
+/** Where the job, or the app it belongs to, last took part in an auction or a trade; nothing where it never did. */
+function LedgerPanel({ job }: { job: number }) {
+  const { data, refetch } = useQuery(jobLinesQuery(job, MOST_SHOWN));
+  useEffect(
+    () =>
+      live.subscribeAside((message) => {
+        if (message.type === "ledger" && message.lines.some(({ jobs }) => jobs.includes(job))) void refetch();
+      }),
+    [job, refetch],
+  );
+  if (!data || data.length === 0) return null;
+  return (
+    <Panel
+      title="In auctions and trades"
+      flush
+      actions={
+        <Link to="/ledger" search={{ job }}>
+          All of its lines
+        </Link>
+      }
+    >
+      <LedgerList lines={data} label="Newest lines of the ledger" />
     </Panel>
   );
 }

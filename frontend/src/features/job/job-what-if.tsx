@@ -5,14 +5,13 @@ import { useState } from "react";
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
 import type { Job, JobChangesRequest } from "@/api/schema";
-import { WhatIfAnswer } from "@/components/what-if/answer";
-import { useWhatIf } from "@/components/what-if/use-what-if";
+import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
+import styles from "@/features/job/job-what-if.module.css";
 import { Button } from "@/ui/button";
 import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { Form } from "@/ui/form";
 import { Panel, Stack } from "@/ui/layout";
-import styles from "@/features/job/job-what-if.module.css";
 
 /** When the job would start if it asked for something else; nothing is changed. */
 export function JobWhatIf({ job }: { job: Job }) {

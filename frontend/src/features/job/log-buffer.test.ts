@@ -1,7 +1,16 @@
 import { describe, expect, it } from "vitest";
 
-import type { LogChunk, LogPage } from "@/api/schema";
-import { addPage, addStreamed, emptyLog, findLines, hasGap, KEPT_LINES } from "@/features/job/log-buffer";
+import type { LogChunk, LogPage, MergedLogPage } from "@/api/schema";
+import {
+  addMerged,
+  addPage,
+  addStreamed,
+  emptyLog,
+  emptyMerged,
+  findLines,
+  hasGap,
+  KEPT_LINES,
+} from "@/features/job/log-buffer";
 
 function chunk(sequence: number, text = `line ${sequence}\n`): LogChunk {
   return { sequence, at: "2026-01-01T00:00:00Z", text };
@@ -63,5 +72,32 @@ describe("a log put together", () => {
   it("finds lines without regard to case", () => {
     expect(findLines(["Loss 1", "acc", "loss 2"], "LOSS")).toEqual([0, 2]);
     expect(findLines(["a"], "")).toEqual([]);
+  });
+});
+
+function mergedPage(texts: [rank: number, text: string][], given: Partial<MergedLogPage> = {}): MergedLogPage {
+  const chunks = texts.map(([rank, text], sequence) => ({ rank, task: "worker", sequence, at: "", text }));
+  return { attempt: 1, ranks: [0, 1], chunks, next_after: "0:1", complete: false, removed: null, ...given };
+}
+
+describe("output of several ranks", () => {
+  it("says of each line whose it is, and waits for the end of a line", () => {
+    let merged = addMerged(
+      emptyMerged,
+      mergedPage([
+        [0, "one\ntw"],
+        [1, "other\n"],
+      ]),
+    );
+    expect(merged.log.lines).toEqual(["[worker 0] one", "[worker 1] other"]);
+    merged = addMerged(merged, mergedPage([[0, "o\nlast"]]));
+    expect(merged.log.lines.at(-1)).toBe("[worker 0] two");
+    merged = addMerged(merged, mergedPage([], { complete: true, next_after: "0:9" }));
+    expect(merged.log.lines.at(-1)).toBe("[worker 0] last");
+    expect(merged).toMatchObject({ after: "0:9", log: { complete: true } });
+  });
+
+  it("names nobody where there is only one", () => {
+    expect(addMerged(emptyMerged, mergedPage([[1, "alone\n"]], { ranks: [1] })).log.lines).toEqual(["alone"]);
   });
 });

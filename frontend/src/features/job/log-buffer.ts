@@ -1,11 +1,12 @@
 /**
- * One rank's output put together from REST pages and streamed chunks. Pure.
+ * What a job writes, put together: one rank's output from REST pages and streamed chunks, or that of several ranks line
+ * by line, each with the name of its rank. Pure.
  *
  * Chunks are numbered without gaps. A streamed chunk that skips numbers is kept aside until what is
  * missing was fetched; REST's answer is final, also where it skips (a limit cut the output).
  */
 
-import type { LogChunk, LogPage } from "@/api/schema";
+import type { LogChunk, LogPage, MergedLogPage } from "@/api/schema";
 
 /** Lines kept; a job that writes more loses the oldest from view. */
 export const KEPT_LINES = 20_000;
@@ -101,4 +102,31 @@ export function findLines(lines: readonly string[], text: string): number[] {
   const wanted = text.toLowerCase();
   if (!wanted) return [];
   return lines.flatMap((line, number) => (line.toLowerCase().includes(wanted) ? [number] : []));
+}
+
+interface MergedLog {
+  log: LogBuffer;
+  /** Where to go on; only the server understands it. */
+  after: string;
+  /** Of each rank the line that has not ended: others' lines may come before its rest. */
+  unended: ReadonlyMap<string, string>;
+}
+
+export const emptyMerged: MergedLog = { log: emptyLog, after: "", unended: new Map() };
+
+export function addMerged(merged: MergedLog, page: MergedLogPage): MergedLog {
+  const unended = new Map(merged.unended);
+  let text = "";
+  for (const chunk of page.chunks) {
+    const name = page.ranks.length > 1 ? `[${chunk.task} ${chunk.rank}] ` : "";
+    const lines = `${unended.get(name) ?? ""}${chunk.text}`.split("\n");
+    unended.set(name, lines.pop() ?? "");
+    text += lines.map((line) => `${name}${line}\n`).join("");
+  }
+  if (page.complete) {
+    for (const [name, line] of unended) if (line) text += `${name}${line}\n`;
+    unended.clear();
+  }
+  const log = { ...appendText(merged.log, text), complete: page.complete, removed: page.removed?.message ?? "" };
+  return { log, after: page.next_after, unended };
 }

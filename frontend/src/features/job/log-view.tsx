@@ -1,19 +1,16 @@
 import { ArrowDown, ChevronDown, ChevronUp, Download, Search } from "lucide-react";
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 
 import type { Attempt, Job, LogHit } from "@/api/schema";
 import { count } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
-import { useLog, type LogStart } from "@/features/job/log-follower";
-import { downloadAddress, outputOptions, rankOf, taskOf } from "@/features/job/log-choice";
 import { LogSearchResults } from "@/features/job/log-search";
-import { useMergedLog } from "@/features/job/merged-follower";
-import type { LogView } from "@/features/job/output-follower";
+import styles from "@/features/job/log-view.module.css";
+import { type LogStart, type LogView, useLog, useMergedLog } from "@/features/job/output-follower";
 import { Button, buttonClass, IconButton } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Select, TextInput } from "@/ui/field";
 import { Panel } from "@/ui/layout";
-import styles from "@/features/job/log-view.module.css";
 
 const LINE_HEIGHT = 20;
 const LINES_BEYOND = 30;
@@ -322,4 +319,39 @@ function Line({ number, text, wanted, isCurrent }: LineProps) {
       )}
     </div>
   );
+}
+
+const RANK = "rank ";
+const TASK = "task ";
+
+/** What there is to choose; of an elastic job as many ranks as this attempt was granted. */
+function outputOptions(job: Job, attempt: Attempt): { value: string; label: string }[] {
+  const tasks = job.spec.tasks.flatMap((task) => Array.from({ length: task.replicas ?? 1 }, () => task.name));
+  const placed = attempt.placement.flatMap((part) => part.ranks).length;
+  const ranks = tasks.slice(0, placed || tasks.length);
+  const names = [...new Set(ranks)];
+  const options = ranks.map((task, rank) => ({
+    value: `${RANK}${rank}`,
+    label: names.length > 1 ? `Rank ${rank}, ${task}` : `Rank ${rank}`,
+  }));
+  if (options.length < 2) return options;
+  const wholeTasks = names.length > 1 ? names.map((name) => ({ value: `${TASK}${name}`, label: `Task ${name}` })) : [];
+  return [...options, ...wholeTasks, { value: "all", label: "All ranks" }];
+}
+
+function rankOf(which: string): number | null {
+  return which.startsWith(RANK) ? Number(which.slice(RANK.length)) : null;
+}
+
+function taskOf(which: string): string | undefined {
+  return which.startsWith(TASK) ? which.slice(TASK.length) : undefined;
+}
+
+function downloadAddress(job: number, attempt: number, which: string): string {
+  const query = new URLSearchParams({ attempt: String(attempt) });
+  const rank = rankOf(which);
+  const task = taskOf(which);
+  if (rank !== null) query.set("rank", String(rank));
+  if (task) query.set("task", task);
+  return `/api/v1/jobs/${job}/logs/download?${query.toString()}`;
 }

@@ -2,7 +2,17 @@
 
 import { useEffect, useState, useSyncExternalStore } from "react";
 
-import type { LogBuffer } from "@/features/job/log-buffer";
+import { fetchLog, fetchMergedLog } from "@/api/queries";
+import {
+  addMerged,
+  addPage,
+  addStreamed,
+  emptyLog,
+  emptyMerged,
+  hasGap,
+  type LogBuffer,
+  logFrom,
+} from "@/features/job/log-buffer";
 import { live } from "@/live/live";
 import type { LogMessage } from "@/live/messages";
 
@@ -15,7 +25,7 @@ export interface LogView {
   error: Error | null;
 }
 
-export interface AttemptKey {
+interface AttemptKey {
   id: number;
   number: number;
 }
@@ -123,8 +133,79 @@ export abstract class OutputFollower {
 }
 
 /** For a component whose key is made of all that the follower is made of: another output is another component. */
-export function useFollowed(make: () => OutputFollower): LogView {
+function useFollowed(make: () => OutputFollower): LogView {
   const [follower] = useState(make);
   useEffect(() => follower.start(), [follower]);
   return useSyncExternalStore(follower.subscribe, follower.current);
+}
+
+/** A gap is usually a chunk that is only late: REST is asked after this long. */
+const GAP_PATIENCE_MS = 400;
+const CHUNKS_PER_PAGE = 500;
+
+/** A place in the middle: chunk `sequence`, whose text begins in line `line`. */
+export interface LogStart {
+  sequence: number;
+  line: number;
+}
+
+class LogFollower extends OutputFollower {
+  constructor(
+    job: number,
+    attempt: AttemptKey,
+    private readonly rank: number,
+    private readonly from: LogStart | undefined,
+  ) {
+    super(job, attempt, from ? logFrom(from.sequence, from.line) : emptyLog, !from);
+  }
+
+  /** From the last chunk that is known on; from the middle on only what fits into one page. */
+  protected async readPage(signal: AbortSignal): Promise<boolean> {
+    const { through: after } = this.log;
+    const where = { attempt: this.attempt.number, rank: this.rank, after, limit: CHUNKS_PER_PAGE };
+    const page = await fetchLog(this.job, where, signal);
+    this.show({ log: addPage(this.log, page) });
+    return !this.from && !page.complete && page.chunks.length > 0;
+  }
+
+  protected hear({ rank, chunks }: LogMessage): void {
+    if (rank !== this.rank) return;
+    this.show({ log: addStreamed(this.log, chunks) });
+    if (hasGap(this.log)) this.readWithin(GAP_PATIENCE_MS);
+  }
+}
+
+export function useLog(job: number, attempt: AttemptKey, rank: number, from?: LogStart): LogView {
+  return useFollowed(() => new LogFollower(job, attempt, rank, from));
+}
+
+/** What several ranks write at about the same time is fetched at once. */
+const GATHER_MS = 500;
+
+class MergedFollower extends OutputFollower {
+  private merged = emptyMerged;
+
+  constructor(
+    job: number,
+    attempt: AttemptKey,
+    private readonly task: string | undefined,
+  ) {
+    super(job, attempt, emptyMerged.log);
+  }
+
+  protected async readPage(signal: AbortSignal): Promise<boolean> {
+    const where = { attempt: this.attempt.number, task: this.task, after: this.merged.after };
+    const page = await fetchMergedLog(this.job, where, signal);
+    this.merged = addMerged(this.merged, page);
+    this.show({ log: this.merged.log });
+    return page.chunks.length > 0;
+  }
+
+  protected hear(): void {
+    this.readWithin(GATHER_MS);
+  }
+}
+
+export function useMergedLog(job: number, attempt: AttemptKey, task: string | undefined): LogView {
+  return useFollowed(() => new MergedFollower(job, attempt, task));
 }

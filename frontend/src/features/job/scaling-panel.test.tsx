@@ -2,8 +2,7 @@ import { screen, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 
 import type { JobScaling } from "@/api/schema";
-import { gpuSteps } from "@/features/job/scaling";
-import { ScalingPanel } from "@/features/job/scaling-panel";
+import { gpuSteps, ScalingPanel } from "@/features/job/scaling-panel";
 import { renderPage } from "@/testing/render";
 import { aJob } from "@/testing/samples";
 import { server } from "@/testing/server";

@@ -3,19 +3,18 @@ import { Link } from "@tanstack/react-router";
 import { Gauge } from "lucide-react";
 import { useEffect } from "react";
 
-import { jobThroughputsQuery } from "@/api/throughput-queries";
 import type { Job, JobModelThroughput, JobThroughputs } from "@/api/schema";
+import { jobThroughputsQuery } from "@/api/throughput-queries";
 import { ago, duration, gpuHours } from "@/components/format";
 import { useNow } from "@/components/now";
-import { SourceMark } from "@/components/throughputs/source-mark";
-import { PartBar } from "@/components/use-bar";
-import { isGuess, jobClassOf, percent, throughputText } from "@/components/throughputs/sources";
 import { Tag } from "@/components/state-badge";
-import { throughputSentence, targetSentence } from "@/features/job/why-model";
+import { isGuess, jobClassOf, percent, SourceMark, throughputText } from "@/components/throughputs/sources";
+import { PartBar } from "@/components/use-bar";
+import styles from "@/features/job/job-page.module.css";
+import { targetSentence, throughputSentence } from "@/features/job/why-model";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
-import styles from "@/features/job/job-page.module.css";
 
 /** Says that a job's throughput is made up, and like what; examples/digits/pacing.py. */
 const EMULATED_LABEL = "emulated-speed";

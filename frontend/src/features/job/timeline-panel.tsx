@@ -5,11 +5,10 @@ import { clockTime, duration, moment, secondsBetween, words } from "@/components
 import { JobLinks } from "@/components/job-links";
 import { useNow } from "@/components/now";
 import { attemptLook, Badge } from "@/components/state-badge";
-import { stretchesOf, type StretchKind } from "@/features/job/timeline";
-import { Button } from "@/ui/button";
-import { Panel } from "@/ui/layout";
-import { Key } from "@/ui/key";
 import styles from "@/features/job/timeline-panel.module.css";
+import { Button } from "@/ui/button";
+import { Key } from "@/ui/key";
+import { Panel } from "@/ui/layout";
 
 /** Under a policy that takes turns a job has many. */
 const ATTEMPTS_SHOWN = 5;
@@ -113,4 +112,44 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
 function sentence(job: Job, attempts: readonly Attempt[]): string {
   const told = attempts.map((attempt) => `attempt ${attempt.number} ${attemptLook(attempt).text.toLowerCase()}`);
   return `Submitted ${moment(job.submitted_at)}. ${told.join(", ")}`;
+}
+
+type StretchKind = "waiting" | "planned" | "starting" | "running" | "stopping";
+
+interface Stretch {
+  kind: StretchKind;
+  /** Milliseconds since 1970. */
+  from: number;
+  to: number;
+  attempt: Attempt | null;
+}
+
+/** From submission to the end, or to now while the job lives. */
+export function stretchesOf(
+  job: Pick<Job, "submitted_at" | "ended_at">,
+  attempts: readonly Attempt[],
+  now: number,
+): Stretch[] {
+  const end = job.ended_at ? Date.parse(job.ended_at) : now;
+  const stretches: Stretch[] = [];
+  let at = Date.parse(job.submitted_at);
+  for (const attempt of [...attempts].sort((a, b) => a.number - b.number)) {
+    const steps: [StretchKind, string | null][] = [
+      ["planned", attempt.planned_at],
+      ["starting", attempt.starting_at],
+      ["running", attempt.running_at],
+      ["stopping", attempt.stopping_at],
+    ];
+    const attemptEnd = attempt.ended_at ? Date.parse(attempt.ended_at) : end;
+    const begun = steps.flatMap(([kind, since]) => (since ? [{ kind, from: Date.parse(since) }] : []));
+    const planned = Date.parse(attempt.planned_at);
+    if (planned > at) stretches.push({ kind: "waiting", from: at, to: planned, attempt: null });
+    begun.forEach(({ kind, from }, index) => {
+      const to = begun[index + 1]?.from ?? attemptEnd;
+      if (to > from) stretches.push({ kind, from, to, attempt });
+    });
+    at = Math.max(at, attemptEnd);
+  }
+  if (end > at) stretches.push({ kind: "waiting", from: at, to: end, attempt: null });
+  return stretches;
 }

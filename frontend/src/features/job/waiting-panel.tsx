@@ -1,11 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
+import { CalendarClock, Lightbulb } from "lucide-react";
 
 import { whyQuery } from "@/api/queries";
-import type { Job } from "@/api/schema";
-import { duration, secondsBetween } from "@/components/format";
+import type { Job, Reason } from "@/api/schema";
+import { clockAhead, duration, moment, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
-import { ReasonList } from "@/components/reasons";
-import { PredictionLine } from "@/features/job/prediction-line";
+import { PartBar } from "@/components/use-bar";
+import styles from "@/features/job/waiting-panel.module.css";
+import { useLiveState } from "@/live/live";
+import type { PredictionData } from "@/live/messages";
+import { newestPrediction } from "@/live/store";
 import { Panel, Stack } from "@/ui/layout";
 
 /** Why the job is not running, where it stands, and what would help. */
@@ -27,5 +31,76 @@ export function WaitingPanel({ job }: { job: Job }) {
         {job.reasons.length > 0 ? <ReasonList reasons={job.reasons} /> : <p>The next round will look at it and say.</p>}
       </Stack>
     </Panel>
+  );
+}
+
+/** When the job will probably start, between what, and what that rests on. */
+function PredictionLine({ job, fetched }: { job: Job; fetched: PredictionData | undefined }) {
+  const now = useNow();
+  const told = newestPrediction(useLiveState().prediction, job.id, fetched);
+  if (!told) return null;
+  const { prediction } = told;
+  if (!prediction) {
+    return told.no_prediction ? (
+      <p className={styles.prediction}>
+        <CalendarClock size={16} aria-hidden />
+        <span>No start is foreseen. {told.no_prediction}</span>
+      </p>
+    ) : null;
+  }
+  const ahead = (Date.parse(prediction.starts_at) - now) / 1000;
+  const [first, last] = [prediction.earliest, prediction.latest].map((at) => (at ? clockAhead(at, now) : null));
+  return (
+    <div className={styles.prediction}>
+      <CalendarClock size={16} aria-hidden />
+      <div>
+        <p>
+          Expected to start{" "}
+          <strong title={moment(prediction.starts_at)}>
+            {ahead > 5 ? `at ${clockAhead(prediction.starts_at, now)}, in ${roughly(ahead)}` : "any moment"}
+          </strong>
+          {last === null
+            ? ` (not before ${first ?? "now"}, perhaps in more than 30 days)`
+            : first !== last && ` (between ${first ?? "now"} and ${last})`}
+        </p>
+        <p className={styles.assumption}>{prediction.assumption}</p>
+      </div>
+    </div>
+  );
+}
+
+/** To the minute from two minutes on: what is foreseen is not known to the second. */
+function roughly(seconds: number): string {
+  return duration(seconds < 120 ? seconds : Math.round(seconds / 60) * 60);
+}
+
+/** Why a job waits, the most decisive reason first, each with what would help. */
+function ReasonList({ reasons }: { reasons: readonly Reason[] }) {
+  return (
+    <ol className={styles.reasons}>
+      {reasons.map((reason) => (
+        <li key={`${reason.code} ${reason.message}`}>
+          <p>{reason.message}</p>
+          {reason.hint && (
+            <p className={styles.hint}>
+              <Lightbulb size={14} aria-hidden />
+              {reason.hint}
+            </p>
+          )}
+          {reason.needed !== null && reason.available !== null && (
+            <Shortfall needed={reason.needed} available={reason.available} />
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+function Shortfall({ needed, available }: { needed: number; available: number }) {
+  return (
+    <p className={styles.shortfall}>
+      <PartBar part={needed > 0 ? available / needed : 0} />
+      {available} of {needed} GPUs available
+    </p>
   );
 }

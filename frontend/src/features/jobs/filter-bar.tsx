@@ -1,14 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
-import { Filter } from "@/components/filter";
-import { filtersOf, JOB_STATES, statesOf, type JobSearch } from "@/components/job-search";
+import { Filter, TypedSearch } from "@/components/filter";
 import { words } from "@/components/format";
+import { filtersOf, JOB_STATES, type JobSearch, statesOf } from "@/components/job-search";
 import { mayActFor, useSession } from "@/components/session";
-import { TypedSearch } from "@/components/typed-search";
 import { CancelMatching } from "@/features/jobs/cancel-matching";
-import { Button } from "@/ui/button";
 import styles from "@/features/jobs/jobs-page.module.css";
+import { Button } from "@/ui/button";
 
 interface FilterBarProps {
   search: JobSearch;

@@ -1,21 +1,20 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Download } from "lucide-react";
-import { useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 
-import { ledgerAddress, ledgerQuery } from "@/api/ledger-queries";
+import { ledgerAddress, type LedgerFilters, ledgerQuery } from "@/api/ledger-queries";
 import { tenantsQuery, virtualClustersQuery } from "@/api/queries";
-import { Filter } from "@/components/filter";
+import type { Line as LedgerLine } from "@/api/schema";
+import { Filter, TypedSearch } from "@/components/filter";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { KIND_TEXT, newestFirst } from "@/components/ledger/words";
-import { ShowMore } from "@/ui/show-more";
-import { TypedSearch } from "@/components/typed-search";
-import { matches, wholeOf } from "@/features/ledger/filters";
-import { useHeardLines } from "@/features/ledger/use-heard-lines";
+import styles from "@/features/ledger/ledger-page.module.css";
+import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { PageLayout, Panel, Row } from "@/ui/layout";
-import styles from "@/features/ledger/ledger-page.module.css";
+import { ShowMore } from "@/ui/show-more";
 
 const route = getRouteApi("/ledger");
 const KINDS = Object.entries(KIND_TEXT).map(([value, label]) => ({ value, label }));
@@ -99,4 +98,35 @@ export function LedgerPage() {
       </Panel>
     </PageLayout>
   );
+}
+
+export function matches({ kind, view, party, job, round }: LedgerFilters, line: LedgerLine): boolean {
+  return (
+    (kind === undefined || line.kind === kind) &&
+    (view === undefined || line.view === view) &&
+    (party === undefined || line.party === party || line.counterparty === party) &&
+    (job === undefined || line.jobs.includes(job)) &&
+    (round === undefined || line.round_number === round)
+  );
+}
+
+/** A number that was typed; undefined for anything else. */
+export function wholeOf(typed: string): number | undefined {
+  return /^\d{1,15}$/.test(typed.trim()) ? Number(typed) : undefined;
+}
+
+/** What is kept of lines that come on without end; older ones are in the list that was fetched. */
+const MOST_HEARD = 500;
+
+/** Lines that were written since the page was opened. */
+function useHeardLines(): readonly LedgerLine[] {
+  const [lines, setLines] = useState<readonly LedgerLine[]>([]);
+  useEffect(
+    () =>
+      live.subscribeAside((message) => {
+        if (message.type === "ledger") setLines((known) => [...known, ...message.lines].slice(-MOST_HEARD));
+      }),
+    [],
+  );
+  return lines;
 }

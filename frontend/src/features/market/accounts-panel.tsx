@@ -3,7 +3,7 @@ import { useState } from "react";
 
 import { accountsQuery } from "@/api/market-queries";
 import type { CreditAccount } from "@/api/schema";
-import { amount } from "@/components/lot";
+import { amount } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { AllowanceDialog, GrantDialog } from "@/features/market/credit-dialogs";

@@ -1,6 +1,6 @@
 import { grantCredits, setAllowance } from "@/api/market-queries";
 import type { CreditAccount } from "@/api/schema";
-import { creditsText } from "@/components/lot";
+import { creditsText } from "@/components/format";
 import { useSentForm } from "@/components/sent-form";
 import { useDeed } from "@/features/market/use-deed";
 import { Button } from "@/ui/button";

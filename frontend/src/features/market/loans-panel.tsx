@@ -3,12 +3,12 @@ import { useState } from "react";
 
 import { endedLoansQuery, endLoan, loansQuery } from "@/api/market-queries";
 import type { Loan } from "@/api/schema";
-import { clockAhead, duration, moment } from "@/components/format";
-import { amount, lotText } from "@/components/lot";
+import { amount, clockAhead, duration, lotText, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
 import { PartBar } from "@/components/use-bar";
+import styles from "@/features/market/market.module.css";
 import { useDeed } from "@/features/market/use-deed";
 import { partLeft } from "@/features/market/words";
 import { Button } from "@/ui/button";
@@ -17,7 +17,6 @@ import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
-import styles from "@/features/market/market.module.css";
 
 const WHICH = [
   { value: "now", label: "Now and later" },

@@ -2,12 +2,11 @@ import { useWatch } from "react-hook-form";
 
 import { makeOffer } from "@/api/market-queries";
 import type { OfferInputRequest } from "@/api/schema";
-import { creditsText } from "@/components/lot";
+import { counted, creditsText, duration } from "@/components/format";
 import { useNow } from "@/components/now";
-import { counted, duration } from "@/components/format";
 import { useSentForm } from "@/components/sent-form";
 import { gpusOf, lotOf } from "@/features/market/choices";
-import { LotFields, useChoices, WantedFields, type Counts, type Wanted } from "@/features/market/lot-fields";
+import { type Counts, LotFields, useChoices, type Wanted, WantedFields } from "@/features/market/lot-fields";
 import { useDeed } from "@/features/market/use-deed";
 import { instantOf, localInput } from "@/features/market/words";
 import { Segments } from "@/ui/choice";

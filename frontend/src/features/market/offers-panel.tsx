@@ -3,7 +3,7 @@ import { useState } from "react";
 
 import { openOffersQuery, takeOffer, withdrawOffer } from "@/api/market-queries";
 import type { CreditAccount, Offer } from "@/api/schema";
-import { amount, creditsText, lotText } from "@/components/lot";
+import { amount, creditsText, lotText } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useDeed } from "@/features/market/use-deed";
 import { offerTime, priceText } from "@/features/market/words";

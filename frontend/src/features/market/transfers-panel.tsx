@@ -5,14 +5,13 @@ import { useState } from "react";
 import { transfersAddress, transfersQuery } from "@/api/market-queries";
 import type { CreditTransfer } from "@/api/schema";
 import { Filter } from "@/components/filter";
-import { moment } from "@/components/format";
-import { amount } from "@/components/lot";
+import { amount, moment } from "@/components/format";
+import styles from "@/features/market/market.module.css";
 import { TRANSFER_TEXT } from "@/features/market/words";
 import { buttonClass } from "@/ui/button";
-import { DataTable, type Column } from "@/ui/data-table";
+import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
-import styles from "@/features/market/market.module.css";
 
 const COLUMNS: readonly Column<CreditTransfer>[] = [
   { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },

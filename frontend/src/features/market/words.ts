@@ -1,8 +1,7 @@
 /** Offers, loans and rules as people say them. Pure; the present is an argument. */
 
 import type { CreditAllowance, CreditTransfer, Loan, MarketRule, Offer } from "@/api/schema";
-import { clockAhead, counted, duration } from "@/components/format";
-import { amount, creditsText, lotText } from "@/components/lot";
+import { amount, clockAhead, counted, creditsText, duration, lotText } from "@/components/format";
 
 /** "now until 16:00 (2 h)": an offer without a beginning begins when it is taken. */
 export function offerTime({ starts_at: starts, ends_at: ends }: Pick<Offer, "starts_at" | "ends_at">, now: number) {

@@ -1,7 +1,7 @@
 import { screen, waitFor } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 
-import { AddNode } from "@/features/nodes/add-node";
+import { AddNode } from "@/features/nodes/nodes-page";
 import { DrainDialog } from "@/features/nodes/withdraw-dialog";
 import { renderPage } from "@/testing/render";
 import { aNode } from "@/testing/samples";

@@ -2,8 +2,7 @@ import { screen, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 
 import { NodePage } from "@/features/nodes/node-page";
-import { renderPage } from "@/testing/render";
-import { rowsOf } from "@/testing/rows";
+import { renderPage, rowsOf } from "@/testing/render";
 import { aGpu, aNode } from "@/testing/samples";
 import { page, Refusal, server } from "@/testing/server";
 import { openStream } from "@/testing/stream";

@@ -1,27 +1,28 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { ShieldAlert } from "lucide-react";
+import { HelpCircle, ShieldAlert } from "lucide-react";
 import { useMemo } from "react";
 
 import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
-import { bedOf, holdersByGpu, STATE_TEXT, type Bed } from "@/components/gpu-map/garden";
+import { type Bed, bedOf, holdersByGpu, STATE_TEXT } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
-import { NodeMetricsPanel } from "@/components/metrics/node-metrics";
+import { NodeMetricsPanel } from "@/components/metrics/metrics-panel";
 import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
-import { NodeActions } from "@/features/nodes/node-actions";
-import { DrainWhatIf } from "@/features/nodes/drain-what-if";
+import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
 import { isolationText, isolationWarning, limitsText } from "@/features/nodes/isolation";
+import { NodeActions } from "@/features/nodes/node-actions";
+import styles from "@/features/nodes/nodes.module.css";
 import { useLiveState, useNewestOne } from "@/live/live";
-import { DataTable, type Column } from "@/ui/data-table";
+import { Button } from "@/ui/button";
+import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Facts, muted, oneLine, PageLayout, Panel, Stack } from "@/ui/layout";
-import styles from "@/features/nodes/nodes.module.css";
 
 const route = getRouteApi("/nodes/$name");
 const RECENT_EVENTS = 20;
@@ -184,6 +185,31 @@ function NodeEvents({ name }: { name: string }) {
         query={{ isPending, isError, error, refetch }}
         empty={<EmptyState title="No events" />}
       />
+    </Panel>
+  );
+}
+
+/** Who would wait if the node were drained, or start sooner if it took work again. For operators. */
+function DrainWhatIf({ node }: { node: Node }) {
+  const ask = useWhatIf();
+  const cluster = node.cordoned ? { add_back: [node.name] } : { drain: [node.name] };
+  return (
+    <Panel
+      title="What if"
+      actions={
+        <Button
+          icon={<HelpCircle size={14} aria-hidden />}
+          busy={ask.isPending}
+          onClick={() => ask.mutate({ cluster })}
+        >
+          {node.cordoned ? "If it took work again?" : "If it were drained?"}
+        </Button>
+      }
+    >
+      <Stack>
+        {ask.error && <ErrorNotice error={ask.error} />}
+        {ask.data ? <WhatIfAnswer answer={ask.data} /> : <p>Says who would start later or sooner. Changes nothing.</p>}
+      </Stack>
     </Panel>
   );
 }

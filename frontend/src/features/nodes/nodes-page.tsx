@@ -1,24 +1,27 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 
+import { answerOf, api, once } from "@/api/client";
 import { nodesQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { bytes } from "@/components/format";
+import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
+import { ShownOnceDialog } from "@/components/shown-once";
 import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
-import { AddNode } from "@/features/nodes/add-node";
 import { checkTitle, worstVerdict } from "@/features/nodes/health";
 import { isolationWarning, runsUnisolated } from "@/features/nodes/isolation";
+import styles from "@/features/nodes/nodes.module.css";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
-import { DataTable, type Column } from "@/ui/data-table";
+import { type Column, DataTable } from "@/ui/data-table";
+import { FormDialog } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
-import { TextInput } from "@/ui/field";
+import { TextField, TextInput } from "@/ui/field";
 import { muted, oneLine, PageLayout, Panel } from "@/ui/layout";
-import styles from "@/features/nodes/nodes.module.css";
 
 const MOST_ROWS = 500;
 
@@ -174,4 +177,49 @@ function UnisolatedBadge({ node }: { node: Node }) {
 function Unhealthy({ node }: { node: Node }) {
   const broken = node.gpus.filter((gpu) => !gpu.healthy).length;
   return broken > 0 ? <span className={styles.broken}>{broken} unhealthy</span> : null;
+}
+
+/** Makes the node known and shows the token with which its agent signs in. */
+export function AddNode({ onClose }: { onClose: () => void }) {
+  const queries = useQueryClient();
+  const add = useMutation({
+    mutationFn: ({ name, rack }: { name: string; rack: string }) =>
+      answerOf(api.POST("/nodes", { params: { header: once() }, body: rack ? { name, rack } : { name } })),
+    onSuccess: () => void queries.invalidateQueries({ queryKey: ["nodes"] }),
+  });
+  const { sending, field } = useSentForm({ name: "", rack: "" }, add);
+  if (add.data?.token) {
+    return (
+      <ShownOnceDialog
+        title={`Node ${add.data.name} is expected`}
+        description="Start the node agent on that machine with this token."
+        secret={add.data.token}
+        label="The node's token."
+        onClose={onClose}
+      />
+    );
+  }
+  return (
+    <FormDialog
+      title="Add a node"
+      description="Its GPUs appear when its agent reports for the first time."
+      sending={sending}
+      action="Add the node"
+      onClose={onClose}
+    >
+      <TextField
+        {...field("name")}
+        label="Name"
+        hint="Letters, digits, '-' and '.', such as gpu-17"
+        autoFocus
+        required
+      />
+      <TextField
+        {...field("rack")}
+        label="Rack"
+        hint="Nodes of one rack are near to one another"
+        placeholder="rack-1"
+      />
+    </FormDialog>
+  );
 }

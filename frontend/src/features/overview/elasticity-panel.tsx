@@ -1,11 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { askElasticitySavings, elasticitySavingsQuery } from "@/api/elasticity-queries";
+import { answerOf, api, once } from "@/api/client";
 import type { ElasticityFigures, ElasticitySavings } from "@/api/schema";
 import { count, counted, duration, moment } from "@/components/format";
-import { Segments } from "@/ui/choice";
 import { Button } from "@/ui/button";
+import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Notice, Skeleton } from "@/ui/feedback";
 import { muted, numeric, Panel, TableFrame } from "@/ui/layout";
 
@@ -123,3 +123,18 @@ function Comparison({ elastic, rigid }: { elastic: ElasticityFigures; rigid: Ela
     </TableFrame>
   );
 }
+
+const LOOK_AGAIN_MS = 1000;
+
+/** What was asked last; looked at again until it is answered. Null: nobody has asked yet. */
+const elasticitySavingsQuery = queryOptions({
+  queryKey: ["elasticity-savings"],
+  queryFn: async ({ signal }) =>
+    (await answerOf(api.GET("/elasticity-savings", { params: { query: { page_size: 1 } }, signal }))).results[0] ??
+    null,
+  refetchInterval: ({ state }) =>
+    state.data?.state === "waiting" || state.data?.state === "running" ? LOOK_AGAIN_MS : false,
+});
+
+const askElasticitySavings = (days: number) =>
+  answerOf(api.POST("/elasticity-savings", { params: { header: once() }, body: { days } }));

@@ -5,13 +5,12 @@ import { usageQuery } from "@/api/queries";
 import type { UsagePoint } from "@/api/schema";
 import { Chart, type ChartSeries } from "@/components/chart";
 import { tenantSlots } from "@/components/tenant-colour";
-import { OTHERS, stackUsage } from "@/features/overview/stack";
+import styles from "@/features/overview/overview-page.module.css";
 import { useLiveState } from "@/live/live";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
-import { Panel } from "@/ui/layout";
 import { Key } from "@/ui/key";
-import styles from "@/features/overview/overview-page.module.css";
+import { Panel } from "@/ui/layout";
 
 const SPANS = [
   { value: "60", label: "1 hour" },
@@ -73,3 +72,33 @@ function joinPoints(fetched: readonly UsagePoint[], streamed: readonly UsagePoin
   const last = Date.parse(fetched.at(-1)?.at ?? "1970-01-01T00:00:00Z");
   return [...fetched, ...streamed.filter((point) => Date.parse(point.at) > last)];
 }
+
+interface Layers {
+  /** Seconds since 1970. */
+  at: number[];
+  total: number[];
+  /** From the top of the stack down: each layer's values include all below it. */
+  layers: { tenant: string; values: number[] }[];
+}
+
+export function stackUsage(points: readonly UsagePoint[]): Layers {
+  const tenants = [...new Set(points.flatMap((point) => Object.keys(point.by_tenant)))].sort(othersLast);
+  const below = points.map(() => 0);
+  const layers = tenants.map((tenant) => {
+    points.forEach((point, index) => (below[index] = (below[index] ?? 0) + (point.by_tenant[tenant] ?? 0)));
+    return { tenant, values: [...below] };
+  });
+  return {
+    at: points.map((point) => Date.parse(point.at) / 1000),
+    total: points.map((point) => point.total),
+    // Drawn from the top down, so that each lower layer covers the one above it.
+    layers: layers.reverse(),
+  };
+}
+
+/** What the viewer may not see by name is on top of the stack. */
+function othersLast(a: string, b: string): number {
+  return Number(a === OTHERS) - Number(b === OTHERS) || a.localeCompare(b);
+}
+
+const OTHERS = "others";

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 
 import { ApiError, setCsrfToken } from "@/api/client";
-import { acceptInvitation, joinByInvitation, offerQuery } from "@/api/invitation-queries";
+import { acceptInvitation, joinByInvitation, offerQuery } from "@/api/access-queries";
 import type { InvitationOffer, Me } from "@/api/schema";
 import { SignInPage } from "@/features/session/sign-in-page";
 import { Button } from "@/ui/button";

@@ -2,7 +2,6 @@ import { useQuery } from "@tanstack/react-query";
 
 import { secretsQuery } from "@/api/secret-queries";
 import type { Path } from "@/components/yaml/document";
-import { asUses, chosenNames, asVariable } from "@/features/submit/secret-uses";
 import { Checkbox } from "@/ui/field";
 import { FieldGroup } from "@/ui/form";
 import { Row } from "@/ui/layout";
@@ -43,4 +42,22 @@ export function SecretChoice({ secrets, tenant, problemOf, onEdit }: SecretChoic
       </Row>
     </FieldGroup>
   );
+}
+
+type Use = string | Record<string, unknown>;
+
+export function asUses(secrets: unknown): Use[] {
+  if (!Array.isArray(secrets)) return [];
+  return secrets.filter((use): use is Use => typeof use === "string" || (typeof use === "object" && use !== null));
+}
+
+export function chosenNames(uses: readonly Use[]): string[] {
+  return uses.map((use) => (typeof use === "string" ? use : use.name)).filter((name) => typeof name === "string");
+}
+
+/** A secret as a variable: of its own name where that is one, else of one that is made from it. */
+export function asVariable(name: string): Use {
+  if (/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return name;
+  const variable = name.toUpperCase().replace(/[^A-Z0-9]+/g, "_");
+  return { name, env: /^[0-9]/.test(variable) ? `_${variable}` : variable };
 }

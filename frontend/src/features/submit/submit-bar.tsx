@@ -2,10 +2,10 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useRef } from "react";
 
-import { answerOf, api, newIdempotencyKey, once } from "@/api/client";
-import type { JobSubmitRequest } from "@/api/schema";
+import { answerOf, api, ApiError, newIdempotencyKey, once } from "@/api/client";
+import type { CheckAnswer, FieldProblem, JobSubmitRequest } from "@/api/schema";
 import { counted } from "@/components/format";
-import type { Check } from "@/features/submit/use-check";
+import { useTypedCheck } from "@/components/typing";
 import type { LineProblem } from "@/components/yaml/editor";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
@@ -82,4 +82,23 @@ function Outlook({ check: { answer, error }, problems }: Pick<SubmitBarProps, "c
       ))}
     </>
   );
+}
+
+const NO_PROBLEMS: FieldProblem[] = [];
+
+interface Check {
+  /** The answer for exactly what stands in the form now; null while it is awaited. */
+  answer: CheckAnswer | null;
+  fields: readonly FieldProblem[];
+  /** The server could not be asked, or refused as a whole. */
+  error: string | null;
+}
+
+export function useCheck(spec: Record<string, unknown> | null, tenant: string): Check {
+  const document = spec && tenant !== "" ? { ...spec, tenant } : null;
+  const { answer, newest, error } = useTypedCheck(["check"], document, (body, signal) =>
+    answerOf(api.POST("/jobs/check", { body: body as unknown as JobSubmitRequest, signal })),
+  );
+  const refusal = error instanceof ApiError ? error : null;
+  return { answer, fields: refusal?.fields ?? newest?.fields ?? NO_PROBLEMS, error: error?.message ?? null };
 }

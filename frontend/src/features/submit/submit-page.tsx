@@ -3,19 +3,18 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { jobQuery, tenantsQuery } from "@/api/queries";
-import { useKept } from "@/components/kept";
-import { writeSpec } from "@/components/spec-text";
+import { useKept } from "@/components/kept-form";
 import { mayActFor, useSession } from "@/components/session";
+import { writeSpec } from "@/components/spec-text";
 import { editYaml, linesOf, parseYaml, type Path } from "@/components/yaml/document";
 import { SpecForm } from "@/features/submit/spec-form";
-import { SubmitBar } from "@/features/submit/submit-bar";
+import { SubmitBar, useCheck } from "@/features/submit/submit-bar";
+import styles from "@/features/submit/submit-page.module.css";
 import { TEMPLATES } from "@/features/submit/templates";
-import { useCheck } from "@/features/submit/use-check";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
-import styles from "@/features/submit/submit-page.module.css";
 
 const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 

@@ -1,12 +1,12 @@
 import { Link } from "@tanstack/react-router";
 
-import type { JobTargets } from "@/api/schema";
-import { percent } from "@/components/throughputs/sources";
+import type { JobTargets, TenantTargets } from "@/api/schema";
+import { count } from "@/components/format";
 import { Tag } from "@/components/state-badge";
-import { isLeftOver } from "@/features/targets/shares";
-import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
-import { muted, oneLine } from "@/ui/layout";
+import { percent } from "@/components/throughputs/sources";
 import styles from "@/features/targets/targets.module.css";
+import { type Column, DataTable, type DataTableProps } from "@/ui/data-table";
+import { muted, oneLine } from "@/ui/layout";
 
 interface JobTableProps extends Pick<DataTableProps<JobTargets>, "query" | "empty" | "skeletonLines"> {
   jobs: readonly JobTargets[];
@@ -66,4 +66,28 @@ function Share({ target, received }: { target: number; received: number }) {
       </span>
     </span>
   );
+}
+
+/** Below this a share is nothing one could see. */
+const NEGLIGIBLE = 0.005;
+
+/** GPU models that are guaranteed or meant for somebody. */
+export function modelsOf(guaranteed: Readonly<Record<string, number>>, tenants: readonly TenantTargets[]): string[] {
+  const meant = tenants.flatMap(({ gpus }) => Object.keys(gpus));
+  return [...new Set([...Object.keys(guaranteed), ...meant])].sort();
+}
+
+/** GPUs of a model that are meant for all tenants together, on average. */
+export function meantFor(tenants: readonly TenantTargets[], model: string): number {
+  return tenants.reduce((sum, { gpus }) => sum + (gpus[model] ?? 0), 0);
+}
+
+/** "1.3", and nothing for next to nothing. */
+export function gpusText(gpus: number | undefined): string {
+  return gpus === undefined || gpus < NEGLIGIBLE ? "–" : count(gpus);
+}
+
+/** Whether a job has no time of its own on any model, and only takes what others leave. */
+export function isLeftOver({ targets }: JobTargets): boolean {
+  return Object.values(targets).every((share) => share < NEGLIGIBLE);
 }

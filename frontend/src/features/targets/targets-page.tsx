@@ -2,13 +2,12 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
 import { virtualClustersQuery } from "@/api/queries";
-import { jobTargetsQuery, targetsQuery } from "@/api/throughput-queries";
 import type { Targets, VirtualCluster } from "@/api/schema";
+import { jobTargetsQuery, targetsQuery } from "@/api/throughput-queries";
 import { ago, counted } from "@/components/format";
 import { useNow } from "@/components/now";
-import { JobTable } from "@/features/targets/job-table";
-import { gpusText, meantFor, modelsOf } from "@/features/targets/shares";
-import { DataTable, type Column } from "@/ui/data-table";
+import { gpusText, JobTable, meantFor, modelsOf } from "@/features/targets/job-table";
+import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, PageLayout, Panel } from "@/ui/layout";
 

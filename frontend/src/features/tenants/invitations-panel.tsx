@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus, Trash2 } from "lucide-react";
 import { useState } from "react";
 
-import { invitationsQuery, invite, revokeInvitation } from "@/api/invitation-queries";
+import { invitationsQuery, invite, revokeInvitation } from "@/api/access-queries";
 import type { Role } from "@/api/schema";
 import { duration, words } from "@/components/format";
 import { useNow } from "@/components/now";

@@ -2,12 +2,10 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 
 import { ApiError } from "@/api/client";
 import { gpuModelsQuery } from "@/api/queries";
-import { setPrice } from "@/api/settings-queries";
 import type { GpuModel } from "@/api/schema";
-import { unsaved, withChange } from "@/components/changes";
+import { setPrice } from "@/api/settings-queries";
 import { count } from "@/components/format";
-import { useKept } from "@/components/kept";
-import { SaveButtons } from "@/components/save-buttons";
+import { SaveButtons, unsaved, useKept, withChange } from "@/components/kept-form";
 import { useSession } from "@/components/session";
 import { ErrorNotice } from "@/ui/feedback";
 import { Field, NumberInput } from "@/ui/field";

@@ -1,12 +1,11 @@
 import type { ThroughputCell, ThroughputRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
-import { isGuess, jobClassOf } from "@/components/throughputs/sources";
-import { SourceMark } from "@/components/throughputs/source-mark";
+import { isGuess, jobClassOf, SourceMark } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
-import { describe, keyOf, throughputOn, valueText, type Chosen } from "@/features/throughputs/rows";
-import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
-import { muted } from "@/ui/layout";
+import { type Chosen, describe, keyOf, throughputOn, valueText } from "@/features/throughputs/rows";
 import styles from "@/features/throughputs/throughputs-page.module.css";
+import { type Column, DataTable, type DataTableProps } from "@/ui/data-table";
+import { muted } from "@/ui/layout";
 
 interface ThroughputTableProps extends Pick<DataTableProps<ThroughputRow>, "query" | "empty"> {
   rows: readonly ThroughputRow[];

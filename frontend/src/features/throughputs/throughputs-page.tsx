@@ -4,20 +4,20 @@ import { Download, Upload } from "lucide-react";
 import { useState } from "react";
 
 import { gpuModelsQuery, tenantsQuery } from "@/api/queries";
-import { throughputsQuery } from "@/api/throughput-queries";
-import { Filter } from "@/components/filter";
-import { TypedSearch } from "@/components/typed-search";
+import { exportAddress, throughputsQuery } from "@/api/throughput-queries";
+import { Filter, TypedSearch } from "@/components/filter";
 import { useSession } from "@/components/session";
-import { ExportDialog } from "@/features/throughputs/export-dialog";
 import { ImportDialog } from "@/features/throughputs/import-dialog";
 import { PricesPanel } from "@/features/throughputs/prices-panel";
+import { type Chosen, modelsOf } from "@/features/throughputs/rows";
 import { ThroughputDialog } from "@/features/throughputs/throughput-dialog";
 import { ThroughputTable } from "@/features/throughputs/throughput-table";
-import { modelsOf, type Chosen } from "@/features/throughputs/rows";
-import { Button } from "@/ui/button";
+import { Button, buttonClass } from "@/ui/button";
 import { Segments } from "@/ui/choice";
+import { Dialog, DialogActions } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
-import { muted, PageLayout, Panel, Row } from "@/ui/layout";
+import { Field, Select } from "@/ui/field";
+import { muted, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 
 const route = getRouteApi("/throughputs");
 const PARTNERS = [
@@ -116,5 +116,50 @@ export function ThroughputsPage() {
       {dialog === "export" && <ExportDialog tenants={names} chosen={search.tenant} onClose={() => setDialog(null)} />}
       {dialog === "import" && <ImportDialog tenants={mine} chosen={search.tenant} onClose={() => setDialog(null)} />}
     </PageLayout>
+  );
+}
+
+type Layout = "csv" | "gavel";
+const LAYOUTS = [
+  { value: "csv", label: "CSV" },
+  { value: "gavel", label: "Gavel's JSON" },
+] as const;
+
+interface ExportDialogProps {
+  tenants: readonly string[];
+  chosen: string | undefined;
+  onClose: () => void;
+}
+
+function ExportDialog({ tenants, chosen, onClose }: ExportDialogProps) {
+  const [tenant, setTenant] = useState(chosen || (tenants[0] ?? ""));
+  const [layout, setLayout] = useState<Layout>("csv");
+  return (
+    <Dialog open onClose={onClose} title="Export throughputs">
+      <Stack>
+        <Field label="Tenant">
+          {(attributes) => (
+            <Select
+              {...attributes}
+              value={tenant}
+              options={tenants.map((name) => ({ value: name, label: name }))}
+              onChange={(event) => setTenant(event.target.value)}
+            />
+          )}
+        </Field>
+        <Segments<Layout> label="Layout" value={layout} options={LAYOUTS} onChange={setLayout} />
+        <p className={muted}>
+          {layout === "csv"
+            ? "One line for each throughput, with its source; Import takes it back."
+            : "The layout of Gavel's throughput tables, for its simulator and ours."}
+        </p>
+        <DialogActions>
+          <a className={buttonClass("primary")} href={exportAddress(tenant, layout)} download onClick={onClose}>
+            <Download size={15} aria-hidden />
+            Download
+          </a>
+        </DialogActions>
+      </Stack>
+    </Dialog>
   );
 }

@@ -2,11 +2,10 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { everybodysTokensQuery } from "@/api/token-queries";
 import type { Token } from "@/api/schema";
-import { RevokeToken } from "@/components/tokens/revoke-token";
-import { TokenTable } from "@/components/tokens/token-table";
-import { TypedSearch } from "@/components/typed-search";
+import { everybodysTokensQuery } from "@/api/access-queries";
+import { RevokeToken, TokenTable } from "@/components/tokens/token-table";
+import { TypedSearch } from "@/components/filter";
 import { EmptyState } from "@/ui/feedback";
 import { PageLayout, Panel } from "@/ui/layout";
 

@@ -4,8 +4,7 @@ import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import type { VirtualCluster } from "@/api/schema";
-import { WhatIfAnswer } from "@/components/what-if/answer";
-import { useWhatIf } from "@/components/what-if/use-what-if";
+import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";

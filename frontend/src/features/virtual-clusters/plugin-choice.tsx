@@ -2,10 +2,9 @@ import { useState } from "react";
 
 import type { ChosenPlugin, PluginParameter, Plugins } from "@/api/schema";
 import { words } from "@/components/format";
-import { entriesOf, inOneLine, withParameter } from "@/features/virtual-clusters/chosen-plugin";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { Checkbox, Field, NumberInput, Select, TextInput } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
-import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 interface PluginChoiceProps {
   label: string;
@@ -120,4 +119,44 @@ function ParameterField({ parameter, value, problem, onChange }: ParameterFieldP
       }
     </Field>
   );
+}
+
+/** Entries of a list between separators, numbers as numbers. */
+export function entriesOf(text: string, separator: string): unknown[] {
+  return text
+    .split(separator)
+    .map((entry) => entry.trim())
+    .filter(Boolean)
+    .map(entryOf);
+}
+
+function entryOf(text: string): unknown {
+  const number = Number(text);
+  return Number.isNaN(number) ? text : number;
+}
+
+/** The parameters after one was set. What is as it would be anyway, and what was emptied, is left out. */
+export function withParameter(
+  parameters: Readonly<Record<string, unknown>>,
+  { name, default: usual }: Pick<PluginParameter, "name" | "default">,
+  value: unknown,
+): Record<string, unknown> {
+  const rest = Object.fromEntries(Object.entries(parameters).filter(([other]) => other !== name));
+  const isEmpty = value === undefined || value === "" || (Array.isArray(value) && value.length === 0);
+  return isEmpty || JSON.stringify(value) === JSON.stringify(usual) ? rest : { ...rest, [name]: value };
+}
+
+/** A value as people read it: lists with commas, nothing for none. */
+function inOneLine(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** "gavel, objective max_min". */
+export function inWords({ name, parameters }: ChosenPlugin): string {
+  const given = Object.entries(parameters).map(
+    ([parameter, value]) => `${parameter.replaceAll("_", " ")} ${inOneLine(value)}`,
+  );
+  return [name, ...given].join(", ");
 }

@@ -1,16 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
+import { Hourglass } from "lucide-react";
 
 import { policiesQuery } from "@/api/queries";
+import type { ClusterSettings, Overrun, Plugins } from "@/api/schema";
 import { clusterSettingsQuery } from "@/api/settings-queries";
-import type { ClusterSettings, Plugins } from "@/api/schema";
-import { duration } from "@/components/format";
-import { SaveButtons } from "@/components/save-buttons";
+import { duration, secondsBetween } from "@/components/format";
+import { SaveButtons, useSettingsForm } from "@/components/kept-form";
+import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
-import { useSettingsForm } from "@/components/use-settings";
-import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
-import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
-import { inWords } from "@/features/virtual-clusters/chosen-plugin";
-import { ErrorNotice } from "@/ui/feedback";
+import { inWords, PluginChoice } from "@/features/virtual-clusters/plugin-choice";
+import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Field, NumberInput } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";
 import { Facts, Panel } from "@/ui/layout";
@@ -118,5 +117,16 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       </FieldRow>
       <SaveButtons isChanged={form.isChanged} busy={form.isSaving} onDiscard={form.discard} />
     </Form>
+  );
+}
+
+/** Says that the chosen policy does not decide at present, since when and why. */
+export function OverrunNotice({ policy, overrun }: { policy: string; overrun: Overrun }) {
+  const seconds = secondsBetween(overrun.since, null, useNow()) ?? 0;
+  return (
+    <Notice icon={<Hourglass size={16} aria-hidden />}>
+      For {duration(seconds)} now order of submission has decided in place of {policy}: {overrun.message}. It is tried
+      again by itself.
+    </Notice>
   );
 }

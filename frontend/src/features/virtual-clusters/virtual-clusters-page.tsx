@@ -8,20 +8,23 @@ import { gpuModelsQuery, virtualClustersQuery } from "@/api/queries";
 import type { VirtualCluster } from "@/api/schema";
 import { counted, duration } from "@/components/format";
 import { useSession } from "@/components/session";
-import { ClusterCells } from "@/features/virtual-clusters/cluster-cells";
-import { BarsKey, GuaranteeBars } from "@/features/virtual-clusters/guarantee-bars";
+import {
+  BarsKey,
+  ClusterCells,
+  GuaranteeBars,
+  leastRun,
+  LoanList,
+  PreemptionsOf,
+} from "@/features/virtual-clusters/cluster-summary";
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
-import { LoanList } from "@/features/virtual-clusters/loan-list";
-import { leastRun, PreemptionsOf } from "@/features/virtual-clusters/restraint";
-import { OverrunNotice } from "@/features/virtual-clusters/overrun-notice";
-import { inWords } from "@/features/virtual-clusters/chosen-plugin";
-import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
+import { inWords } from "@/features/virtual-clusters/plugin-choice";
+import { OverrunNotice, SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
+import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { useNewest } from "@/live/live";
 import { Button, IconButton } from "@/ui/button";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { Facts, PageLayout, Panel } from "@/ui/layout";
-import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 
 export function VirtualClustersPage() {
   const me = useSession();

@@ -14,7 +14,7 @@ import {
 import type { Delivery, Webhook } from "@/api/schema";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
-import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhook-badge";
+import { DeliveryBadge, WebhookBadge } from "@/components/notices/webhooks-panel";
 import { EditWebhookDialog, RotateDialog } from "@/components/notices/webhook-dialogs";
 import { answerText, nextTry } from "@/components/notices/words";
 import { Button } from "@/ui/button";

@@ -1,0 +1,73 @@
+/** What the pages read and change about who gets in: API tokens, and invitations into tenants. */
+
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+
+import { answerOf, api, once } from "@/api/client";
+import { cursorOf, everyPage } from "@/api/pages";
+import type { InvitationInputRequest, TokenInputRequest } from "@/api/schema";
+
+/** One's own. */
+export const tokensQuery = queryOptions({
+  queryKey: ["tokens"],
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/tokens", { params: { query }, signal }))),
+});
+
+/** Everybody's, or one user's; for operators. */
+export const everybodysTokensQuery = (user: string) =>
+  infiniteQueryOptions({
+    queryKey: ["tokens", "everybody", user],
+    queryFn: ({ signal, pageParam }) =>
+      answerOf(api.GET("/tokens", { params: { query: { everybody: true, user, cursor: pageParam } }, signal })),
+    initialPageParam: "",
+    getNextPageParam: (page) => cursorOf(page.next),
+    placeholderData: keepPreviousData,
+  });
+
+export const tokenTermsQuery = queryOptions({
+  queryKey: ["tokens", "terms"],
+  queryFn: ({ signal }) => answerOf(api.GET("/tokens/terms", { signal })),
+});
+
+/** `expires_in_days` null: it never expires. */
+export const createToken = (body: TokenInputRequest) =>
+  answerOf(api.POST("/tokens", { params: { header: once() }, body }));
+
+export const rotateToken = (key: string, overlapSeconds: number) =>
+  answerOf(
+    api.POST("/tokens/{key}/rotate", {
+      params: { path: { key }, header: once() },
+      body: { overlap_seconds: overlapSeconds },
+    }),
+  );
+
+export const revokeToken = (key: string) => answerOf(api.DELETE("/tokens/{key}", { params: { path: { key } } }));
+
+export const invitationsQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: ["tenants", tenant, "invitations"],
+    queryFn: ({ signal }) =>
+      everyPage((query) =>
+        answerOf(api.GET("/tenants/{name}/invitations", { params: { path: { name: tenant }, query }, signal })),
+      ),
+  });
+
+export const invite = (tenant: string, body: InvitationInputRequest) =>
+  answerOf(api.POST("/tenants/{name}/invitations", { params: { path: { name: tenant }, header: once() }, body }));
+
+export const revokeInvitation = (tenant: string, key: string) =>
+  answerOf(api.DELETE("/tenants/{name}/invitations/{key}", { params: { path: { name: tenant, key } } }));
+
+/** What a link offers; `secret` is what stands behind its #. */
+export const offerQuery = (secret: string) =>
+  queryOptions({
+    queryKey: ["invitation", secret],
+    queryFn: ({ signal }) => answerOf(api.POST("/invitations/look", { body: { invitation: secret }, signal })),
+    staleTime: Infinity,
+    retry: false,
+  });
+
+export const acceptInvitation = (secret: string) =>
+  answerOf(api.POST("/invitations/accept", { body: { invitation: secret } }));
+
+export const joinByInvitation = (secret: string, username: string, password: string) =>
+  answerOf(api.POST("/invitations/join", { body: { invitation: secret, username, password } }));

@@ -1,0 +1,78 @@
+/** Throughputs in words. Pure. */
+
+import { CircleHelp, FileText, Gauge, type LucideIcon, PencilLine, Sigma } from "lucide-react";
+
+import type { SourceEnum } from "@/api/schema";
+import { count } from "@/components/format";
+import styles from "@/components/throughputs/throughputs.module.css";
+
+/** Prefix of the class of jobs that state no application: they are known by their name. */
+const BY_NAME = "name:";
+
+/** What a job class is called, and whether that is only the name of its jobs. */
+export function jobClassOf(application: string): { name: string; byName: boolean } {
+  return application.startsWith(BY_NAME)
+    ? { name: application.slice(BY_NAME.length), byName: true }
+    : { name: application, byName: false };
+}
+
+/** Not known from this job class itself. */
+export function isGuess(source: SourceEnum | null): boolean {
+  return source === "estimated" || source === "assumed" || source === null;
+}
+
+export const SOURCE_MEANINGS: Record<SourceEnum, string> = {
+  corrected: "A person put this value in place of all others",
+  measured: "From what running jobs reported of their progress",
+  declared: "As the jobs themselves state it",
+  estimated: "From other job classes that behave alike",
+  assumed: "Nothing is known: taken to be as fast as elsewhere",
+};
+
+/** "812", "81.3", "0.813": three digits that count. */
+export function throughputText(value: number): string {
+  return value >= 100 ? count(Math.round(value)) : String(Number(value.toPrecision(3)));
+}
+
+export function percent(part: number): string {
+  const percentage = 100 * part;
+  return `${percentage > 0 && percentage < 1 ? "under 1" : Math.round(percentage)} %`;
+}
+
+/** How sure the platform is, in one word. */
+export function confidenceWord(confidence: number): string {
+  if (confidence >= 0.8) return "sure";
+  return confidence >= 0.5 ? "fairly sure" : "not sure";
+}
+
+const ICONS: Record<SourceEnum, LucideIcon> = {
+  corrected: PencilLine,
+  measured: Gauge,
+  declared: FileText,
+  estimated: Sigma,
+  assumed: CircleHelp,
+};
+
+interface SourceMarkProps {
+  source: SourceEnum | null;
+  samples?: number;
+  confidence?: number;
+}
+
+/** From where a throughput is known: a word and a sign, and how much stands behind it. */
+export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps) {
+  if (source === null) return <span className={styles.source}>nothing known</span>;
+  const Icon = ICONS[source];
+  const sureness = confidence === undefined ? "" : `; ${percent(confidence)} confident`;
+  return (
+    <span
+      className={styles.source}
+      data-guess={isGuess(source) || undefined}
+      title={SOURCE_MEANINGS[source] + sureness}
+    >
+      <Icon size={12} aria-hidden />
+      {source}
+      {source === "measured" && samples > 0 && <span className={styles.samples}>× {samples}</span>}
+    </span>
+  );
+}

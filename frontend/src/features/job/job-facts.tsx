@@ -1,0 +1,66 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { answerOf, api } from "@/api/client";
+import type { Attempt, Job, JobRunTime } from "@/api/schema";
+import { counted, duration, moment } from "@/components/format";
+import { useNow } from "@/components/now";
+
+/** How often a job was preempted, and what that cost it. */
+export function Preemptions({ job }: { job: Job }) {
+  const { data } = useQuery({
+    queryKey: ["job-preemptions", job.id, job.preemptions, job.attempt?.running_at],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/preemptions", { params: { path: { job_id: job.id } }, signal })),
+    enabled: job.preemptions > 0,
+  });
+  if (!data) return <>{job.preemptions}</>;
+  return (
+    <>
+      {counted(data.times, "time")}; {duration(data.lost_seconds)} of work done again, {duration(data.overhead_seconds)}{" "}
+      to stop and start
+      {data.may_borrow_at && `; borrows GPUs again from ${moment(data.may_borrow_at)}`}
+    </>
+  );
+}
+
+/** Whether it is the turn of an attempt that shares its GPUs in turns, and when that changes. */
+export function TurnLine({ turn }: { turn: Turn }) {
+  const { isOn, leftSeconds } = turnAt(turn, useNow() / 1000);
+  const left = duration(Math.ceil(leftSeconds));
+  return isOn ? <>its turn, for another {left}</> : <>frozen, its next turn in {left}</>;
+}
+
+type Turn = NonNullable<Attempt["turn"]>;
+
+/** Whether it is this turn at an instant (Unix seconds), and in how many seconds it ends, or begins. */
+export function turnAt({ index, count, seconds }: Turn, now: number): { isOn: boolean; leftSeconds: number } {
+  const slice = Math.floor(now / seconds);
+  const slicesUntil = (((index - slice) % count) + count) % count;
+  const isOn = slicesUntil === 0;
+  return { isOn, leftSeconds: (slice + (isOn ? 1 : slicesUntil)) * seconds - now };
+}
+
+const REFETCH_MS = 60_000;
+
+/** How long the job runs in all by its own steps, beside what was declared. */
+export function RunTime({ job }: { job: Job }) {
+  const { data } = useQuery({
+    queryKey: ["job-run-time", job.id, job.version],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/run-time", { params: { path: { job_id: job.id } }, signal })),
+    refetchInterval: job.state === "running" ? REFETCH_MS : false,
+  });
+  return <>{data ? runTimeText(data) : ""}</>;
+}
+
+/** The run time in all; what was declared is told only where it is something else. */
+export function runTimeText(known: JobRunTime): string {
+  const { declared_seconds: declared, measured_seconds: measured } = known;
+  if (measured === null) {
+    return declared === null ? "not known" : `declared ${duration(declared)}; too few steps yet to measure`;
+  }
+  const before = declared !== null && known.differs ? `declared ${duration(declared)}, ` : "";
+  const where = known.gpu_model ? ` on ${known.gpu_model}` : "";
+  const after = known.outlasts_limit ? "; longer than its time limit" : "";
+  return `${before}by its steps ${duration(measured)}${where}${after}`;
+}
