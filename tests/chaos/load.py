@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.e2e.installation import ROOT
 
 UNFINISHED = 9
 LOOK_SECONDS = 1.0
+#: How long after its end the load asks what became of a job whose submission was never answered.
+LAST_ANSWER_SECONDS = 60.0
 #: Few, so that the undisturbed runs are few too.
 TRAININGS = ((60, 1), (90, 2), (120, 3))
 STEP_SECONDS = 0.1
@@ -81,6 +84,11 @@ class Load:
                 wanted = None
                 unfinished += 1
             self.is_over.wait(LOOK_SECONDS)
+        if wanted is not None:
+            # It may have arrived, and is to be held to account then.
+            deadline = time.monotonic() + LAST_ANSWER_SECONDS
+            while not self._submit(*wanted) and time.monotonic() < deadline:
+                time.sleep(LOOK_SECONDS)
 
     def _submit(self, job: Submitted, specification: dict[str, Any]) -> bool:
         # The same key until there is an answer: a job is never submitted twice by a lost one.

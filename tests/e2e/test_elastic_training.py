@@ -1,7 +1,6 @@
-"""Real training that is resized while it runs: benchmarks/bench_elastic_training.py, once and short."""
+"""Real training that is resized while it runs. What that saves is benchmarks/bench_elastic_training.py's to say."""
 
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from tests.e2e.elastic_training import (
     ADAPTIVE,
     FIXED_WORLD,
     RIGID,
-    Outcome,
     prepare,
     seed_of,
     train,
@@ -31,11 +29,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]
         yield platform
 
 
-def mean_seconds(outcomes: Sequence[Outcome]) -> float:
-    return statistics.mean(each.seconds for each in outcomes)
-
-
-def test_elastic_jobs_learn_as_well_as_rigid_ones_and_are_done_sooner(platform: Installation) -> None:
+def test_elastic_jobs_learn_as_well_as_rigid_ones(platform: Installation) -> None:
     elastic = train(platform, JOBS, policy="pollux", way=ADAPTIVE, seed=1)
     rigid = train(platform, JOBS, policy="fifo", way=RIGID, seed=1)
     assert any(each.resizes for each in elastic)
@@ -44,7 +38,6 @@ def test_elastic_jobs_learn_as_well_as_rigid_ones_and_are_done_sooner(platform: 
         # So few steps leave seeds and batches some 2 % apart.
         assert one.accuracy == pytest.approx(other.accuracy, abs=0.04)
         assert one.accuracy > 0.85
-    assert mean_seconds(elastic) < mean_seconds(rigid), (elastic, rigid)
 
 
 def test_a_fixed_world_that_is_resized_ends_with_the_weights_of_one_that_is_not(
