@@ -175,25 +175,18 @@ def _not_held(facts: Facts) -> Iterable[str]:
     for each in facts.held:
         allocated[each.attempt][each.gpu] = each
     for job, lines in facts.ledgers.items():
-        given: dict[int, set[str]] = defaultdict(set)
-        worlds: dict[int, int] = {}
-        for line in lines:
-            if line["what"] == "start":
-                given[line["attempt"]] |= set(line["gpus"])
-                worlds[line["attempt"]] = line["world"]
-        spans: dict[int, tuple[float, float]] = {}
-        for (attempt, _), (begin, end) in _spans(lines).items():
-            first, last = spans.get(attempt, (begin, end))
-            spans[attempt] = min(first, begin), max(last, end)
-        for attempt, (begin, end) in spans.items():
+        starts = {(line["attempt"], line["rank"]): line for line in lines if line["what"] == "start"}
+        spans = _spans(lines)
+        # A gang's nodes give their GPUs back one by one: each rank is held to its own.
+        for (attempt, rank), start in starts.items():
             held = allocated.get(attempt, {})
-            if missing := given[attempt] - held.keys():
+            if missing := set(start["gpus"]) - held.keys():
                 yield f"job {job}: attempt {attempt} ran on GPUs that it was not allocated: {sorted(missing)}"
                 continue
-            if facts.jobs[job].shape == "elastic" and attempt in worlds and worlds[attempt] != len(held):
-                yield f"job {job}: attempt {attempt} ran {worlds[attempt]} replicas on {len(held)} GPUs"
-            begin, end = begin + facts.clock_offset, end + facts.clock_offset
-            for gpu in sorted(given[attempt]):
+            if facts.jobs[job].shape == "elastic" and start["world"] != len(held):
+                yield f"job {job}: attempt {attempt} ran {start['world']} replicas on {len(held)} GPUs"
+            begin, end = (at + facts.clock_offset for at in spans[attempt, rank])
+            for gpu in sorted(start["gpus"]):
                 span = held[gpu]
                 thawed = [at + facts.clock_offset for at in facts.thaws.get(gpu.rpartition("-")[0], ())]
                 if begin < span.begin - CLOCK_SECONDS:

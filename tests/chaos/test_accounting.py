@@ -80,6 +80,16 @@ def test_what_is_promised_of_people_and_disks_is_no_violation():
     assert violations(facts(**fine)) == []
 
 
+def test_a_node_of_a_gang_gives_its_gpus_back_before_the_others():
+    there = [{**line, "rank": 1, "gpus": ["south-0"]} for line in lines(11, 40.0, range(21, 25), ends=False)]
+    text = "".join(f"line {number}\n" for number in range(len(there) - 1))
+    both = {"ledgers": {1: FIRST + SECOND + there}, "outputs": {**facts().outputs, (11, 1): text}}
+    assert violations(facts(held=[*HELD, Held("south-0", 101, 30.0, 45.0, 11)], **both)) == []
+    assert violations(facts(held=[*HELD, Held("south-0", 101, 30.0, 41.0, 11)], **both)) == [
+        "job 1: attempt 11 ran 3.00 s after GPU south-0 was released"
+    ]
+
+
 SECOND = lines(11, 40.0, range(21, 31), restored=20)
 FIRST = lines(10, 1.0, range(1, 26), ends=False)
 ATTEMPTS = facts().attempts

@@ -1,4 +1,4 @@
-"""Real training that is resized while it runs. What that saves is benchmarks/bench_elastic_training.py's to say."""
+"""Real training that is resized while it runs; benchmarks/bench_elastic_training.py says what that saves."""
 
 from collections.abc import Iterator
 from pathlib import Path
