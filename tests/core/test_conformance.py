@@ -32,6 +32,7 @@ from tests.builders import (
     make_virtual_cluster,
 )
 from tests.core.virtual_loop import VirtualLoop
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 #: Every policy with the default placer, every placer with the default policy.
 PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [
@@ -313,3 +314,38 @@ def test_keeps_to_its_time(plugins: tuple[str, str]) -> None:
     used = sum(len(action.placement.gpus) for action in plan.actions if action.placement)
     assert used > 0.95 * 1_024
     assert snapshot.now == NOW
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["by counts", "in cells"])
+def test_an_elastic_job_keeps_its_guarantee_and_what_is_beyond_goes_to_whoever_is_guaranteed(
+    plugins: tuple[str, str], divided: bool
+) -> None:
+    """Its virtual cluster has two GPUs and the gang six; four of those are another virtual cluster's."""
+    gang = make_job(1, replicas=2, elastic=(2, 8), submitted_at=NOW - 1_000)
+    grown = make_running(gang, [[gpu] for gpu in range(100, 106)], since=NOW - 1_000)
+    newcomer = make_job(2, 4, tenant="speech", virtual_cluster="products")
+    snapshot = make_busy(
+        plugins,
+        nodes=(make_node(1),),
+        jobs=[gang, newcomer],
+        running=[replace(grown, opportunistic_gpus=4)],
+        virtual_clusters=(
+            make_virtual_cluster("products", {"V100": 4}, policy=plugins[0], placer=plugins[1]),
+            make_virtual_cluster("research", {"V100": 2}, policy=plugins[0], placer=plugins[1]),
+        ),
+    )
+    if divided:
+        cells = {"products": {"V100-8-SOCKET": 1}, "research": {"V100-8-SWITCH": 1}}
+        snapshot = in_cells(snapshot, owning(hardware_of(snapshot.nodes), cells))
+    placed = {action.jobs[0]: action for action in decide_undegraded(snapshot).actions}
+    assert placed[2].kind is ActionKind.START
+    assert placed[1].kind is ActionKind.RESIZE
+    assert placed[1].placement is not None
+    assert (len(placed[1].placement.gpus), placed[1].opportunistic_gpus) == (2, 0)
+    # It has them again once the other has ended and it has run for a while.
+    alone = replace(snapshot, jobs=(gang,), running=(replace(grown, replicas=grown.replicas[:2]),))
+    loop = VirtualLoop(alone, {1: 1e9})
+    for _ in range(3):
+        loop.step()
+    (now,) = [running for running in loop.snapshot.running if not running.stopping]
+    assert (len(now.gpus), now.opportunistic_gpus, now.replicas[:2]) == (8, 6, grown.replicas[:2])

@@ -131,6 +131,25 @@ def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
             assert taken.intersection(running[action.allocation].gpus)
 
 
+def keeps_its_base(snapshot: Snapshot, plan: Plan) -> None:
+    """An elastic gang's part of a guarantee is taken by its own virtual cluster only, whoever else comes."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    held = {one.allocation: one for one in snapshot.running if one.guaranteed and one.opportunistic_gpus}
+    for action in plan.actions:
+        before = held.get(action.allocation) if action.allocation is not None else None
+        if before is None or action.kind is ActionKind.REGRADE:
+            continue
+        left = len(action.placement.gpus) - action.opportunistic_gpus if action.placement is not None else 0
+        if left < len(before.base.gpus):
+            assert {jobs[job].virtual_cluster for job in action.preempted_by} <= {action.virtual_cluster}
+
+
+@repeatable
+@given(snapshots())
+def test_what_is_beyond_a_guarantee_may_be_taken_and_the_rest_not(snapshot: Snapshot) -> None:
+    keeps_its_base(snapshot, decide(snapshot))
+
+
 @repeatable
 @given(snapshots())
 def test_no_job_starts_that_was_not_free_to(snapshot: Snapshot) -> None:
@@ -155,7 +174,7 @@ def test_opportunistic_jobs_never_keep_a_guaranteed_one_from_starting(snapshot: 
     alone = replace(
         together,
         jobs=tuple(job for job in together.jobs if job.guaranteed),
-        running=tuple(one for one in snapshot.running if one.guaranteed),
+        running=tuple(one.base for one in snapshot.running if one.guaranteed),
     )
     guaranteed = {job.id for job in alone.jobs}
     assert starts(decide(alone)) == starts(decide(together)) & guaranteed

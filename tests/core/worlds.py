@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from scheduler.core.fitting.demand import all_sizes_of
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
     FIXED_WORLD,
@@ -144,12 +145,16 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         if found is None:
             continue
         gpu_model, replicas = found
+        # What it has beyond the guarantee: the last replicas of a gang that could do without them.
+        bases = [size for size in all_sizes_of(job)[:-1] if job.guaranteed and size < job.gpus]
+        beyond = job.gpus - draw(st.sampled_from(bases)) if bases and draw(st.booleans()) else 0
         running.append(
             make_running(
                 job,
                 replicas,
                 gpu_model=gpu_model,
-                since=NOW - 100.0,
+                since=NOW - (1_000.0 if job.elastic and job.id % 2 else 100.0),
+                opportunistic_gpus=beyond,
                 stopping=state == "stops",
                 phase="planned" if state == "promised" else "held",
             )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import SpecificationError
 from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
-from scheduler.core.model.snapshot import Node, Snapshot, Tenant
+from scheduler.core.model.snapshot import FIXED_WORLD, RESIZABLE, Job, Node, Snapshot, Tenant
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster
 from tests.core.worlds import snapshots
 
@@ -110,8 +110,9 @@ _FITTING = {"V100": (1,), "SWITCH": (1, 2), "SOCKET": (1, 2, 4), "NODE": (1, 2, 
 
 
 @st.composite
-def sound(draw: st.DrawFn) -> Snapshot:
-    """Healthy nodes, two virtual clusters with cells of one kind each, jobs that come one after another."""
+def sound(draw: st.DrawFn, *, elastic: bool = False) -> Snapshot:
+    """Healthy nodes, two virtual clusters with cells of one kind each, jobs that come one after another; with
+    `elastic` some are gangs that may grow beyond their own size, or that share devices."""
     count = draw(st.integers(2, 6))
     nodes = [make_node(number, rack=f"rack-{(number + 1) // 2}") for number in range(1, count + 1)]
     racks = count % 2 == 0 and draw(st.booleans())
@@ -119,7 +120,7 @@ def sound(draw: st.DrawFn) -> Snapshot:
     owned: dict[str, dict[str, int]] = {}
     kinds: dict[str, str] = {}
     for vc in ("products", "research"):
-        for number in range(draw(st.integers(1, 9)), 0, -1):
+        for number in range(draw(st.integers(1, 3 if elastic else 9)), 0, -1):
             kind = kinds.setdefault(vc, draw(st.sampled_from([*_FITTING][: 5 if racks else 4])))
             wanted = {**owned, vc: {kind if kind == "V100" else f"V100-8-{kind}": number}}
             try:
@@ -129,7 +130,8 @@ def sound(draw: st.DrawFn) -> Snapshot:
             owned = wanted
             break
     jobs = []
-    for number in range(1, draw(st.integers(3, 16))):
+    # Those that grow do so while nobody waits; then others come.
+    for number in range(1, draw(st.integers(3, 7 if elastic else 16))):
         vc = draw(st.sampled_from(("products", "research")))
         gpus = draw(st.sampled_from(_FITTING[kinds[vc]]))
         jobs.append(
@@ -144,8 +146,22 @@ def sound(draw: st.DrawFn) -> Snapshot:
                 eligible_at=NOW + draw(st.sampled_from((0, 0, 10, 25, 40, 80))),
             )
         )
+        if elastic and number < 4:
+            mode = draw(st.sampled_from((RESIZABLE, FIXED_WORLD)))
+            jobs[-1] = replace(_elastic(jobs[-1], mode), guaranteed=True, eligible_at=NOW)
+        elif elastic:
+            jobs[-1] = replace(jobs[-1], eligible_at=NOW + 20 + 5 * number)
     clusters = [make_virtual_cluster(vc, {}, tenants=("speech",)) for vc in ("products", "research")]
     snapshot = make_snapshot(
         nodes=nodes, jobs=jobs, virtual_clusters=clusters, tenants=(Tenant(name="speech"),)
     )
     return in_cells(snapshot, owning(hardware, owned))
+
+
+def _elastic(job: Job, mode: str) -> Job:
+    """The same gang if it may be resized; one of fixed world has three replicas, which share one device."""
+    (task,) = job.tasks
+    if mode == RESIZABLE:
+        return replace(job, elastic=(task.gpus, 16))
+    three = (replace(task, replicas=3),)
+    return replace(job, tasks=three, elastic=(task.gpus, 3 * task.gpus), elastic_mode=FIXED_WORLD)

@@ -7,7 +7,7 @@ copying a set costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -173,6 +173,22 @@ class Cluster:
         self.home_of: Callable[[Node], Node | None] = _itself
         #: Whether virtual GPUs can stand for GPUs of the candidate nodes, as far as they stand for none now.
         self.can_bind: Callable[[Sequence[GpuId], Sequence[Candidates]], bool] = _nothing_to_bind
+
+    def group_around(self, gpus: Iterable[GpuId], rank: int) -> Mapping[int, int]:
+        """Return by the number of its node which GPUs are in one group of a level with all of these, which are
+        of one model; none where these are in several groups."""
+        places = [self.where[gpu] for gpu in gpus if gpu in self.where]
+        nodes = {node for _, node, _ in places}
+        if not places or (rank <= self.node_rank and len(nodes) > 1):
+            return {}
+        fleet = self.fleets[places[0][0]]
+        if rank <= self.node_rank:
+            (node,), own = nodes, sum([bit for _, _, bit in places])
+            return {node: group for group in fleet.layouts[node].levels[rank] if not own & ~group}
+        own = sum([1 << node for node in nodes])
+        domains = fleet.domains[rank - self.node_rank - 1]
+        near = next((domain for domain in domains if not own & ~domain), 0)
+        return {node: (1 << len(fleet.gpus[node])) - 1 for node in members(near)}
 
     def numbers_by_name(self, model: str) -> Mapping[str, int]:
         """Return the name of each node of a fleet -> its number."""

@@ -9,10 +9,12 @@ the gang's own virtual cluster or for spare GPUs. They are given back when an op
 would fit in their place. While it has one, its view does not make a gang larger: it would be stopped for
 what it may have anyway.
 
-Only where GPUs are divided by counts: in cells a gang has what its cells hold. Nor do gangs of fixed world
-grow, whose devices share memory by their number, nor those that must be near together. As with any growth
-(`building_blocks.growing`), nobody grows who was started a moment ago. Of a job whose goodput is known, GPUs
-that make it less than a twentieth faster are left to others.
+Where GPUs are divided by cells, the base of a gang is in cells of its virtual cluster, and its surplus on
+any hardware: its own cells count as used up when no further size of it fits there. A gang of fixed world has
+sizes that divide its replicas; its base goes on having the memory that it needs by itself. One that must be
+near together grows around where it is. A gang of a pinned cell is to run nowhere else, and does not grow. As
+with any growth (`building_blocks.growing`), nobody grows who was started a moment ago. Of a job whose goodput
+is known, GPUs that make it less than a twentieth faster are left to others.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS, TRIED
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import all_sizes_of, demand_of
+from scheduler.core.fitting.demand import all_sizes_of, demand_of, needs_held
+from scheduler.core.fitting.holding import Fit, Holding, Part
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Action, ActionKind, Placement
-from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId, Running
+from scheduler.core.model.snapshot import Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.run_view import ViewOutcome, queue_of
@@ -78,47 +81,53 @@ def _growing(
                 continue
             if not dropped.isdisjoint(facts.held_by(running.allocation)):
                 continue
-            busy = _is_busy(outcome) if busy is None else busy
+            busy = _is_busy(facts, outcome) if busy is None else busy
             # What its guarantee covers it is given by its view, as guaranteed.
-            if not busy and outcome.capacity.room(running.gpu_model) < job.tasks[0].gpus:
+            if not busy and _is_used_up(facts, outcome.capacity, job, running):
                 found.append((job, running))
     return sorted(found, key=lambda each: (-each[0].priority, each[0].submitted_at, each[0].id))
 
 
-def _is_busy(outcome: ViewOutcome) -> bool:
+def _is_busy(facts: Facts, outcome: ViewOutcome) -> bool:
     """Whether somebody waits in a view, or was just given something else than it has."""
     running, grants = outcome.view.running, outcome.decision.grants
     changed = (
         grants[position].jobs[0] not in running
-        or running[grants[position].jobs[0]].replicas != placement.replicas
+        or facts.current[grants[position].jobs[0]].base.replicas != placement.replicas
         for position, placement in outcome.placements.items()
     )
     return bool(queue_of(outcome)) or any(changed)
 
 
+def _is_used_up(facts: Facts, own: Capacity, job: Job, running: Running) -> bool:
+    """Whether what a virtual cluster has left of its guarantee is too little for a gang's next size."""
+    base, model = len(running.base.gpus), running.gpu_model
+    more = min([size for size in all_sizes_of(job) if size > base]) - base
+    if own.room(model) < more or not facts.is_divided(model):
+        return own.room(model) < more
+    return own.find(demand_of(_part_of(job, more, base + more), own.cluster, more, model)) is None
+
+
 def _may_grow(facts: Facts, job: Job, running: Running) -> bool:
-    near = job.topology is not None and job.topology.required
     return (
         running.jobs == (job.id,)
         and running.phase == "held"
         and facts.is_live(running)
         and facts.is_guaranteed(running)
-        and not facts.is_divided(running.gpu_model)
-        and not near
+        and not job.pinned_cell
         and facts.returning_under(running) is None
-        and job.elastic_mode != FIXED_WORLD
         and job.elastic is not None
-        and len(running.gpus) < job.elastic[1]
+        and len(running.gpus) < all_sizes_of(job)[-1]
         and running.allocation not in facts.regraded
     )
 
 
 def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
     """Settle what a gang gets beside what it has, as much as may be; return the action, or None."""
-    now, each = len(running.gpus), job.tasks[0].gpus
+    now, around = len(running.gpus), _around(job, running, left)
     for gpus in [size for size in reversed(all_sizes_of(job)) if size > now and _pays(job, running, size)]:
-        more = replace(job, tasks=(replace(job.tasks[0], replicas=(gpus - now) // each),), elastic=None)
-        fit = left.find(demand_of(more, left.cluster, gpus - now, running.gpu_model))
+        more = _part_of(job, gpus - now, gpus)
+        fit = around.find(demand_of(more, left.cluster, gpus - now, running.gpu_model))
         if fit is None or fit.victims:
             continue
         left.take(fit)
@@ -135,6 +144,28 @@ def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
             f" {job.virtual_cluster} were idle: it has them until others need them.",
         )
     return None
+
+
+def _part_of(job: Job, gpus: int, whole: int) -> Job:
+    """Return so many GPUs of a gang that has `whole` of them in all, as a gang of its own."""
+    need, task = needs_held(job, whole)[0], job.tasks[0]
+    part = replace(task, replicas=gpus // task.gpus, cpus=need.cpus, memory_bytes=need.memory_bytes)
+    return replace(job, tasks=(part,), elastic=None)
+
+
+def _around(job: Job, running: Running, left: Capacity) -> Capacity:
+    """Return what is left where a gang can grow: one that must be near together grows around its own GPUs."""
+    cluster, model = left.cluster, running.gpu_model
+    rank = demand_of(job, cluster, job.gpus, model).ranks[-1]
+    if rank >= len(cluster.levels):
+        return left
+    near, fleet = cluster.group_around(running.gpus, rank), cluster.fleets[model]
+    far = [(1 << len(gpus)) - 1 & ~near.get(node, 0) for node, gpus in enumerate(fleet.gpus)]
+    left = left.fork()
+    # As if somebody had all the rest.
+    rest = Holding(model, 0, tuple([Part(node, mask, 0.0, 0.0) for node, mask in enumerate(far)]))
+    left.take(Fit(Placement(gpu_model=model, replicas=()), rest))
+    return left
 
 
 def _pays(job: Job, running: Running, gpus: int) -> bool:

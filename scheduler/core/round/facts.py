@@ -109,7 +109,7 @@ class Facts:
         self.holdings[running.allocation] = self.holding_on(self.cluster, running)
         surplus = running.surplus
         if surplus is not None:
-            holding = self.holding_on(self.cluster, surplus)
+            holding = self.holding_on(self.cluster, surplus, whole=running)
             # Nobody has it yet, or it is about to come free: there is nothing to take back.
             lasts = running.phase == "held" and not running.stopping
             self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
@@ -213,11 +213,13 @@ class Facts:
         job = self.jobs.get(running.jobs[0])
         if job is None or running.is_nominated or not self.is_live(running):
             return None
-        # Bindings of cells know nothing of it; nodes of serving pools are in no cell either.
-        if self.is_guaranteed(running) and self.is_divided(running.gpu_model):
-            return None
         left = kept_replicas(job, running, self.returning.keys())
-        if left is None or not all([self.is_usable(gpu) for replica in left for gpu in replica]):
+        # Nodes of serving pools are in no cell: only what it has beyond its cells may be on them.
+        in_cells = self.is_guaranteed(running) and self.is_divided(running.gpu_model)
+        base = running.base.replicas
+        if left is None or (in_cells and left[: len(base)] != base):
+            return None
+        if not all([self.is_usable(gpu) for replica in left for gpu in replica]):
             return None
         return left
 
@@ -238,12 +240,15 @@ class Facts:
         """Return the priority of jobs that share GPUs: that of the most urgent."""
         return max([self.jobs[job].priority for job in jobs if job in self.jobs], default=0)
 
-    def holding_on(self, cluster: Cluster, running: Running) -> Holding:
-        """Return what an allocation has of the nodes of a cluster that has its GPUs, its surplus left out."""
+    def holding_on(self, cluster: Cluster, running: Running, whole: Running | None = None) -> Holding:
+        """Return what an allocation has of the nodes of a cluster that has its GPUs, its surplus left out.
+
+        `whole`: the allocation of which that is a surplus.
+        """
         running = running.base
         jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
         where = cluster.where
-        gangs = [_needs(job, cluster, running) for job in jobs]
+        gangs = [_needs(job, cluster, whole or running) for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
         parts: dict[int, Part] = {}
         for need, replica in zip(needs, running.replicas, strict=False):

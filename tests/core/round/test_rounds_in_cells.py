@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.building_blocks import growing
 from scheduler.core.cells import OPPORTUNISTIC, CellState, Group, Pod, VirtualCells, Wait
 from scheduler.core.cells.health import settle
 from scheduler.core.cells.invariants import check_cells
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.round import beyond_guarantees
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import PLACERS, POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virtual_cluster
-from tests.core.test_properties import decides_as_anew, under
+from tests.core.test_properties import decides_as_anew, keeps_its_base, under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound
 from tests.effort import examples
@@ -80,6 +83,23 @@ def test_whatever_a_virtual_cluster_could_start_alone_it_starts_here(snapshot: S
         plan = loop.step()
         for vc in ("products", "research"):
             assert started(plan, vc) == started(decide(alone(before, vc)), vc)
+
+
+@settings(repeatable, max_examples=examples(40))
+@given(sound(elastic=True), st.sampled_from(("fifo", "srtf", "pollux", "aryl")))
+def test_growth_beyond_cells_takes_nothing_that_anybody_is_owed(snapshot: Snapshot, policy: str) -> None:
+    """Whatever a virtual cluster could start alone it starts, and what a gang has in cells it keeps."""
+    loop = VirtualLoop(under(policy, snapshot), {job.id: 60.0 for job in snapshot.jobs})
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (beyond_guarantees, growing):
+            patch.setattr(module, "SETTLED_SECONDS", 0.0)
+        for _ in range(15):
+            before = loop.snapshot
+            plan = loop.step()
+            assert not plan.degraded
+            keeps_its_base(before, plan)
+            for vc in ("products", "research"):
+                assert started(plan, vc) == started(decide(alone(before, vc)), vc)
 
 
 @repeatable

@@ -224,12 +224,13 @@ def test_both_resize_alike(north, in_cells, settings):
 
 
 @pytest.mark.slow
-def test_both_grow_beyond_guarantees_alike(settings, monkeypatch):
+@pytest.mark.parametrize("in_cells", [False, True])
+def test_both_grow_beyond_guarantees_alike(in_cells, settings, monkeypatch):
     """Elastic gangs that have what is idle beyond the guarantee, and give it back when others come."""
     monkeypatch.setattr(beyond_guarantees, "SETTLED_SECONDS", 40.0)
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
     clock = VirtualClock()
-    facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=False)
+    facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
     assert ("resize", "") in played(clock, facts, 29, 15, elastic, job_count=10)
     assert Allocation.objects.filter(opportunistic_gpus__gt=0).exists()
 

@@ -98,7 +98,7 @@ class Binding:
         lapsed = sorted(self._lapsed, key=self._urgency)
         for allocation in lapsed:
             running = self._facts.running[allocation]
-            self._adopt(running, self._devices.leaves_of(running), {})
+            self._adopt(running, self._devices.leaves_of(running.base), {})
         self._hints = {}
         if anew:
             self._build_privates()
@@ -150,6 +150,7 @@ class Binding:
                 private.unseat(allocation)
         self._lapsed.discard(allocation)
         self._disturb_no_more(allocation)
+        self._disturb_no_more(AllocationId(-allocation))
 
     def _hold(self, seats: Seats) -> None:
         for _, space, leaves in seats:
@@ -170,6 +171,10 @@ class Binding:
             return  # A nomination that is dropped leaves nothing behind.
         if running.gpu_model not in self.layout.gpu_models:
             return
+        # In cells is the base only; what it has beyond them is opportunistic, wherever that is.
+        surplus, running = running.surplus, running.base
+        if surplus is not None:
+            self._disturb(surplus)
         guaranteed, leaves = self._is_guaranteed(running), self._devices.leaves_of(running)
         if guaranteed and self._is_known(running, leaves) and self._adopt(running, leaves, self._hints):
             return
@@ -227,6 +232,7 @@ class Binding:
                 assert gpu is not None
                 stands_for[gpu] = private.gpu(space, leaf)
         # GPUs that are in no cell any more keep their numbers, of which the private cluster knows nothing.
+        running = running.base
         seen = replace(
             running,
             replicas=tuple(
@@ -244,7 +250,7 @@ class Binding:
             return not ends and self._facts.regrade(allocation, guaranteed=True)
         if allocation not in self._lapsed:
             return False
-        self._disturb(self._facts.running[allocation])
+        self._disturb(self._facts.running[allocation].base)
         return self._facts.regrade(allocation, guaranteed=False)
 
     def _disturb(self, running: Running) -> None:
@@ -309,7 +315,7 @@ class Binding:
             grant = decision.grants[position]
             before = view.running.get(grant.jobs[0])
             if before is not None and before.jobs == grant.jobs and before.replicas == placement.replicas:
-                now = self._facts.running[before.allocation]
+                now = self._facts.running[before.allocation].base
                 found[position] = replace(placement, replicas=now.replicas)
                 continue
             demand = demand_of_grant(grant, view.jobs, after.cluster)
@@ -342,14 +348,14 @@ class Binding:
         if seats is not None:
             self._let_go(seats)
             self._privates[seats[0][1].virtual_cluster].unseat(allocation)
-            self._disturb(self._facts.running[allocation])
+            self._disturb(self._facts.running[allocation].base)
 
     def _kept_from(self, vc: str, jobs: Sequence[JobId]) -> list[Running]:
         """Return the lapsed allocations of a virtual cluster that make no room for these jobs of its own."""
         if not self._lapsed:
             return []
         priority = self._facts.priority_of(jobs)
-        lapsed = [self._facts.running[each] for each in sorted(self._lapsed)]
+        lapsed = [self._facts.running[each].base for each in sorted(self._lapsed)]
         return [
             running
             for running in lapsed
