@@ -175,8 +175,8 @@ class Cluster:
         self.can_bind: Callable[[Sequence[GpuId], Sequence[Candidates]], bool] = _nothing_to_bind
 
     def group_around(self, gpus: Iterable[GpuId], rank: int) -> Mapping[int, int]:
-        """Return by the number of its node which GPUs are in one group of a level with all of these, which are
-        of one model; none where these are in several groups."""
+        """Return by the number of its node which GPUs are in one group of a level with all of these, all of
+        one model; none where these are in several groups."""
         places = [self.where[gpu] for gpu in gpus if gpu in self.where]
         nodes = {node for _, node, _ in places}
         if not places or (rank <= self.node_rank and len(nodes) > 1):
@@ -184,7 +184,7 @@ class Cluster:
         fleet = self.fleets[places[0][0]]
         if rank <= self.node_rank:
             (node,), own = nodes, sum([bit for _, _, bit in places])
-            return {node: group for group in fleet.layouts[node].levels[rank] if not own & ~group}
+            return {node: next((group for group in fleet.layouts[node].levels[rank] if not own & ~group), 0)}
         own = sum([1 << node for node in nodes])
         domains = fleet.domains[rank - self.node_rank - 1]
         near = next((domain for domain in domains if not own & ~domain), 0)
