@@ -129,8 +129,7 @@ def fill(gpus: int, jobs: int) -> None:
 
 
 def divide() -> None:
-    from scheduler.cells.services.dividing import cells_apply
-    from scheduler.cells.services.inventory import cells_proposal
+    from scheduler.cells.services import cells_apply, cells_proposal
     from scheduler.core.cells.document import to_document
 
     cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")

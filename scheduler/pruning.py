@@ -13,7 +13,7 @@ from scheduler.forecasts.services.questions import KEPT
 from scheduler.ledger.services import prune_ledger
 from scheduler.logs.services.retention import prune_logs
 from scheduler.metrics.models import UsageSample
-from scheduler.metrics.services.rolling import metrics_prune
+from scheduler.metrics.services import metrics_prune
 from scheduler.notifications.services.dispatch import prune_deliveries
 from scheduler.rounds.models import Round
 from scheduler.sessions.services.opening import prune_sessions

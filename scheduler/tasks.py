@@ -12,14 +12,13 @@ from celery.signals import worker_process_shutdown
 from scheduler import pruning, wakeups
 from scheduler.adviser.services import advice, comparisons, elasticity
 from scheduler.agents.services import draining, leases
-from scheduler.attempts.services import hang_detection, profiling, scaling
+from scheduler.attempts.services import hang_detection, profiling, progress
 from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
 from scheduler.market.services import settling
-from scheduler.metrics.services import usage
-from scheduler.metrics.services.rolling import metrics_roll_up
+from scheduler.metrics import services as metrics_services
 from scheduler.nodes.services import health as node_health
 from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
@@ -102,18 +101,18 @@ def watch_budgets() -> None:
 
 @shared_task(time_limit=60)
 def sample_usage() -> None:
-    usage.sample_usage()
+    metrics_services.sample_usage()
 
 
 @shared_task(time_limit=300)
 def roll_up_metrics() -> None:
-    metrics_roll_up()
+    metrics_services.metrics_roll_up()
     profiling.profiles_measure()
 
 
 @shared_task(time_limit=60)
 def fit_scaling() -> None:
-    scaling.fit_due()
+    progress.fit_due()
 
 
 @shared_task(time_limit=300)

@@ -6,7 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from controlplane.dashboard import ApiDocs, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
-from scheduler.jobs.spec_schemas import job_spec_schema
+from scheduler.jobs.schemas import job_spec_schema
 from scheduler.prometheus import Metrics
 
 urlpatterns = [

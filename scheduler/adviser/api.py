@@ -26,7 +26,7 @@ from scheduler.adviser.services.elasticity import (
 )
 from scheduler.cells import schemas as cell_schemas
 from scheduler.cells.api import cells_answer
-from scheduler.rest.lists import RepresentedList
+from scheduler.rest import RepresentedList
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope

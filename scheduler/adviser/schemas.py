@@ -5,7 +5,7 @@ from rest_framework import serializers
 from scheduler.adviser.models import WorkState
 from scheduler.cells.schemas import CellDocument
 from scheduler.core.sim.delays import Cause
-from scheduler.jobs.spec_schemas import FieldProblem
+from scheduler.jobs.schemas import FieldProblem
 
 COMPARISON_STATES = ["never", "waiting", "done", "failed"]
 WORK_STATES = [state.value for state in WorkState]

@@ -14,8 +14,7 @@ from scheduler.attempts.services.preemption_cost import preemptions_of_job, pree
 from scheduler.attempts.services.scaling_facts import scaling_of_job
 from scheduler.jobs.selectors import job_get
 from scheduler.representation import iso
-from scheduler.rest.lists import RepresentedList
-from scheduler.rest.queries import checked
+from scheduler.rest import RepresentedList, checked
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.selectors import viewer
 

@@ -12,17 +12,22 @@ from rest_framework.views import APIView
 from controlplane.pagination import ByPosition
 from scheduler.cells import schemas
 from scheduler.cells.models import CellSpecification
-from scheduler.cells.selectors.in_force import CellsInForce, cells_in_force
-from scheduler.cells.selectors.tree import cell_nodes, chain_summaries, children_of, virtual_cluster_cells
-from scheduler.cells.services.dividing import cells_apply, cells_check, hardware_problems
-from scheduler.cells.services.inventory import cells_proposal
+from scheduler.cells.selectors import (
+    CellsInForce,
+    cell_nodes,
+    cells_in_force,
+    chain_summaries,
+    children_of,
+    virtual_cluster_cells,
+)
+from scheduler.cells.services import cells_apply, cells_check, cells_proposal, hardware_problems
 from scheduler.clock import database_now
 from scheduler.core.cells.chains import Cell, Layout
 from scheduler.core.cells.document import to_document
 from scheduler.core.cells.errors import Problem
 from scheduler.market.selectors import market_now
 from scheduler.representation import iso
-from scheduler.rest.queries import checked
+from scheduler.rest import checked
 from scheduler.rounds.preview import effects_of
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.api.strict import StrictSerializer

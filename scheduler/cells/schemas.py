@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from scheduler.jobs.spec_schemas import FieldProblem
+from scheduler.jobs.schemas import FieldProblem
 
 CELL_STATES = ["free", "used", "opportunistic", "bad", "mixed"]
 

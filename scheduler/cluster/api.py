@@ -14,9 +14,9 @@ from scheduler.cluster.selectors import cluster_settings, cluster_summary
 from scheduler.cluster.services import cluster_settings_change
 from scheduler.jobs import selectors as job_selectors
 from scheduler.jobspec import WATCHED_THEN
-from scheduler.metrics.selectors.usage import usage_points
+from scheduler.metrics.selectors.series import usage_points
 from scheduler.plugins import PLACER, POLICY, ChosenPlugin, take_choice
-from scheduler.rest.queries import checked
+from scheduler.rest import checked
 from scheduler.rounds.selectors import overruns
 from scheduler.virtual_clusters.schemas import PLUGIN_MOST
 from scheduler.virtual_clusters.schemas import ChosenPlugin as ChosenPluginSchema

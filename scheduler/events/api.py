@@ -8,7 +8,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from scheduler.events import representations, schemas
+from scheduler.events import schemas, selectors
 from scheduler.events.models import Event
 from scheduler.events.selectors import events_visible
 from scheduler.nodes.models import Node
@@ -43,4 +43,4 @@ class Events(ListAPIView):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        return self.get_paginated_response(representations.events(page or (), viewer(request)))
+        return self.get_paginated_response(selectors.events(page or (), viewer(request)))

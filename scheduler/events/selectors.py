@@ -1,8 +1,12 @@
-"""Which events a viewer may see."""
+"""Which events a viewer may see, and events as whole objects of the API."""
+
+from collections.abc import Iterable
+from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from scheduler.events.models import Event
+from scheduler.representation import Representation, iso
 from tenants.selectors import Viewer
 
 
@@ -12,3 +16,38 @@ def events_visible(viewer: Viewer) -> QuerySet[Event]:
     if viewer.is_operator:
         return events
     return events.filter(Q(tenant_id__in=list(viewer.roles)) | Q(tenant=None))
+
+
+def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
+    """Return events as the viewer may see them; jobs, nodes and subjects by id, since they may be gone."""
+    return [
+        {
+            "id": event.id,
+            "at": iso(event.at),
+            "kind": event.kind,
+            "subject": event.subject,
+            "subject_id": event.subject_id,
+            "from": event.from_state,
+            "to": event.to_state,
+            "actor": event.actor,
+            "message": event.message,
+            "data": _data_seen(event, viewer),
+            "job": event.job_id,
+            "node": event.node_id,
+            "tenant": event.tenant.name if event.tenant else None,
+        }
+        for event in rows
+    ]
+
+
+def _data_seen(event: Event, viewer: Viewer) -> Any:
+    """What an event says in fields; of the members of a virtual cluster only the viewer's own tenants."""
+    if viewer.is_operator or event.subject != "virtual_cluster" or not isinstance(event.data, dict):
+        return event.data
+    own = set(viewer.tenant_names)
+    return {
+        moment: {**facts, "members": {name: weight for name, weight in members.items() if name in own}}
+        if isinstance(facts, dict) and isinstance(members := facts.get("members"), dict)
+        else facts
+        for moment, facts in event.data.items()
+    }

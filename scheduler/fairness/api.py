@@ -31,7 +31,7 @@ from scheduler.fairness.selectors import (
     with_tiers,
 )
 from scheduler.representation import OTHERS, iso
-from scheduler.rest.queries import checked
+from scheduler.rest import checked
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer, viewer

@@ -4,7 +4,6 @@ from rest_framework import serializers
 
 from scheduler.forecasts.models import WhatIfState
 from scheduler.jobs import schemas as job_schemas
-from scheduler.jobs import spec_schemas
 from scheduler.jobs.schemas import JOB_STATES, Reason
 
 
@@ -68,7 +67,7 @@ class WhatIfQuestion(serializers.Serializer):
     job = serializers.IntegerField(required=False)
     changes = JobChanges(required=False)
     tenant = serializers.CharField(required=False, help_text="Of `spec`; needed by members of several.")
-    spec = spec_schemas.JobSpec(required=False)
+    spec = job_schemas.JobSpec(required=False)
     cluster = ClusterChanges(required=False, help_text="For operators.")
 
 
@@ -92,7 +91,7 @@ class WhatIf(serializers.Serializer):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WHAT_IF_STATES)
     problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
-    fields = spec_schemas.FieldProblem(many=True)  # type: ignore[assignment]
+    fields = job_schemas.FieldProblem(many=True)  # type: ignore[assignment]
     asked_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     made_at = serializers.DateTimeField(allow_null=True)

@@ -14,19 +14,17 @@ from rest_framework.views import APIView
 from scheduler.attempts.models import Attempt
 from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.events import representations as event_representations
 from scheduler.events import schemas as event_schemas
+from scheduler.events import selectors as event_selectors
 from scheduler.events.models import Event
-from scheduler.events.selectors import events_visible
-from scheduler.jobs import representations, schemas, spec_schemas
+from scheduler.jobs import representations, schemas
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import new_job
 from scheduler.jobs.selectors import job_get, jobs_visible
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.submission import Submission, warnings_for
 from scheduler.jobspec import did_you_mean
-from scheduler.rest.lists import RepresentedList
-from scheduler.rest.queries import CommaSeparatedChoices, CommaSeparatedIds
+from scheduler.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
 from scheduler.rounds.preview import preview
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
@@ -79,7 +77,7 @@ class Jobs(RepresentedList):
     def get_queryset(self) -> QuerySet[Job]:
         return jobs_visible(viewer(self.request)).only("id")
 
-    @extend_schema(request=spec_schemas.JobSubmit, responses={201: schemas.Job})
+    @extend_schema(request=schemas.JobSubmit, responses={201: schemas.Job})
     def post(self, request: Request) -> Response:
         """Submit a job. What could never run is refused, with the nearest that could."""
         tenant, spec = _tenant_and_rest(request.data)
@@ -91,7 +89,7 @@ class JobsBulk(APIView):
     scope = Scope.SUBMIT
     is_heavy = True
 
-    @extend_schema(request=spec_schemas.BulkSubmit, responses={201: spec_schemas.BulkSubmitAnswer})
+    @extend_schema(request=schemas.BulkSubmit, responses={201: schemas.BulkSubmitAnswer})
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs, all or none."""
         tenant, rest = _tenant_and_rest(request.data)
@@ -118,7 +116,7 @@ def _short(job: Job) -> dict[str, Any]:
 class JobsCheck(APIView):
     scope = Scope.SUBMIT
 
-    @extend_schema(request=spec_schemas.JobSubmit, responses={200: spec_schemas.CheckAnswer})
+    @extend_schema(request=schemas.JobSubmit, responses={200: schemas.CheckAnswer})
     def post(self, request: Request) -> Response:
         """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
         tenant, spec = _tenant_and_rest(request.data)
@@ -197,12 +195,12 @@ class JobsCancel(APIView):
 
     @extend_schema(
         operation_id="jobs_cancel_many",
-        request=spec_schemas.BulkCancel,
-        responses={200: spec_schemas.BulkCancelAnswer},
+        request=schemas.BulkCancel,
+        responses={200: schemas.BulkCancelAnswer},
     )
     def post(self, request: Request) -> Response:
         """Cancel all jobs under a filter that have not ended, or only say how many these are."""
-        given = spec_schemas.BulkCancel(data=request.data)
+        given = schemas.BulkCancel(data=request.data)
         given.is_valid(raise_exception=True)
         by, body = viewer(request), given.validated_data
         jobs = _filtered(by, body["filter"])
@@ -278,9 +276,9 @@ class JobEvents(ListAPIView):
 
     def get_queryset(self) -> QuerySet[Event]:
         by = viewer(self.request)
-        return events_visible(by).filter(job_id=job_get(by, self.kwargs["job_id"]).id)
+        return event_selectors.events_visible(by).filter(job_id=job_get(by, self.kwargs["job_id"]).id)
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.get_paginated_response(
-            event_representations.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
+            event_selectors.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
         )

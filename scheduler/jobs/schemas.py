@@ -1,14 +1,149 @@
-"""Jobs as the API's schema describes them; `representations` makes them."""
+"""Jobs and their specification as the API's schema describes them."""
 
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
+from drf_spectacular.extensions import OpenApiSerializerExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
 from scheduler.attempts.schemas import Attempt
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.plan import Tier
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobs.spec_schemas import JobSpec
+from scheduler.jobspec.schema import definitions, json_schema
+from tenants.api.strict import StrictSerializer
 
 JOB_STATES = [state.value for state in JobState]
+
+
+@require_safe
+def job_spec_schema(request: HttpRequest) -> JsonResponse:
+    """Answer with the JSON Schema of job specifications. Anybody may ask: editors do, without a token."""
+    return JsonResponse(json_schema(request.build_absolute_uri()))
+
+
+class JobSpec(serializers.Serializer):
+    """A job specification. Its fields are declared in `scheduler.jobspec`; here they are only described."""
+
+
+class JobSubmit(JobSpec):
+    """A specification, and for whom."""
+
+
+class _JobSpecSchema(OpenApiSerializerExtension):
+    """Describes specifications by their JSON Schema: as they are written in requests, else in normal form."""
+
+    target_class = JobSpec
+    match_subclasses = True
+
+    def get_name(self, auto_schema: AutoSchema, direction: Direction) -> str:
+        return type(self.target).__name__
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:
+        is_request = direction == "request"
+        suffix = "Request" if is_request else ""
+        schemas = {
+            name: _as_openapi(schema, suffix) for name, schema in definitions(normal=not is_request).items()
+        }
+        whole = schemas.pop("JobSpec")
+        for name, schema in schemas.items():
+            component = ResolvedComponent(
+                name=name + suffix, type=ResolvedComponent.SCHEMA, object=name + suffix, schema=schema
+            )
+            auto_schema.registry.register_on_missing(component)
+        if isinstance(self.target, JobSubmit):
+            tenant = {"type": "string", "description": "Needed by members of several tenants."}
+            whole["properties"] = {"tenant": tenant, **whole["properties"]}
+        return whole
+
+
+def _as_openapi(schema: Any, suffix: str) -> Any:
+    """Return a JSON Schema as OpenAPI 3.0 writes it: `nullable` for null, no siblings of `$ref`."""
+    if isinstance(schema, list):
+        return [_as_openapi(each, suffix) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    converted = {
+        key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "examples", "x-flag")
+    }
+    if isinstance(converted.get("type"), list):
+        types = [each for each in converted["type"] if each != "null"]
+        is_nullable = len(types) < len(converted["type"])
+        converted |= {"type": types[0]} if len(types) == 1 else {"anyOf": [{"type": each} for each in types]}
+        if len(types) > 1:
+            del converted["type"]
+        if is_nullable:
+            converted["nullable"] = True
+    if "enum" in converted:
+        converted["enum"] = [each for each in converted["enum"] if each is not None]
+    converted = {key: _as_openapi(value, suffix) for key, value in converted.items()}
+    if "examples" in schema:
+        converted["example"] = schema["examples"][0]
+    if "$ref" in schema:
+        reference = {"$ref": schema["$ref"].replace("#/$defs/", "#/components/schemas/") + suffix}
+        return {**converted, "allOf": [reference]} if converted else reference
+    if "anyOf" in schema:
+        others = [each for each in schema["anyOf"] if each != {"type": "null"}]
+        if len(others) < len(schema["anyOf"]):
+            converted["nullable"] = True
+        kind = "allOf" if len(others) == 1 else "anyOf"
+        converted[kind] = [_as_openapi(each, suffix) for each in others]
+    return converted
+
+
+class BulkSubmit(serializers.Serializer):
+    tenant = serializers.CharField(required=False)
+    jobs = JobSpec(many=True, help_text="1 to 1,000 jobs; all are submitted, or none.")
+
+
+class BulkCancel(StrictSerializer):
+    filter = serializers.DictField(
+        child=serializers.CharField(max_length=100_000),
+        help_text="At least one of the filters of GET /jobs, such as state, label or id.",
+    )
+    dry_run = serializers.BooleanField(default=False, help_text="Only say how many there are.")
+    most = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, help_text="Refuse when more match than this."
+    )
+
+
+class BulkCancelAnswer(serializers.Serializer):
+    jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
+    remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
+    queued = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them wait.")
+    running = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them run.")
+
+
+class ShortJob(serializers.Serializer):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    virtual_cluster = serializers.CharField()
+    gpus = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=JOB_STATES)
+
+
+class BulkSubmitAnswer(serializers.Serializer):
+    jobs = ShortJob(many=True)
+
+
+class FieldProblem(serializers.Serializer):
+    field = serializers.CharField()
+    problem = serializers.CharField()
+    expected = serializers.CharField(allow_blank=True)
+
+
+class CheckAnswer(serializers.Serializer):
+    ok = serializers.BooleanField()
+    fields = FieldProblem(many=True)  # type: ignore[assignment]
+    warnings = serializers.ListField(child=serializers.CharField())
+    normalised = JobSpec(allow_null=True)
+    gpus = serializers.IntegerField()
+    message = serializers.CharField()
+
 
 PHASES = ["waiting", "held", "planned", "starting", "running", "stopping", "ended"]
 GUARANTEES = [GUARANTEED, OPPORTUNISTIC]

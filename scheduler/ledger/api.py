@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from scheduler.jobs.selectors import job_visible
 from scheduler.ledger.models import LedgerLine
 from scheduler.ledger.selectors import FIELDS, Sight, line_get, lines_of_party, lines_visible
-from scheduler.rest.lists import exported
+from scheduler.rest import exported
 from scheduler.rounds.replay import replay
 from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer

@@ -27,7 +27,7 @@ from scheduler.logs.services import reading as log_reading
 from scheduler.logs.services import search as log_search
 from scheduler.logs.services.reading import all_chunks, log_is_full
 from scheduler.representation import iso
-from scheduler.rest.queries import checked
+from scheduler.rest import checked
 from tenants.errors import Conflict
 from tenants.selectors import viewer
 

@@ -21,8 +21,7 @@ from scheduler.market.services.loans import loan_end, offer_take
 from scheduler.market.services.offers import offer_make, offer_withdraw
 from scheduler.market.services.rules import Borrowing, Lending, rule_make, rule_remove
 from scheduler.market.services.terms import Terms
-from scheduler.rest.lists import exported
-from scheduler.rest.queries import checked
+from scheduler.rest import checked, exported
 from scheduler.rounds.preview import require_unused
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
 from tenants.errors import NotFound

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from django.db.models import Count, Q, QuerySet
 
-from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors import cells_in_force
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import Problem

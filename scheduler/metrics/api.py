@@ -21,8 +21,7 @@ from scheduler.metrics.selectors.now import jobs_now
 from scheduler.metrics.selectors.reading import KEPT
 from scheduler.metrics.selectors.series import Span, job_series, node_series
 from scheduler.nodes.selectors import node_get
-from scheduler.rest.lists import RepresentedList
-from scheduler.rest.queries import checked
+from scheduler.rest import RepresentedList, checked
 from tenants.errors import FieldError, Invalid
 from tenants.selectors import viewer
 

@@ -23,7 +23,7 @@ from scheduler.nodes.services.managing import (
     node_remove,
     node_token_rotate,
 )
-from scheduler.rest.lists import RepresentedList
+from scheduler.rest import RepresentedList
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
 from tenants.models import Scope

@@ -60,7 +60,7 @@ class Webhook(models.Model):
     title = models.CharField(max_length=120, blank=True)
     topics = ArrayField(models.CharField(max_length=32))
     active = models.BooleanField(default=True)
-    #: The secret is made of this and the server's key (`notifications.services.signing`).
+    #: The secret is made of this and the server's key (`notifications.services.delivery`).
     seed = models.BinaryField(max_length=32)
     #: The one before, which signs beside the new one until an instant.
     old_seed = models.BinaryField(max_length=32, null=True)

@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, Plan
-from scheduler.rest.lists import RepresentedList
+from scheduler.rest import RepresentedList
 from scheduler.rounds import representations, schemas
 from scheduler.rounds.models import Round
 from scheduler.rounds.selectors import round_get

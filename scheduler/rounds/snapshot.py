@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from scheduler.cells.selectors.in_force import specification_of
+from scheduler.cells.selectors import specification_of
 from scheduler.core.building_blocks.pace import Pace, measured_seconds
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification

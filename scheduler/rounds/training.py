@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.attempts.models import JobProfile, JobScaling, TrainingProgress
-from scheduler.attempts.services.scaling import scaling_of
-from scheduler.attempts.services.training import reported_of
+from scheduler.attempts.services.progress import reported_of, scaling_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.goodput.gpu_models import best_known, projected
 from scheduler.core.goodput.throughput import Parameters

@@ -16,7 +16,7 @@ from scheduler.nodes import representations as node_representations
 from scheduler.nodes import schemas as node_schemas
 from scheduler.nodes.models import NODE_NAME, Node, ServingPool
 from scheduler.nodes.selectors import node_get
-from scheduler.rest.lists import RepresentedList
+from scheduler.rest import RepresentedList
 from scheduler.serving_pools import representations, schemas
 from scheduler.serving_pools.services import (
     node_ask_back,

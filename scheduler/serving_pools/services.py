@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef
 
 from scheduler.attempts.models import AllocatedGpu, Attempt, AttemptPart
 from scheduler.attempts.services.steps import attempt_event
-from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, PartState
 from scheduler.core.model.snapshot import Snapshot

@@ -20,7 +20,7 @@ from scheduler.nodes import schemas as node_schemas
 from scheduler.nodes.models import GPU_MODEL_NAME
 from scheduler.nodes.selectors import gpu_models
 from scheduler.representation import iso
-from scheduler.rest.queries import checked
+from scheduler.rest import checked
 from scheduler.throughputs import schemas
 from scheduler.throughputs.models import SpeedCorrection
 from scheduler.throughputs.services.files import Change, throughputs_export, throughputs_import

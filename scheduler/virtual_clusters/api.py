@@ -21,7 +21,7 @@ from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import jobs_visible
 from scheduler.plugins import PLACER, POLICY, ChosenPlugin, described_plugins, take_choice
 from scheduler.representation import OTHERS, iso
-from scheduler.rest.lists import RepresentedList
+from scheduler.rest import RepresentedList
 from scheduler.virtual_clusters import representations, schemas
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from scheduler.virtual_clusters.selectors import ViewTargets, view_targets, virtual_cluster_get

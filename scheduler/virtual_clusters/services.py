@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Count, F, Q
 
-from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.loan_terms import MARKET

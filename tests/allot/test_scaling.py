@@ -10,7 +10,7 @@ import pytest
 
 from allot import schema
 from allot.client import Client
-from scheduler.attempts.services.scaling import fit_due
+from scheduler.attempts.services.progress import fit_due
 from scheduler.attempts.services.scaling_facts import ALLOCATIONS_MOST
 from scheduler.clock import database_now
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds

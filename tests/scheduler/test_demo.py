@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors import cells_in_force
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.round.decide import decide
 from scheduler.management import closed_folders

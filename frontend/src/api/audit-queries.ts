@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, queryString } from "@/api/client";
-import { cursorOf } from "@/api/pages";
+import { answerOf, api, cursorOf, queryString } from "@/api/client";
 import type { operations } from "@/api/schema";
 
 export interface AuditFilters {

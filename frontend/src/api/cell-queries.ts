@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, once } from "@/api/client";
-import { cursorOf } from "@/api/pages";
+import { answerOf, api, cursorOf, once } from "@/api/client";
 
 /** Cells of one parent that are asked for at a time. */
 export const CELLS_PER_PAGE = 50;

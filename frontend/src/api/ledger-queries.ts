@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, queryString } from "@/api/client";
-import { cursorOf, everyPage } from "@/api/pages";
+import { answerOf, api, cursorOf, everyPage, queryString } from "@/api/client";
 
 export interface LedgerFilters {
   kind?: string | undefined;

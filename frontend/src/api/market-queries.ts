@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, once, queryString } from "@/api/client";
-import { cursorOf, everyPage } from "@/api/pages";
+import { answerOf, api, cursorOf, everyPage, once, queryString } from "@/api/client";
 import type { AllowanceInputRequest, LoanState, OfferInputRequest, RuleInputRequest } from "@/api/schema";
 
 /** What an offer that has begun would cost falls all the time. */

@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, once } from "@/api/client";
-import { cursorOf, everyPage } from "@/api/pages";
+import { answerOf, api, cursorOf, everyPage, once } from "@/api/client";
 import type {
   BudgetInputRequest,
   PatchedNotificationChangeRequest,

@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, ApiError } from "@/api/client";
-import { cursorOf, everyPage } from "@/api/pages";
+import { answerOf, api, ApiError, cursorOf, everyPage } from "@/api/client";
 import type { operations } from "@/api/schema";
 import { live } from "@/live/live";
 import type { Kind, Objects } from "@/live/messages";

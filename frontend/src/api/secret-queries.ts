@@ -2,8 +2,7 @@
 
 import { queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api } from "@/api/client";
-import { everyPage } from "@/api/pages";
+import { answerOf, api, everyPage } from "@/api/client";
 
 /** Of a tenant, or (null) one's own. */
 export type SecretOwner = string | null;

@@ -2,8 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answerOf, api, once, queryString } from "@/api/client";
-import { cursorOf } from "@/api/pages";
+import { answerOf, api, cursorOf, once, queryString } from "@/api/client";
 import type { CorrectionInputRequest, ImportInputRequest } from "@/api/schema";
 
 export interface ThroughputFilters {

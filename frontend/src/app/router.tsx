@@ -1,13 +1,14 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link, redirect } from "@tanstack/react-router";
 
 import type { AuditFilters } from "@/api/audit-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
-import { NotFound, PageError } from "@/app/fallbacks";
 import { Shell } from "@/app/shell";
-import { OverviewPage } from "@/features/overview/overview-page";
 import { readJobSearch } from "@/components/job-search";
-import { Skeleton } from "@/ui/feedback";
+import { OverviewPage } from "@/features/overview/overview-page";
+import { buttonClass } from "@/ui/button";
+import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
+import { PageLayout } from "@/ui/layout";
 
 const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, errorComponent: PageError });
 
@@ -258,4 +259,30 @@ declare module "@tanstack/react-router" {
   interface Register {
     router: typeof router;
   }
+}
+
+function NotFound() {
+  return (
+    <PageLayout title="Not found">
+      <EmptyState
+        title="There is no such page"
+        action={
+          <Link to="/" className={buttonClass()}>
+            Go to the overview
+          </Link>
+        }
+      >
+        The address may be mistyped.
+      </EmptyState>
+    </PageLayout>
+  );
+}
+
+/** A fault in the page itself. After an update of the server its old files are gone, and a reload helps. */
+function PageError({ error }: { error: unknown }) {
+  return (
+    <PageLayout title="This page failed">
+      <ErrorNotice error={error} onRetry={() => location.reload()} />
+    </PageLayout>
+  );
 }

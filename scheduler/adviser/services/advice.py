@@ -12,9 +12,8 @@ from django.db import transaction
 
 from scheduler.adviser.models import Advice, WorkState
 from scheduler.adviser.services.past import PastJob, read_past
-from scheduler.cells.selectors.in_force import CellsInForce, cells_in_force
-from scheduler.cells.services.dividing import cells_apply, field_errors, summary_of
-from scheduler.cells.services.inventory import cells_proposal
+from scheduler.cells.selectors import CellsInForce, cells_in_force
+from scheduler.cells.services import cells_apply, cells_proposal, field_errors, summary_of
 from scheduler.clock import database_now
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled

@@ -24,15 +24,13 @@ from nodeagent.messages import (
 from scheduler.attempts.models import Attempt, AttemptPart, ProgressPoint
 from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
-from scheduler.attempts.services.pacing import pace_note
 from scheduler.attempts.services.preemption_cost import settle_lost_work
 from scheduler.attempts.services.profiling import profile_note
-from scheduler.attempts.services.scaling import scaling_note
+from scheduler.attempts.services.progress import pace_note, scaling_note, training_note
 from scheduler.attempts.services.steps import lock_jobs
-from scheduler.attempts.services.training import training_note
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
-from scheduler.metrics.services.storing import readings_store
+from scheduler.metrics.services import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event

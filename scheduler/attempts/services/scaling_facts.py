@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Count
 
 from scheduler.attempts.models import Attempt, JobScaling
-from scheduler.attempts.services.scaling import scaling_of
+from scheduler.attempts.services.progress import scaling_of
 from scheduler.core.goodput.batch import GoodputModel, efficiency
 from scheduler.core.goodput.curve import CurvePoint, curve
 from scheduler.core.goodput.fit import log_error

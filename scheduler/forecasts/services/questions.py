@@ -11,7 +11,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
-from scheduler.cells.selectors.in_force import cells_in_force
+from scheduler.cells.selectors import cells_in_force
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from scheduler.attempts.services.pacing import pace_of
+from scheduler.attempts.services.progress import pace_of
 from scheduler.core.building_blocks.pace import measured_seconds
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobs.models import Job

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.cells.selectors.in_force import layout_of
+from scheduler.cells.selectors import layout_of
 from scheduler.clock import database_now
 from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.cluster import Cluster

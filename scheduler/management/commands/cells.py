@@ -7,7 +7,7 @@ import sys
 
 from django.core.management.base import BaseCommand
 
-from scheduler.cells.services.dividing import problems_now
+from scheduler.cells.services import problems_now
 from scheduler.simulation.cells_command import main
 
 

@@ -18,8 +18,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from nodeagent.messages import IsolationLevel, isolation_level
-from scheduler.cells.selectors.in_force import cells_in_force
-from scheduler.cells.services.dividing import cells_apply
+from scheduler.cells.selectors import cells_in_force
+from scheduler.cells.services import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
 from scheduler.jobs.models import Job

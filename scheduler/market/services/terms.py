@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from scheduler.cells.services.dividing import field_errors, summary_of
+from scheduler.cells.services import field_errors, summary_of
 from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.checking import problems
 from scheduler.core.lending.lots import gpus_of

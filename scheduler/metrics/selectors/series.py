@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from scheduler.attempts.models import Attempt, AttemptPart
-from scheduler.metrics.models import Resolution
+from scheduler.metrics.models import Resolution, UsageSample
 from scheduler.metrics.selectors.buckets import (
     GPU_MEASURES,
     HOST_MEASURES,
@@ -19,6 +19,8 @@ from scheduler.metrics.selectors.buckets import (
 )
 from scheduler.metrics.selectors.reading import Row, finest_kept, node_rows, part_rows
 from scheduler.nodes.models import Node
+from scheduler.representation import OTHERS
+from tenants.selectors import Viewer
 
 #: Of an attempt on so many nodes that it has more rows, the other nodes are left out.
 ROWS_MOST = 50_000
@@ -153,3 +155,28 @@ def _series(key: _Key, known: list[tuple[float, Group]], step: int) -> Iterable[
         ]
         if points:
             yield {**key._asdict(), "measure": measure, "points": points}
+
+
+def usage_points(viewer: Viewer, *, now: datetime, minutes: int, most: int) -> list[dict[str, Any]]:
+    """Return samples of GPUs in use, evenly thinned to about `most`; other tenants' GPUs as one sum."""
+    samples = UsageSample.objects.filter(at__gte=now - timedelta(minutes=minutes)).order_by("at")
+    ids = list(samples.values_list("id", flat=True))
+    stride = -(-len(ids) // most) if ids else 1
+    mine = None if viewer.is_operator else {held.tenant for held in viewer.held}
+    return [
+        {
+            "at": sample.at.isoformat(),
+            "total": sample.total,
+            "held": sample.held,
+            "by_tenant": _as_seen_by(mine, sample.by_tenant),
+        }
+        for sample in samples.filter(id__in=ids[::-1][::stride])
+    ]
+
+
+def _as_seen_by(mine: set[str] | None, by_tenant: Mapping[str, int]) -> dict[str, int]:
+    if mine is None:
+        return dict(by_tenant)
+    seen = {name: gpus for name, gpus in by_tenant.items() if name in mine}
+    others = sum(by_tenant.values()) - sum(seen.values())
+    return {**seen, OTHERS: others} if others else seen

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.notifications.services.invitations import invite
+from scheduler.notifications.services.mail import invite
 from tenants.api.session import Me, MeTenant, me
 from tenants.api.strict import NO_AUTHENTICATION, StrictSerializer
 from tenants.api.users import USERNAME

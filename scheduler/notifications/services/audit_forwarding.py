@@ -21,8 +21,7 @@ from django.db.models import F
 from scheduler.clock import database_now
 from scheduler.notifications.services import syslog
 from scheduler.notifications.services.advisory_lock import AUDIT, advisory_lock
-from scheduler.notifications.services.delivery import post
-from scheduler.notifications.services.signing import signed_headers
+from scheduler.notifications.services.delivery import post, signed_headers
 from tenants.audit.reading import next_entries, represented
 from tenants.audit.receivers import Receiver, key_of, receivers_of
 from tenants.models import AuditEntry, AuditReceiver

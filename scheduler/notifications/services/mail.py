@@ -14,12 +14,17 @@ from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
+from django.db import transaction
 from django.db.models import F, Min, Q, QuerySet
 
 from scheduler.clock import database_now
 from scheduler.notifications.models import EmailNotice, NotificationSettings
 from scheduler.notifications.services.advisory_lock import MAIL, advisory_lock
-from tenants.models import User
+from scheduler.notifications.services.topics import link
+from tenants.errors import Conflict
+from tenants.invitations import invitation_create
+from tenants.models import Invitation, Role, Tenant, User
+from tenants.selectors import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -123,3 +128,29 @@ def _text(notices: Sequence[EmailNotice]) -> str:
         paragraphs.append(f"And {len(notices) - _MOST_IN_A_MAIL} more.")
     paragraphs.append(f"--\nWhat you are told of: {settings.CONFIG.public_url}/account")
     return "\n\n".join(paragraphs) + "\n"
+
+
+@transaction.atomic
+def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> tuple[Invitation, str | None]:
+    """Invite somebody; return the invitation, and its link unless that went by mail.
+
+    A link that was mailed is told to nobody else, so that whoever has it reads the mail at that address.
+    """
+    mailed = bool(email) and is_mail_configured()
+    invitation, secret = invitation_create(
+        by=by, tenant=tenant, role=role, email=email, mailed=mailed, days=days
+    )
+    # Behind the #: browsers keep that part to themselves, so no log on the way has it.
+    address = f"{link('/invitation')}#{secret}"
+    if not mailed:
+        return invitation, address
+    text = (
+        f"{by.user.username} invites you to tenant {tenant.name} of Allotment, as {role.value}. To accept,\n"
+        f"open\n\n{address}\n\nby {invitation.expires_at:%Y-%m-%d %H:%M} UTC. You need no account before.\n"
+        "Otherwise do nothing: no more mail will come.\n"
+    )
+    try:
+        send_one(email, f"You are invited to {tenant.name}", text, message=uuid.uuid4())
+    except OSError as error:
+        raise Conflict(f"The mail server did not take it: {error}") from None
+    return invitation, None

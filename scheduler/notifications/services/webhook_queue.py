@@ -15,8 +15,7 @@ from scheduler.clock import database_now
 from scheduler.events.models import Event
 from scheduler.notifications.models import Delivery, DeliveryState, Webhook
 from scheduler.notifications.services.advisory_lock import WEBHOOKS, advisory_lock
-from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, post
-from scheduler.notifications.services.signing import headers
+from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, headers, post
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16

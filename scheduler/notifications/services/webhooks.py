@@ -8,9 +8,8 @@ from django.db import transaction
 
 from scheduler.clock import database_now
 from scheduler.notifications.models import Delivery, DeliveryState, Webhook
-from scheduler.notifications.services.addresses import checked_url
+from scheduler.notifications.services.delivery import OVERLAP, checked_url, new_seed, secret_text
 from scheduler.notifications.services.fan_out import delivery_of
-from scheduler.notifications.services.signing import OVERLAP, new_seed, secret_text
 from scheduler.notifications.services.topics import CLUSTER_TOPICS, link
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Tenant

@@ -51,7 +51,7 @@ def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because a run time is known."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "scheduler.attempts.services.pacing.request_round_on_commit", lambda: asked.append("round")
+        "scheduler.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
     )
     return asked
 

@@ -17,8 +17,7 @@ from nodeagent.messages import (
 from scheduler.agents.services.reports import report_apply
 from scheduler.attempts.services.profiling import profiles_measure, prune_class_profiles
 from scheduler.core.model.snapshot import Profile
-from scheduler.metrics.services.rolling import metrics_roll_up
-from scheduler.metrics.services.storing import readings_store
+from scheduler.metrics.services import metrics_roll_up, readings_store
 from scheduler.models import Attempt, ClassProfile, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node

@@ -35,7 +35,7 @@ def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because of a batch size."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "scheduler.attempts.services.training.request_round_on_commit", lambda: asked.append("round")
+        "scheduler.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
     )
     return asked
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from scheduler.cells.services.dividing import cells_apply
+from scheduler.cells.services import cells_apply
 from scheduler.models import CellSpecification, Event
 from scheduler.virtual_clusters.services import (
     VirtualClusterSettings,

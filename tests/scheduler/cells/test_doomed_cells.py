@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cells.selectors.use import Owners, Use, WholeCells
+from scheduler.cells.selectors import Owners, Use, WholeCells
 from scheduler.core.cells.chains import Cell, Chain
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification

@@ -15,7 +15,7 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.cells.services.dividing import cells_apply
+from scheduler.cells.services import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import Lot
 from scheduler.market.models import BANK

@@ -2,8 +2,7 @@
 
 import pytest
 
-from scheduler.notifications.services.addresses import checked_url, is_allowed
-from scheduler.notifications.services.delivery import post
+from scheduler.notifications.services.delivery import checked_url, is_allowed, post
 from tenants.errors import Invalid
 
 

@@ -17,8 +17,8 @@ from controlplane.config import PROJECT_ROOT
 from scheduler.models import Delivery, Event, Webhook
 from scheduler.notifications.services import delivery as http_delivery
 from scheduler.notifications.services.advisory_lock import WEBHOOKS
+from scheduler.notifications.services.delivery import secret_text
 from scheduler.notifications.services.fan_out import write_notifications
-from scheduler.notifications.services.signing import secret_text
 from scheduler.notifications.services.webhook_queue import deliver_due
 from scheduler.notifications.services.webhooks import redeliver, secret_rotate, webhook_change, webhook_test
 from tenants.models import Role

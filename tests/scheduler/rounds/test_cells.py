@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.cells.selectors.in_force import cells_in_force
-from scheduler.cells.selectors.tree import cell_nodes, children_of, virtual_cluster_cells
-from scheduler.cells.services.dividing import cells_apply
+from scheduler.cells.selectors import cell_nodes, cells_in_force, children_of, virtual_cluster_cells
+from scheduler.cells.services import cells_apply
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.jobs import representations as job_representations

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from scheduler.attempts.models import StopCause
-from scheduler.cells.services.dividing import cells_apply
+from scheduler.cells.services import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot

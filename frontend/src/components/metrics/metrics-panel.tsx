@@ -1,8 +1,8 @@
-import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { type ReactNode, useMemo, useState } from "react";
 
+import { answerOf, api } from "@/api/client";
 import type { Job, NodeMetricsAnswer } from "@/api/schema";
-import { jobMetricsQuery, nodeMetricsQuery } from "@/api/usage-queries";
 import { MeasureCharts } from "@/components/metrics/measure-charts";
 import { Segments } from "@/ui/choice";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
@@ -100,4 +100,36 @@ export function NodeMetricsPanel({ name }: { name: string }) {
       empty="The node agent sends one about every ten seconds."
     />
   );
+}
+
+/** Readings come about every ten seconds. */
+const LOOK_AGAIN_MS = 10_000;
+
+interface Wanted<By> {
+  by: By;
+  /** How long until now; undefined: all there is, or of a node the last hour. */
+  seconds?: number | undefined;
+}
+
+const jobMetricsQuery = (id: number, wanted: Wanted<"attempt" | "gpu" | "rank">, isRunning: boolean) =>
+  queryOptions({
+    queryKey: ["usage", "job", id, wanted],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/metrics", { params: { path: { job_id: id }, query: asked(wanted) }, signal })),
+    refetchInterval: isRunning ? LOOK_AGAIN_MS : false,
+    placeholderData: keepPreviousData,
+  });
+
+const nodeMetricsQuery = (name: string, wanted: Wanted<"node" | "gpu">) =>
+  queryOptions({
+    queryKey: ["usage", "node", name, wanted],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/nodes/{name}/metrics", { params: { path: { name }, query: asked(wanted) }, signal })),
+    refetchInterval: LOOK_AGAIN_MS,
+    placeholderData: keepPreviousData,
+  });
+
+function asked<By>({ by, seconds }: Wanted<By>) {
+  const since = seconds === undefined ? undefined : new Date(Date.now() - seconds * 1000).toISOString();
+  return { by, since };
 }

@@ -1,6 +1,6 @@
 /** YAML text that forms read and edit in place, and where in it a field stands. Pure. */
 
-import { isMap, isNode, isPair, isSeq, LineCounter, parseDocument, type Document } from "yaml";
+import { type Document, isMap, isNode, isPair, isSeq, LineCounter, parseDocument } from "yaml";
 
 export type Path = readonly (string | number)[];
 
@@ -71,4 +71,16 @@ function read(text: string) {
 
 function sentence(message: string): string {
   return message.endsWith(".") ? message : `${message}.`;
+}
+
+export function asText(value: unknown): string {
+  return typeof value === "string" || typeof value === "number" ? String(value) : "";
+}
+
+export function asNumber(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
+}
+
+export function asObject(value: unknown): Record<string, unknown> {
+  return value !== null && typeof value === "object" && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }

@@ -1,6 +1,6 @@
 /** The tree of cells: names, the way to a cell, pages of children, and what the keys do. Pure. */
 
-import type { Page } from "@/api/pages";
+import type { Page } from "@/api/client";
 import type { CellNode } from "@/api/schema";
 
 /** All children that were fetched, each once: a cell may come again when pages moved between two requests. */

@@ -5,7 +5,7 @@ import { Filter, TypedSearch } from "@/components/filter";
 import { words } from "@/components/format";
 import { filtersOf, JOB_STATES, type JobSearch, statesOf } from "@/components/job-search";
 import { mayActFor, useSession } from "@/components/session";
-import { CancelMatching } from "@/features/jobs/cancel-matching";
+import { CancelMatching } from "@/features/jobs/cancel-jobs";
 import styles from "@/features/jobs/jobs-page.module.css";
 import { Button } from "@/ui/button";
 

@@ -2,10 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
 
-import { cursorOf } from "@/api/pages";
+import { cursorOf } from "@/api/client";
 import { jobsQuery } from "@/api/queries";
 import { filtersOf, type JobSearch } from "@/components/job-search";
-import { CancelSelected } from "@/features/jobs/cancel-selected";
+import { CancelSelected } from "@/features/jobs/cancel-jobs";
 import { JobFilterBar } from "@/features/jobs/filter-bar";
 import { JobTable } from "@/features/jobs/job-table";
 import { useNewest } from "@/live/live";

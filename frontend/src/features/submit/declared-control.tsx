@@ -1,9 +1,8 @@
 import { useState } from "react";
 
-import type { Path } from "@/components/yaml/document";
-import { placeToRemove, valueAt, type DeclaredField } from "@/features/submit/declared";
-import { asNumber, asText } from "@/features/submit/values";
-import { Field, NumberInput, Select, TextInput, type ControlAttributes } from "@/ui/field";
+import { asNumber, asText, type Path } from "@/components/yaml/document";
+import { type DeclaredField, placeToRemove, valueAt } from "@/features/submit/declared";
+import { type ControlAttributes, Field, NumberInput, Select, TextInput } from "@/ui/field";
 
 interface DeclaredControlProps {
   field: DeclaredField;

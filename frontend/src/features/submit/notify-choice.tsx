@@ -1,5 +1,4 @@
-import type { Path } from "@/components/yaml/document";
-import { asObject } from "@/features/submit/values";
+import { asObject, type Path } from "@/components/yaml/document";
 import { Checkbox, Field, Select } from "@/ui/field";
 import { FieldGroup } from "@/ui/form";
 import { Row } from "@/ui/layout";

@@ -3,19 +3,18 @@ import { Plus } from "lucide-react";
 import { useState } from "react";
 
 import { virtualClustersQuery } from "@/api/queries";
-import type { Path } from "@/components/yaml/document";
+import { asObject, asText, type Path } from "@/components/yaml/document";
 import { DECLARED, valueAt } from "@/features/submit/declared";
 import { DeclaredControl } from "@/features/submit/declared-control";
 import { NotifyChoice } from "@/features/submit/notify-choice";
 import { SecretChoice } from "@/features/submit/secret-choice";
+import styles from "@/features/submit/submit-page.module.css";
 import { TaskCard } from "@/features/submit/task-card";
-import { asObject, asText } from "@/features/submit/values";
 import { Button } from "@/ui/button";
 import { Notice } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 import { Stack } from "@/ui/layout";
-import styles from "@/features/submit/submit-page.module.css";
 
 const OFTEN_USED = ["time_limit", "estimate", "application", "checkpoint.grace_seconds"];
 const WITH_THEIR_OWN_PLACE = ["name", "priority", "topology.level", ...OFTEN_USED];

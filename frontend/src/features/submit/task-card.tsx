@@ -4,9 +4,8 @@ import { useState } from "react";
 
 import { gpuModelsQuery } from "@/api/queries";
 import { bytes } from "@/components/format";
-import type { Path } from "@/components/yaml/document";
+import { asNumber, asObject, asText, type Path } from "@/components/yaml/document";
 import styles from "@/features/submit/submit-page.module.css";
-import { asNumber, asObject, asText } from "@/features/submit/values";
 import { IconButton } from "@/ui/button";
 import { Field, NumberInput, TextArea, TextInput } from "@/ui/field";
 

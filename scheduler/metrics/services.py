@@ -1,22 +1,93 @@
-"""Readings put together by minutes and by quarters of an hour, and what is old removed.
+"""Readings as agents report them, written down once each; put together by minutes and by quarters of an
+hour; and what is old removed. Samples of how many GPUs each tenant holds.
 
-Safe to run twice, late, or beside itself: whatever bucket was made of another number of readings than there
-are now is made anew, from all of them. So readings that come late, after an outage, find their place.
+The roll-up is safe to run twice, late, or beside itself: whatever bucket was made of another number of
+readings than there are now is made anew, from all of them. So readings that come late, after an outage,
+find their place.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db.models import DateTimeField, Func, Max, Min, QuerySet, Sum
 
-from scheduler.attempts.models import AttemptPart
+from nodeagent.messages import READINGS_PER_REPORT, Reading, Report
+from scheduler.attempts.models import AllocatedGpu, AttemptPart
 from scheduler.clock import database_now
-from scheduler.metrics.models import NodeMetrics, PartMetrics, Resolution
-from scheduler.metrics.selectors.buckets import merged_group, merged_table
+from scheduler.core.model.lifecycle import HoldPhase
+from scheduler.metrics.models import NodeMetrics, PartMetrics, Resolution, UsageSample
+from scheduler.metrics.selectors.buckets import (
+    GPU_MEASURES,
+    HOST_MEASURES,
+    REPLICA_MEASURES,
+    Group,
+    figure_of,
+    merged_group,
+    merged_table,
+)
 from scheduler.metrics.selectors.reading import COLUMNS, KEPT, Row, part_row
-from scheduler.metrics.services.storing import OLDEST
+from scheduler.nodes.models import Gpu, Node
+from scheduler.stream import OPERATORS, on_commit, send
+
+#: A clock that is right within this is believed, so that a reading that is reported twice has one time.
+CLOCK_TOLERANCE_SECONDS = 5.0
+#: A reading that comes later than this is not kept. No agent holds readings for so long.
+OLDEST = timedelta(hours=1)
+#: No node has more; whoever reports more is not believed the rest.
+_GPUS_MOST = 64
+_REPLICAS_MOST = 512
+_IDS_BELOW = 2**63
+
+
+def readings_store(node: Node, report: Report, *, at: datetime) -> None:
+    """Keep the readings of a report; one that is known already changes nothing."""
+    rows = [
+        NodeMetrics(
+            node=node,
+            seconds=Resolution.READING,
+            at=taken_at,
+            simulated=any(gpu.simulated for gpu in reading.gpus),
+            values=_values(reading),
+        )
+        for reading in report.readings[:READINGS_PER_REPORT]
+        if (taken_at := _taken_at(reading, report.sent_at, at)) is not None
+    ]
+    if rows:
+        NodeMetrics.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _taken_at(reading: Reading, sent_at: float | None, now: datetime) -> datetime | None:
+    """Return when a reading was taken by our clock; None when that cannot be."""
+    late_seconds = 0.0 if sent_at is None else now.timestamp() - sent_at
+    wrong_seconds = late_seconds if abs(late_seconds) > CLOCK_TOLERANCE_SECONDS else 0.0
+    try:
+        taken_at = datetime.fromtimestamp(reading.at + wrong_seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    is_possible = now - OLDEST <= taken_at <= now + timedelta(seconds=CLOCK_TOLERANCE_SECONDS)
+    return taken_at if is_possible else None
+
+
+def _values(reading: Reading) -> dict[str, Any]:
+    parts: dict[str, dict[str, Group]] = {}
+    for replica in reading.replicas[:_REPLICAS_MOST]:
+        if not 0 < replica.attempt < _IDS_BELOW:
+            continue
+        parts.setdefault(str(replica.attempt), {})[str(replica.rank)] = _group(replica, REPLICA_MEASURES)
+    return {
+        "host": _group(reading.host, HOST_MEASURES),
+        "gpus": {str(gpu.index): _group(gpu, GPU_MEASURES) for gpu in reading.gpus[:_GPUS_MOST]},
+        "parts": parts,
+    }
+
+
+def _group(sample: object, measures: Sequence[str]) -> Group:
+    return [figure_of(getattr(sample, measure)) for measure in measures]
+
 
 _STEPS = ((Resolution.READING, Resolution.MINUTE), (Resolution.MINUTE, Resolution.QUARTER))
 #: After a long outage the rest is left to the next runs.
@@ -141,3 +212,30 @@ def _begin(at: datetime, resolution: Resolution) -> datetime:
     """Return when the bucket began in which an instant is."""
     seconds = int(at.timestamp())
     return datetime.fromtimestamp(seconds - seconds % resolution, UTC)
+
+
+def sample_usage() -> None:
+    """Write down how many GPUs each tenant holds now."""
+    held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
+    # An allocation shared by several tenants' jobs counts for the first of them.
+    tenants = held.order_by("gpu_id", "allocation__attempts__id").distinct("gpu_id")
+    by_tenant = Counter(tenants.values_list("allocation__attempts__job__tenant__name", flat=True))
+    sample = UsageSample.objects.create(
+        at=database_now(),
+        total=Gpu.objects.filter(present=True).count(),
+        held=sum(by_tenant.values()),
+        by_tenant=dict(by_tenant),
+    )
+    publish_usage(
+        {
+            "at": sample.at.isoformat(),
+            "total": sample.total,
+            "held": sample.held,
+            "by_tenant": sample.by_tenant,
+        }
+    )
+
+
+def publish_usage(point: Mapping[str, Any]) -> None:
+    """A usage sample names tenants, so only operators get it; members refetch theirs."""
+    on_commit(send, [((OPERATORS,), {"type": "live.usage", "point": dict(point)})])

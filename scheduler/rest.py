@@ -1,4 +1,6 @@
-"""Lists: pages of whole objects (ids by cursor, then their representation in a few queries); CSV files."""
+"""What endpoints share: lists as pages of whole objects (ids by cursor, then their representation in a few
+queries), CSV files, and query parameters, checked.
+"""
 
 import csv
 import io
@@ -8,6 +10,8 @@ from typing import Any, ClassVar, Protocol
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
+from django_filters import rest_framework as filters
+from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -80,3 +84,25 @@ def _cell(value: Any) -> object:
         # Spreadsheets show what follows an apostrophe as it is.
         return f"'{value}"
     return "" if value is None else value
+
+
+def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """Return a request's query parameters, checked."""
+    serializer = kind(data=request.query_params)
+    serializer.is_valid(raise_exception=True)
+    parameters: dict[str, Any] = serializer.validated_data
+    return parameters
+
+
+class CommaSeparatedChoices(filters.BaseCSVFilter, filters.ChoiceFilter):  # type: ignore[misc]  # they have no types
+    """Any of several words, separated by commas."""
+
+    def filter(self, queryset: QuerySet[Any], value: list[str] | None) -> QuerySet[Any]:
+        return queryset.filter(**{f"{self.field_name}__in": value}) if value else queryset
+
+
+class CommaSeparatedIds(filters.BaseInFilter, filters.NumberFilter):  # type: ignore[misc]  # they have no types
+    """Any of several numbers, separated by commas."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=0, max_value=2**63 - 1, decimal_places=0, **options)

@@ -1,1 +1,0 @@
-"""What the endpoints of all slices share."""
