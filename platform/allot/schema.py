@@ -979,7 +979,9 @@ class Replay(TypedDict):
 class Resources(TypedDict):
     """What each replica gets, all of it on one node."""
 
-    gpu: int
+    gpu: int | float
+    gpu_limit: NotRequired[float | None]
+    gpu_memory: NotRequired[int]
     gpu_model: NotRequired[str | list[GpuModelItem]]
     cpu: NotRequired[float]
     memory: NotRequired[int]
@@ -988,7 +990,9 @@ class Resources(TypedDict):
 class ResourcesRequest(TypedDict):
     """What each replica gets, all of it on one node."""
 
-    gpu: int
+    gpu: int | float
+    gpu_limit: NotRequired[float | None]
+    gpu_memory: NotRequired[str | int | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     cpu: NotRequired[float | None]
     memory: NotRequired[str | int | None]
@@ -1162,6 +1166,22 @@ class Session(TypedDict):
 SeverityEnum: TypeAlias = Literal['info', 'warning', 'error']
 
 
+class Sharing(TypedDict):
+    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+
+    affinity: NotRequired[str | None]
+    anti_affinity: NotRequired[str | None]
+    exclusion: NotRequired[str | None]
+
+
+class SharingRequest(TypedDict):
+    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+
+    affinity: NotRequired[str | None]
+    anti_affinity: NotRequired[str | None]
+    exclusion: NotRequired[str | None]
+
+
 class ShortJob(TypedDict):
     id: int
     name: str
@@ -1173,7 +1193,9 @@ class ShortJob(TypedDict):
 class ShortResourcesRequest(TypedDict):
     """What each replica gets, all of it on one node."""
 
-    gpu: NotRequired[int]
+    gpu: NotRequired[int | float]
+    gpu_limit: NotRequired[float | None]
+    gpu_memory: NotRequired[str | int | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     cpu: NotRequired[float | None]
     memory: NotRequired[str | int | None]
@@ -1204,7 +1226,7 @@ class TakeInputRequest(TypedDict):
 
 
 class Task(TypedDict):
-    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one."""
 
     name: NotRequired[str | None]
     replicas: NotRequired[int]
@@ -1214,7 +1236,7 @@ class Task(TypedDict):
 
 
 class TaskRequest(TypedDict):
-    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one."""
 
     name: NotRequired[str | None]
     replicas: NotRequired[int | None]
@@ -2684,6 +2706,7 @@ class JobSpec(TypedDict):
     nodes: NotRequired[Nodes | None]
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
+    sharing: NotRequired[Sharing | None]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
@@ -2716,6 +2739,7 @@ class JobSpecRequest(TypedDict):
     nodes: NotRequired[NodesRequest | None]
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
+    sharing: NotRequired[SharingRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -2726,7 +2750,7 @@ class JobSpecRequest(TypedDict):
     throughput: NotRequired[dict[str, float] | None]
     labels: NotRequired[dict[str, str] | None]
     command: NotRequired[str | list[str] | None]
-    gpus: NotRequired[int | None]
+    gpus: NotRequired[int | float | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     resources: NotRequired[ShortResourcesRequest | None]
     replicas: NotRequired[int | None]
@@ -2756,6 +2780,7 @@ class JobSubmitRequest(TypedDict):
     nodes: NotRequired[NodesRequest | None]
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
+    sharing: NotRequired[SharingRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -2766,7 +2791,7 @@ class JobSubmitRequest(TypedDict):
     throughput: NotRequired[dict[str, float] | None]
     labels: NotRequired[dict[str, str] | None]
     command: NotRequired[str | list[str] | None]
-    gpus: NotRequired[int | None]
+    gpus: NotRequired[int | float | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     resources: NotRequired[ShortResourcesRequest | None]
     replicas: NotRequired[int | None]

@@ -64,6 +64,8 @@ class FieldDeclaration:
     flag: Flag | None = None
     #: Of the field in the dashboard's form; empty: the form does not show it, or by a control of its own.
     label: str = ""
+    #: The normal form has it only where it differs from its default.
+    is_sparse: bool = False
 
     @property
     def is_required(self) -> bool:
@@ -81,10 +83,19 @@ def stated(
     group: Group | None = None,
     flag: Flag | None = None,
     label: str = "",
+    is_sparse: bool = False,
 ) -> Any:
     """Return a dataclass's field that is a field of the specification too. Without default it is required."""
     declared = FieldDeclaration(
-        kind=kind, help=help, name=name, unit=unit, example=example, group=group, flag=flag, label=label
+        kind=kind,
+        help=help,
+        name=name,
+        unit=unit,
+        example=example,
+        group=group,
+        flag=flag,
+        label=label,
+        is_sparse=is_sparse,
     )
     metadata = {_KEY: declared}
     if default is REQUIRED:
@@ -154,10 +165,13 @@ class Object(Kind):
         written: dict[str, Any] = {}
         for place, group, members in self.places():
             if group is None:
-                written[place] = members[0].kind.write(getattr(value, members[0].attribute))
+                if not members[0].is_sparse or getattr(value, members[0].attribute) != members[0].default:
+                    written[place] = members[0].kind.write(getattr(value, members[0].attribute))
                 continue
             stated = [
-                one for one in members if not group.is_sparse or getattr(value, one.attribute) != one.default
+                one
+                for one in members
+                if not (group.is_sparse or one.is_sparse) or getattr(value, one.attribute) != one.default
             ]
             inner = {one.name: one.kind.write(getattr(value, one.attribute)) for one in stated}
             says_nothing = not inner if group.is_sparse else inner[members[0].name] is None

@@ -47,12 +47,24 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     if spec.on_reclaim and not spec.guaranteed:
         problem = "an opportunistic job has no guarantee that could be taken"
         fields.refuse("on_reclaim", problem, "nothing, or guarantee: guaranteed")
+    _check_parts(fields, spec)
     _check_trial(fields, spec)
     for number, use in enumerate(spec.secrets):
         for task in spec.tasks:
             if use.env and use.env in task.env:
                 problem = f"{use.env} is also in env of task {task.name}"
                 fields.refuse(f"secrets.{number}.env", problem, "one of the two")
+
+
+def _check_parts(fields: Fields, spec: JobSpec) -> None:
+    """Note what does not go together with parts of GPUs, and labels of a job that has none."""
+    parts = [number for number, task in enumerate(spec.tasks) if task.part is not None]
+    if spec.sharing is not None and spec.tasks and not parts:
+        problem = "the job has its GPUs to itself"
+        fields.refuse("sharing", problem, "nothing, or a part of a GPU in resources.gpu")
+    if spec.elastic is not None and parts:
+        problem = "a job with parts of GPUs has a fixed number of replicas"
+        fields.refuse("elastic", problem, "nothing, or whole GPUs in resources.gpu")
 
 
 def _check_elastic(fields: Fields, spec: JobSpec) -> None:

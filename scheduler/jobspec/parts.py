@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
-from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, RESIZABLE, Candidates, Topology
+from scheduler.core.model.gpu_parts import SharingLabels
+from scheduler.core.model.snapshot import (
+    ADAPTIVE,
+    FIXED_WORLD,
+    RESIZABLE,
+    Candidates,
+    Topology,
+)
 from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, Object, stated
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.kinds import Choice, Duration, Kind, Names, Number, Schema, Table, Truth, Whole, Word
@@ -190,6 +197,41 @@ NODES = Object(
     },
     make=_candidates,
     check_together=_leaves_a_node,
+)
+
+
+def _labels(affinity: str, anti_affinity: str, exclusion: str) -> SharingLabels | None:
+    said = SharingLabels(affinity=affinity, anti_affinity=anti_affinity, exclusion=exclusion)
+    return None if said == SharingLabels() else said
+
+
+SHARING = Object(
+    SharingLabels,
+    "Sharing",
+    stated={
+        "affinity": stated(
+            Word(),
+            default="",
+            help="It shares GPUs with jobs of the same affinity alone.",
+            flag=Flag(("--share-with",), metavar="LABEL"),
+            label="Share a GPU only with",
+        ),
+        "anti_affinity": stated(
+            Word(),
+            default="",
+            help="It shares no GPU with a job of the same anti-affinity.",
+            flag=Flag(("--share-not-with",), metavar="LABEL"),
+            label="Never share a GPU with",
+        ),
+        "exclusion": stated(
+            Word(),
+            default="",
+            help="The jobs on its GPU all have the same exclusion; those without one share among themselves.",
+            flag=Flag(("--share-within",), metavar="LABEL"),
+            label="Share a GPU within",
+        ),
+    },
+    make=_labels,
 )
 
 

@@ -61,7 +61,7 @@ class Definitions:
             schema = or_null(schema)
         schema = {"description": one.help, **schema}
         # Clients take what has a default to be always there, which is not true of every stored job.
-        if default is not None and not (self.normal and isinstance(default, list | dict)):
+        if default is not None and not (self.normal and (one.is_sparse or isinstance(default, list | dict))):
             schema["default"] = default
         if self.normal:
             return schema

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler.core.model import snapshot as core
+from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 
 
 class Shape(NamedTuple):
@@ -30,6 +31,7 @@ class Shape(NamedTuple):
     nodes: core.Candidates | None
     pinned_cell: str
     on_reclaim: str
+    sharing: SharingLabels | None
     deadline_seconds: float | None
     needs_containers: bool
     #: Of a trial run, whatever the job's own; None: no other.
@@ -50,12 +52,13 @@ class Shape(NamedTuple):
             "application": self.application,
             "search": self.search,
             "skew": self.skew,
+            "sharing": self.sharing,
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored; what only a trial has is left out, and what few elastic jobs say."""
+        """Return it as it is stored; what only a trial has is left out, and what few jobs say."""
         shape: dict[str, Any] = {
-            "tasks": [[task.replicas, task.gpus, task.cpus, task.memory_bytes] for task in self.tasks],
+            "tasks": [task_row(task) for task in self.tasks],
             "topology": [self.topology.level, self.topology.required] if self.topology else None,
             "min_gpus": self.elastic[0] if self.elastic else None,
             "throughput": dict(self.throughput),
@@ -73,6 +76,8 @@ class Shape(NamedTuple):
             shape["max_gpus"] = self.elastic[1]
         if self.elastic_mode != core.RESIZABLE:
             shape["elastic_mode"] = self.elastic_mode
+        if self.sharing is not None:
+            shape["sharing"] = [self.sharing.affinity, self.sharing.anti_affinity, self.sharing.exclusion]
         return shape
 
     def limited(self, seconds: float | None) -> float | None:
@@ -85,19 +90,38 @@ class Shape(NamedTuple):
         return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
 
 
+def task_row(task: core.Task) -> list[Any]:
+    """Return a task as it is stored: one with parts of GPUs has (request, limit, memory) at the end."""
+    row: list[Any] = [task.replicas, task.gpus, task.cpus, task.memory_bytes]
+    if task.part is not None:
+        row.append([task.part.request, task.part.limit, task.part.memory_bytes])
+    return row
+
+
+def _task(
+    replicas: int, gpus: int, cpus: float, memory_bytes: int, part: tuple[int, int, int] | None = None
+) -> core.Task:
+    # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
+    return core.Task(
+        replicas=replicas,
+        gpus=gpus,
+        cpus=float(cpus),
+        memory_bytes=int(memory_bytes),
+        part=part and GpuPart(request=part[0], limit=part[1], memory_bytes=part[2]),
+    )
+
+
 # Thousands of jobs share a few shapes: each is built once.
 @lru_cache(maxsize=4_096)
 def shape_of(text: str) -> Shape:
     """Return a stored shape. What was stored before a field could be stated lacks it."""
     shape = json.loads(text)
     topology = shape.get("topology")
-    gpus = sum(replicas * gpus for replicas, gpus, _, _ in shape["tasks"])
+    tasks = tuple(_task(*row) for row in shape["tasks"])
+    gpus = sum(task.replicas * task.gpus for task in tasks)
+    sharing = shape.get("sharing")
     return Shape(
-        tasks=tuple(
-            # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
-            core.Task(replicas=replicas, gpus=gpus, cpus=float(cpus), memory_bytes=int(memory_bytes))
-            for replicas, gpus, cpus, memory_bytes in shape["tasks"]
-        ),
+        tasks=tasks,
         topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
         gpus=gpus,
         elastic=(shape["min_gpus"], shape.get("max_gpus", gpus)) if shape.get("min_gpus") else None,
@@ -110,6 +134,8 @@ def shape_of(text: str) -> Shape:
         nodes=_candidates(shape.get("nodes")),
         pinned_cell=shape.get("pinned_cell") or "",
         on_reclaim=shape.get("on_reclaim") or "",
+        sharing=sharing
+        and SharingLabels(affinity=sharing[0], anti_affinity=sharing[1], exclusion=sharing[2]),
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
         limit_seconds=_number(shape.get("limit_seconds")),

@@ -7,10 +7,11 @@ said in `declaring`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
+from scheduler.core.model.gpu_parts import SharingLabels
 from scheduler.core.model.snapshot import (
     DOWNGRADE,
     GUARANTEED,
@@ -20,7 +21,6 @@ from scheduler.core.model.snapshot import (
     Candidates,
     Job,
     JobId,
-    Task,
     Topology,
 )
 from scheduler.core.perf.throughput import HIGHEST
@@ -42,6 +42,7 @@ from scheduler.jobspec.parts import (
     NODES,
     NOTIFY,
     RETRY,
+    SHARING,
     TOPOLOGY,
     TRIAL,
     WATCH,
@@ -51,7 +52,7 @@ from scheduler.jobspec.parts import (
     Trial,
     Watch,
 )
-from scheduler.jobspec.shape import Shape
+from scheduler.jobspec.shape import Shape, task_row
 from scheduler.jobspec.tables import (
     MAX_LABELS,
     comparable_throughputs,
@@ -224,6 +225,13 @@ class JobSpec:
         flag=Flag(("--on-reclaim",)),
         label="When its guarantee is taken",
     )
+    #: None: with anybody.
+    sharing: SharingLabels | None = stated(
+        SHARING,
+        default=None,
+        help="Of a job that asks for parts of GPUs: with whom it shares them.",
+        is_sparse=True,
+    )
     retry: RetryRules = stated(
         RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
@@ -316,7 +324,7 @@ class JobSpec:
         first = self.tasks[0]
         of_the_gang = ("max_gpus", "elastic_mode")
         return {name: value for name, value in own.items() if name not in of_the_gang} | {
-            "tasks": [[1, self.trial.gpus, first.cpus, first.memory_bytes]],
+            "tasks": [task_row(replace(first.core_task(), replicas=1, gpus=self.trial.gpus))],
             "topology": None,
             "min_gpus": None,
             "estimate_seconds": self.trial.seconds,
@@ -326,10 +334,7 @@ class JobSpec:
 
     def _own_shape(self) -> Shape:
         return Shape(
-            tasks=tuple(
-                Task(replicas=task.replicas, gpus=task.gpus, cpus=task.cpus, memory_bytes=task.memory_bytes)
-                for task in self.tasks
-            ),
+            tasks=tuple(task.core_task() for task in self.tasks),
             topology=self.topology,
             gpus=self.gpus,
             elastic=self.elastic,
@@ -342,6 +347,7 @@ class JobSpec:
             nodes=self.nodes,
             pinned_cell=self.pinned_cell,
             on_reclaim=self.on_reclaim,
+            sharing=self.sharing,
             deadline_seconds=self.deadline_seconds,
             needs_containers=bool(self.image),
         )

@@ -1,12 +1,26 @@
 """What one task of a job needs and runs; and jobs of one task, which may be written without `tasks`."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.snapshot import Task as CoreTask
 from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described, is_storable
-from scheduler.jobspec.kinds import NAME, NAME_EXPECTED, Kind, Number, Schema, Size, Table, Whole, Word
+from scheduler.jobspec.kinds import (
+    NAME,
+    NAME_EXPECTED,
+    Kind,
+    Number,
+    Schema,
+    Size,
+    Table,
+    Whole,
+    Word,
+    plain,
+)
 from scheduler.jobspec.tables import MAX_VARIABLES, env_entry
 from tenants.errors import FieldError
 
@@ -20,6 +34,7 @@ MAX_REPLICAS = 256
 MAX_GPUS_PER_REPLICA = 16
 MAX_CPUS = 4_096
 MAX_MEMORY_BYTES = 64 * 1024**4
+MAX_GPU_MEMORY_BYTES = 1024**4
 MAX_WORDS = 1_000
 MAX_MODELS = 16
 #: Fields of a one-task job that may stand at the top instead of in `tasks`.
@@ -59,6 +74,40 @@ class Models(Kind):
         return {"anyOf": [model, several]}
 
 
+class GpuCount(Kind):
+    """Whole GPUs, or a part of one; kept as a number, a part in whole thousandths."""
+
+    expected = f"a whole number from 1 to {MAX_GPUS_PER_REPLICA}, or a part of one GPU such as 0.3"
+    blank = 1
+    takes = "number"
+
+    def check(self, fields: Fields, name: str, value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            fields.refuse(name, f"{described(value)} is not a number of GPUs", self.expected)
+        elif value > MAX_GPUS_PER_REPLICA:
+            fields.refuse(name, f"{described(value)} is more than {MAX_GPUS_PER_REPLICA}", self.expected)
+        elif 0 < value < 1:
+            # As in KubeShare, what is no whole thousandth is rounded up. 0.3 must not become 0.301.
+            return math.ceil(round(value * WHOLE_GPU, 6)) / WHOLE_GPU
+        elif value < 1:
+            problem = "is less than nothing" if value else "is no part of a GPU"
+            fields.refuse(name, f"{described(value)} {problem}", self.expected)
+        elif value != int(value):
+            problem = f"{described(value)} is neither a part of one GPU nor whole GPUs"
+            fields.refuse(name, problem, f"{math.floor(value)} or {math.ceil(value)}, or less than 1")
+        else:
+            return int(value)
+        return 1
+
+    def write(self, value: float) -> float:
+        return plain(value)
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        whole = {"type": "integer", "minimum": 1, "maximum": MAX_GPUS_PER_REPLICA}
+        part = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+        return {"anyOf": [whole, part]}
+
+
 class Command(Kind):
     """A list of words, or one line for the shell; kept as words."""
 
@@ -94,7 +143,8 @@ class Command(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a
+    part of one."""
 
     name: str = stated(
         Word(), default="", help="Names the task in logs; needed where there are several, else main."
@@ -105,12 +155,33 @@ class TaskSpec:
         help="Processes that run the command.",
         flag=Flag(("--replicas", "-r"), is_of_one_task=True),
     )
-    gpus: int = stated(
-        Whole(1, MAX_GPUS_PER_REPLICA),
-        name="gpu",
+    gpu: float = stated(
+        GpuCount(),
         group=RESOURCES,
-        help="GPUs of each replica, on one node.",
+        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with"
+        " other jobs that ask for parts.",
         flag=Flag(("--gpus", "-g"), is_of_one_task=True),
+    )
+    #: None: the request.
+    gpu_limit: float | None = stated(
+        Number(1 / WHOLE_GPU, 1),
+        default=None,
+        group=RESOURCES,
+        help="Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.",
+        example=0.6,
+        flag=Flag(("--gpu-limit",), is_of_one_task=True),
+        is_sparse=True,
+    )
+    gpu_memory_bytes: int = stated(
+        Size(MAX_GPU_MEMORY_BYTES, "1TiB"),
+        name="gpu_memory",
+        default=0,
+        unit="bytes",
+        group=RESOURCES,
+        help="Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part.",
+        example="6GiB",
+        flag=Flag(("--gpu-memory",), is_of_one_task=True),
+        is_sparse=True,
     )
     #: One answer for all tasks, since a gang is of one model. None only while it is read: not said.
     gpu_models: tuple[str, ...] | None = stated(
@@ -150,6 +221,44 @@ class TaskSpec:
         example={"EPOCHS": "10"},
         flag=Flag(("--env", "-e"), metavar="KEY=VALUE"),
     )
+
+    @property
+    def gpus(self) -> int:
+        """On so many GPUs each replica is; a part is of one."""
+        return max(int(self.gpu), 1)
+
+    @property
+    def part(self) -> GpuPart | None:
+        """What each replica has of its GPU; None: all of its GPUs."""
+        if self.gpu >= 1:
+            return None
+        limit = self.gpu if self.gpu_limit is None else self.gpu_limit
+        return GpuPart(
+            request=round(self.gpu * WHOLE_GPU),
+            limit=round(limit * WHOLE_GPU),
+            memory_bytes=self.gpu_memory_bytes,
+        )
+
+    def core_task(self) -> CoreTask:
+        """Return the task as a round sees it."""
+        return CoreTask(
+            replicas=self.replicas,
+            gpus=self.gpus,
+            cpus=self.cpus,
+            memory_bytes=self.memory_bytes,
+            part=self.part,
+        )
+
+
+def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
+    """Note what is said of a part where there is none, and a limit below the request."""
+    for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
+        if value and task.gpu >= 1:
+            problem = "is of a part of a GPU, and the task has whole ones"
+            fields.refuse(f"resources.{name}", problem, f"nothing, or gpu below 1 instead of {task.gpus}")
+    if task.gpu < 1 and task.gpu_limit is not None and task.gpu_limit < task.gpu:
+        problem = f"{task.gpu_limit:g} is less than the part itself, {task.gpu:g}"
+        fields.refuse("resources.gpu_limit", problem, f"a number from {task.gpu:g} to 1")
 
 
 class Tasks(ListOf):
@@ -215,5 +324,5 @@ def _is_noted(fields: Fields, where: str) -> bool:
     return any(problem.field == path for problem in fields.problems)
 
 
-TASK = Object(TaskSpec, "Task")
+TASK = Object(TaskSpec, "Task", check_together=_part_is_possible)
 TASKS = Tasks(TASK, least=1, most=MAX_TASKS, called="tasks")

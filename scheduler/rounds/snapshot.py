@@ -39,7 +39,8 @@ SELECT id, extract(epoch FROM drain_deadline - clock_timestamp())::float8 FROM s
 WHERE drain_deadline IS NOT NULL ORDER BY id
 """
 _GPUS = """
-SELECT node_id, id, index, socket, switch, healthy AND present FROM scheduler_gpu ORDER BY node_id, index
+SELECT node_id, id, index, socket, switch, healthy AND present, memory_bytes FROM scheduler_gpu
+ORDER BY node_id, index
 """
 # A job that was never preempted is taken to be like the latest of its virtual cluster that were.
 _JOBS = """
@@ -129,9 +130,11 @@ def _one_instant() -> Iterator[Any]:
 def _nodes(cursor: Any) -> tuple[core.Node, ...]:
     cursor.execute(_GPUS)
     gpus: dict[int, list[core.Gpu]] = defaultdict(list)
-    for node_id, gpu_id, index, socket, switch, healthy in cursor.fetchall():
+    for node_id, gpu_id, index, socket, switch, healthy, memory_bytes in cursor.fetchall():
         path = (str(socket), str(switch))
-        gpus[node_id].append(core.Gpu(id=gpu_id, index=index, path=path, healthy=healthy))
+        gpus[node_id].append(
+            core.Gpu(id=gpu_id, index=index, path=path, healthy=healthy, memory_bytes=memory_bytes)
+        )
     cursor.execute(_NODES)
     return tuple(
         core.Node(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import Topology
 from scheduler.jobspec import in_order, parse
 from scheduler.jobspec.shape import shape_of
@@ -252,8 +253,10 @@ def test_every_mistake_is_reported_at_once() -> None:
     }
     assert 'did you mean "priority"?' in found["priorty"].problem
     assert 'did you mean "guaranteed"?' in found["guarantee"].problem
-    assert found["tasks.0.resources.gpu"].problem == "-1 is less than 1"
-    assert found["tasks.0.resources.gpu"].expected == "a whole number from 1 to 16"
+    assert found["tasks.0.resources.gpu"].problem == "-1 is less than nothing"
+    assert found["tasks.0.resources.gpu"].expected == (
+        "a whole number from 1 to 16, or a part of one GPU such as 0.3"
+    )
     assert all(problem.expected for problem in found.values())
 
 
@@ -540,3 +543,80 @@ def test_a_trial_of_an_elastic_job_is_not_elastic() -> None:
     assert (trial.gpus, trial.elastic, trial.elastic_mode) == (1, None, "resizable")
     gang = shape_of(trial.after_trial)
     assert (gang.gpus, gang.elastic, gang.elastic_mode) == (4, (2, 8), "adaptive")
+
+
+def part_of(**resources: Any) -> dict[str, Any]:
+    return spec(tasks=[task(resources=resources)])
+
+
+def test_a_part_of_a_gpu_is_kept_in_thousandths() -> None:
+    parsed = parse(part_of(gpu=0.3, gpu_limit=0.6, gpu_memory="6GiB"))
+    assert parsed.to_dict()["tasks"][0]["resources"] == {
+        "gpu": 0.3, "gpu_limit": 0.6, "gpu_memory": 6 * 2**30, "gpu_model": "any", "cpu": 0.0, "memory": 0,
+    }  # fmt: skip
+    assert parse(parsed.to_dict()) == parsed
+    assert parsed.shape()["tasks"] == [[1, 1, 0.0, 0, [300, 600, 6 * 2**30]]]
+    part = parsed.core_job(tenant="vision").tasks[0].part
+    assert part == GpuPart(request=300, limit=600, memory_bytes=6 * 2**30)
+    assert shape_of(json.dumps(parsed.shape())).tasks[0].part == part
+    assert (parsed.gpus, parsed.core_job(tenant="vision").milligpus) == (1, 300)
+    # As in KubeShare, what is no whole thousandth is rounded up. A limit that is not stated is the request.
+    (smallest,) = parse(part_of(gpu=0.0001)).tasks
+    assert smallest.part == GpuPart(request=1, limit=1)
+
+
+def test_whole_gpus_are_written_as_before() -> None:
+    parsed = parse(part_of(gpu=2.0))
+    assert (parsed.gpus, parsed.tasks[0].part) == (2, None)
+    assert parsed.to_dict()["tasks"][0]["resources"]["gpu"] == 2
+    assert "sharing" not in parsed.to_dict()
+    assert "gpu_limit" not in parsed.to_dict()["tasks"][0]["resources"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "field", "problem", "expected"),
+    [
+        ({"gpu": 1.5}, "gpu", "1.5 is neither a part of one GPU nor whole GPUs", "1 or 2, or less than 1"),
+        ({"gpu": 0}, "gpu", "0 is no part of a GPU", None),
+        ({"gpu": -0.3}, "gpu", "-0.3 is less than nothing", None),
+        ({"gpu": 17}, "gpu", "17 is more than 16", None),
+        ({"gpu": float("nan")}, "gpu", "nan is not a number of GPUs", None),
+        (
+            {"gpu": 0.3, "gpu_limit": 0.2},
+            "gpu_limit",
+            "0.2 is less than the part itself, 0.3",
+            "a number from 0.3 to 1",
+        ),
+        ({"gpu": 0.3, "gpu_limit": 1.2}, "gpu_limit", "1.2 is more than 1", None),
+        (
+            {"gpu": 2, "gpu_limit": 0.5},
+            "gpu_limit",
+            "is of a part of a GPU, and the task has whole ones",
+            None,
+        ),
+        (
+            {"gpu": 1, "gpu_memory": 1},
+            "gpu_memory",
+            "is of a part of a GPU, and the task has whole ones",
+            None,
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_part(
+    resources: dict[str, Any], field: str, problem: str, expected: str | None
+) -> None:
+    said = problems(part_of(**resources))[f"tasks.0.resources.{field}"]
+    assert said.problem == problem
+    assert expected is None or said.expected == expected
+
+
+def test_labels_are_for_parts_and_parts_are_of_gangs_of_one_size() -> None:
+    labelled = parse(part_of(gpu=0.5) | {"sharing": {"affinity": "a", "exclusion": "b"}})
+    assert labelled.core_job(tenant="vision").sharing == SharingLabels(affinity="a", exclusion="b")
+    assert parse(labelled.to_dict()) == labelled
+    assert shape_of(json.dumps(labelled.shape())).sharing == labelled.sharing
+    assert parse(part_of(gpu=0.5) | {"sharing": {}}).sharing is None
+    said = problems(part_of(gpu=1) | {"sharing": {"exclusion": "b"}})["sharing"]
+    assert said.problem == "the job has its GPUs to itself"
+    said = problems(part_of(gpu=0.5) | {"elastic": {"max_gpus": 4}})["elastic"]
+    assert said.problem == "a job with parts of GPUs has a fixed number of replicas"

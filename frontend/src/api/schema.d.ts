@@ -3859,6 +3859,8 @@ export interface components {
             pinned_cell?: string | null;
             /** @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
+            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            sharing?: components["schemas"]["Sharing"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
             /** @description What counts as stuck. */
@@ -3961,6 +3963,8 @@ export interface components {
              * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
+            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description How often it is tried again after failures.
              * @default {
@@ -4021,8 +4025,8 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node. */
-            gpus?: number | null;
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @example [
@@ -4158,6 +4162,8 @@ export interface components {
              * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
+            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description How often it is tried again after failures.
              * @default {
@@ -4218,8 +4224,8 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node. */
-            gpus?: number | null;
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @example [
@@ -5569,8 +5575,12 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         Resources: {
-            /** @description GPUs of each replica, on one node. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
             gpu: number;
+            /** @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part. */
+            gpu_limit?: number | null;
+            /** @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part. */
+            gpu_memory?: number;
             /**
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @default any
@@ -5589,8 +5599,19 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
-            /** @description GPUs of each replica, on one node. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
             gpu: number;
+            /**
+             * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
+             * @example 0.6
+             */
+            gpu_limit?: number | null;
+            /**
+             * @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part.
+             * @default 0
+             * @example 6GiB
+             */
+            gpu_memory?: (string | number) | null;
             /**
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @default any
@@ -6010,6 +6031,33 @@ export interface components {
          * @enum {string}
          */
         SeverityEnum: "info" | "warning" | "error";
+        /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
+        Sharing: {
+            /** @description It shares GPUs with jobs of the same affinity alone. */
+            affinity?: string | null;
+            /** @description It shares no GPU with a job of the same anti-affinity. */
+            anti_affinity?: string | null;
+            /** @description The jobs on its GPU all have the same exclusion; those without one share among themselves. */
+            exclusion?: string | null;
+        };
+        /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
+        SharingRequest: {
+            /**
+             * Share a GPU only with
+             * @description It shares GPUs with jobs of the same affinity alone.
+             */
+            affinity?: string | null;
+            /**
+             * Never share a GPU with
+             * @description It shares no GPU with a job of the same anti-affinity.
+             */
+            anti_affinity?: string | null;
+            /**
+             * Share a GPU within
+             * @description The jobs on its GPU all have the same exclusion; those without one share among themselves.
+             */
+            exclusion?: string | null;
+        };
         ShortJob: {
             id: number;
             name: string;
@@ -6019,8 +6067,19 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ShortResourcesRequest: {
-            /** @description GPUs of each replica, on one node. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
             gpu?: number;
+            /**
+             * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
+             * @example 0.6
+             */
+            gpu_limit?: number | null;
+            /**
+             * @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part.
+             * @default 0
+             * @example 6GiB
+             */
+            gpu_memory?: (string | number) | null;
             /**
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @default any
@@ -6103,7 +6162,7 @@ export interface components {
             decided_at: string | null;
             tenants: components["schemas"]["TenantTargets"][];
         };
-        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node. */
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one. */
         Task: {
             /** @description Names the task in logs; needed where there are several, else main. */
             name?: string | null;
@@ -6121,7 +6180,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpus` GPUs of one node. */
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one. */
         TaskRequest: {
             /** @description Names the task in logs; needed where there are several, else main. */
             name?: string | null;
@@ -7220,6 +7279,8 @@ export type SeriesKindEnum = components['schemas']['SeriesKindEnum'];
 export type ServingPool = components['schemas']['ServingPool'];
 export type Session = components['schemas']['Session'];
 export type SeverityEnum = components['schemas']['SeverityEnum'];
+export type Sharing = components['schemas']['Sharing'];
+export type SharingRequest = components['schemas']['SharingRequest'];
 export type ShortJob = components['schemas']['ShortJob'];
 export type ShortResourcesRequest = components['schemas']['ShortResourcesRequest'];
 export type SignInRequest = components['schemas']['SignInRequest'];

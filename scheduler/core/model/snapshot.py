@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NewType
 
 from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.loan_terms import Lending
 
 JobId = NewType("JobId", int)
@@ -37,6 +38,8 @@ class Gpu:
     index: int
     path: tuple[str, ...] = ()
     healthy: bool = True
+    #: Of the device; 0: unknown, and then nobody's memory is counted.
+    memory_bytes: int = 0
 
 
 #: Where a node of a serving pool is: with its pool, lent to the cluster, or lent and to be given back.
@@ -144,6 +147,8 @@ class VirtualCluster:
     min_run_seconds: float = 0.0
     #: Nor, one that has run for less than this, by a virtual cluster that reclaims what it is guaranteed.
     reclaim_min_run_seconds: float = 0.0
+    #: `gpu_parts.SHARE_NEVER`, SHARE_MEASURED or SHARE_FREE.
+    sharing: str = SHARE_MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +159,13 @@ class Task:
     gpus: int
     cpus: float = 0.0
     memory_bytes: int = 0
+    #: What each replica has of its one GPU; None: all of its GPUs.
+    part: GpuPart | None = None
+
+    @property
+    def milligpus(self) -> int:
+        """What a replica has of GPUs, in thousandths of one."""
+        return self.gpus * WHOLE_GPU if self.part is None else self.part.request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,12 +340,24 @@ class Job:
     may_borrow_at: float = 0.0
     #: None: what starts next is the job itself.
     trial: Trial | None = None
+    #: Of a job that has parts of GPUs: with whom it shares them; None: with anybody.
+    sharing: SharingLabels | None = None
     version: int = 0
 
     @property
     def gpus(self) -> int:
-        """Size of the gang in GPUs."""
+        """Size of the gang in GPUs: on so many it is, though it may have only a part of each."""
         return sum([task.replicas * task.gpus for task in self.tasks])
+
+    @property
+    def milligpus(self) -> int:
+        """What the gang has of these GPUs, in thousandths of one."""
+        return sum([task.replicas * task.milligpus for task in self.tasks])
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it has parts of GPUs, and so may share them with others that have."""
+        return any([task.part is not None for task in self.tasks])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

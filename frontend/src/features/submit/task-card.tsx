@@ -60,8 +60,10 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
           {(attributes) => (
             <NumberInput
               {...attributes}
-              min={1}
+              min={0.001}
+              step="any"
               max={16}
+              title="Whole GPUs, or a part of one such as 0.3"
               value={asNumber(resources.gpu)}
               onChange={(value) => edit(["resources", "gpu"], value)}
             />

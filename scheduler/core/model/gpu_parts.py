@@ -1,0 +1,43 @@
+"""A GPU is divisible: what a part of one is, who may share with whom, and who may share at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and who asks for a part of
+#: one is not started. MEASURED: parts are shared, and policies let those jobs share that were measured to get
+#: along. FREE: policies may also let those share that nobody measured.
+SHARE_NEVER = "never"
+SHARE_MEASURED = "measured"
+SHARE_FREE = "free"
+
+#: The compute of one GPU, in the unit of `GpuPart`.
+WHOLE_GPU = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPart:
+    """A part of one GPU (KubeShare, HPDC 2020): compute in thousandths, memory in bytes."""
+
+    #: What it gets whenever it can use it; requests on a GPU sum to at most `WHOLE_GPU`.
+    request: int
+    #: What it never exceeds, though the rest is idle; limits may sum to more.
+    limit: int
+    #: Never overcommitted. 0: in proportion to the request.
+    memory_bytes: int = 0
+
+    def memory_on(self, device_bytes: int) -> int:
+        """Return what it has of a device of so many bytes (0: unknown)."""
+        return self.memory_bytes or device_bytes * self.request // WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingLabels:
+    """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
+
+    #: With jobs of the same affinity alone.
+    affinity: str = ""
+    #: Not with jobs of the same anti-affinity.
+    anti_affinity: str = ""
+    #: A GPU's jobs all have the same exclusion, or all have none.
+    exclusion: str = ""
