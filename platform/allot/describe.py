@@ -222,7 +222,7 @@ def task_line(task: Mapping[str, Any]) -> str:
     text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
     replicas = task.get("replicas", 1)
     each = " each" if replicas > 1 else ""
-    return f"{task.get('name', 'main')} ×{replicas}, {gpus} GPU{'' if gpus == 1 else 's'}{each}: {text}"
+    return f"{task.get('name', 'main')} ×{replicas}, {gpus:g} GPU{'' if gpus == 1 else 's'}{each}: {text}"
 
 
 def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:
