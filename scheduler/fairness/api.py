@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from controlplane.pagination import ByPosition, NewestFirst
 from scheduler.clock import database_now
-from scheduler.core.fairness.incentive import WINDOW_SECONDS
+from scheduler.core.fairness.properties import WINDOW_SECONDS
 from scheduler.fairness.models import FairnessSample, FairnessState, FairnessViolation
 from scheduler.fairness.selectors import (
     may_see_credits,

@@ -14,8 +14,7 @@ from django.db import DatabaseError, transaction
 
 from scheduler.core.fairness.causes import cause_of
 from scheduler.core.fairness.division import Account, Division, Standing, account_of
-from scheduler.core.fairness.envy import Bundle, Envy, envies
-from scheduler.core.fairness.incentive import WINDOW_SECONDS, Window, counted_seconds
+from scheduler.core.fairness.properties import WINDOW_SECONDS, Bundle, Envy, Window, counted_seconds, envies
 from scheduler.core.model import codec
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.fairness.models import FairnessProgress, FairnessSample, FairnessState, FairnessViolation

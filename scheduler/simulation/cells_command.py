@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain as joined
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.document import from_document
+from scheduler.core.cells.document import from_document, to_document
 from scheduler.core.cells.errors import Problem, SpecificationError
-from scheduler.simulation import advise_command
+from scheduler.core.sim.advice import Advice, AdviceError, Demands, Effort, advise
+from scheduler.core.sim.recommending import DAY_SECONDS, Figures, Recommendation, recommendation
+from scheduler.simulation.arguments import number_of, pair_of
+from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.experiment import ROUND_SECONDS
+from scheduler.simulation.report.quantities import number, time_unit
+from scheduler.simulation.sweep import Case, prepare
+from scheduler.simulation.traces.registry import FORMATS
 
 #: Finds what else is wrong with a specification, such as nodes that do not exist.
 Further = Callable[[Layout], Iterable[Problem]]
@@ -44,7 +53,7 @@ def _parser(further: Further | None) -> argparse.ArgumentParser:
         help="also check that the nodes, their GPUs and the virtual clusters exist",
     )
     command.set_defaults(run=lambda order: check(order.file, further))
-    advise_command.add_parser(commands)
+    _add_advise(commands)
     return parser
 
 
@@ -90,3 +99,149 @@ def _print_shares(layout: Layout) -> None:
         gpus = " and ".join(f"{count} GPUs of {model}" for model, count in layout.guaranteed(name).items())
         sys.stdout.write(f"{name}: {', '.join(joined(cells, pinned)) or 'no cells'}")
         sys.stdout.write(f": {gpus}\n" if gpus else "\n")
+
+
+ADVISE_DESCRIPTION = """\
+Say which cells each virtual cluster should get so that its jobs wait least. Each assignment that may suit one
+is simulated privately on its jobs; docs/adviser.md says how the best are chosen. Guarantees by counts are
+taken as the largest cells that they fill.
+"""
+
+
+def _add_advise(commands: Any) -> None:
+    """Add `cells advise`: which cells each virtual cluster of a file should get, by the jobs of a trace."""
+    parser = commands.add_parser(
+        "advise", help="say which cells each virtual cluster should get", description=ADVISE_DESCRIPTION
+    )
+    parser.add_argument("--cluster", metavar="SPEC|FILE", required=True, help="docs/clusters.md")
+    parser.add_argument("--jobs", metavar="FILE", required=True, help="a trace; read as --format says")
+    parser.add_argument("--format", default="allot", choices=sorted(FORMATS), help="default: allot, our own")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N jobs of the trace")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of reading")
+    parser.add_argument("--policy", default="", metavar="NAME[:K=V,...]", help="default: as the cluster says")
+    parser.add_argument("--round-seconds", type=float, default=ROUND_SECONDS, metavar="S")
+    parser.add_argument("--days", type=float, metavar="N", help="judge by the last N days; default: all")
+    parser.add_argument("--budget", action="append", default=[], metavar="MODEL=GPUS", help="owned in all")
+    parser.add_argument("--price", action="append", default=[], metavar="MODEL=X", help="of one GPU-hour")
+    parser.add_argument(
+        "--minimum", action="append", default=[], metavar="VC:TYPE=CELLS", help="owned, or larger ones"
+    )
+    parser.add_argument("--keep", action="append", default=[], metavar="VC", help="leave it as it is")
+    parser.add_argument(
+        "--effort", type=int, metavar="JOBS", help="jobs simulated in all trials; default 300,000"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers, the curves included")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the advised specification, as YAML")
+    parser.set_defaults(run=advise_by_a_trace)
+
+
+def advise_by_a_trace(order: argparse.Namespace) -> int:
+    """Print the advice and return 0; 1 when the demands cannot be met. Raises InputError."""
+    demands = _demands(order)
+    try:
+        found = _advice(order, demands)
+    except AdviceError as error:
+        for problem in error.problems:
+            sys.stdout.write(f"{problem}\n")
+        return 1
+    said = recommendation(found, demands.price_per_gpu_hour)
+    document = to_document(found.specification)
+    sys.stdout.write(text_of(said))
+    if order.json is not None:
+        whole = {**msgspec.to_builtins(said), "jobs": found.jobs, "specification": document}
+        order.json.write_bytes(msgspec.json.encode(whole) + b"\n")
+    if order.out is not None:
+        order.out.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return 0
+
+
+def _demands(order: argparse.Namespace) -> Demands:
+    minimum: dict[str, dict[str, int]] = {}
+    for text in order.minimum:
+        where, count = pair_of("--minimum", text)
+        vc, colon, kind = where.partition(":")
+        if not (vc and colon and kind and count.isdecimal()):
+            raise InputError(f"--minimum {text}: write VC:TYPE=CELLS")
+        minimum.setdefault(vc, {})[kind] = int(count)
+    return Demands(
+        budget_gpus={model: int(gpus) for model, gpus in _numbers("--budget", order.budget).items()},
+        price_per_gpu_hour=_numbers("--price", order.price),
+        minimum=minimum,
+        keep=tuple(order.keep),
+    )
+
+
+def _numbers(option: str, texts: Sequence[str]) -> Mapping[str, float]:
+    pairs = [pair_of(option, text) for text in texts]
+    return {name: number_of(option, name, value) for name, value in pairs}
+
+
+def _advice(order: argparse.Namespace, demands: Demands) -> Advice:
+    case = Case(
+        cluster=order.cluster,
+        trace=order.jobs,
+        format=order.format,
+        limit=order.limit,
+        policy=order.policy,
+        round_seconds=order.round_seconds,
+        options=dict(pair_of("--option", text) for text in order.option),
+    )
+    experiment = prepare(case).experiment
+    cluster = experiment.cluster
+    base = cluster.cells or divided_by_cells(cluster).cells
+    assert base is not None
+    arrivals = experiment.workload.arrivals
+    last = max((arrival.job.submitted_at for arrival in arrivals), default=0.0)
+    since = 0.0 if order.days is None else max(0.0, last - order.days * DAY_SECONDS)
+    # Jobs from before the window would be there only for a while; they are told apart by their submission.
+    recent = [arrival for arrival in arrivals if arrival.job.submitted_at >= since]
+    return advise(
+        replace(experiment.facts(), now=since, cells=None),
+        base,
+        recent,
+        demands,
+        window_seconds=max(1.0, last - since),
+        rules=experiment.rules,
+        effort=Effort() if order.effort is None else Effort(simulated_jobs=order.effort),
+    )
+
+
+def text_of(said: Recommendation) -> str:
+    """Return the advice as plain text."""
+    unit = time_unit(figures.delay_p95_seconds for row in said.rows for figures in (row.today, row.advised))
+
+    def cells(figures: Figures) -> str:
+        return ", ".join(f"{count} {kind}" for kind, count in figures.cells.items()) or "none"
+
+    def line(name: str, when: str, figures: Figures) -> list[str]:
+        return [
+            name,
+            when,
+            cells(figures),
+            str(figures.gpus),
+            number(figures.delay_mean_seconds / unit.seconds),
+            number(figures.delay_p95_seconds / unit.seconds),
+            f"{figures.utilisation:.0%}",
+            number(figures.cost_per_day),
+        ]
+
+    header = ["", "", "cells", "GPUs", f"mean delay ({unit.symbol})", "p95", "used", "a day"]
+    lines = [header]
+    for row in said.rows:
+        lines += [line(row.virtual_cluster, "today", row.today), line("", "advised", row.advised)]
+    widths = [max(len(each[column]) for each in lines) for column in range(len(header))]
+    table = [
+        "  ".join(
+            text.ljust(width) if column < 3 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(each, widths, strict=True))
+        ).rstrip()
+        for each in lines
+    ]
+    totals = (
+        f"In all {said.today.gpus} > {said.advised.gpus} GPUs, mean delay"
+        f" {number(said.today.delay_mean_seconds / unit.seconds)} >"
+        f" {number(said.advised.delay_mean_seconds / unit.seconds)} {unit.symbol}, used"
+        f" {said.today.utilisation:.0%} > {said.advised.utilisation:.0%}."
+    )
+    whys = [f"{row.virtual_cluster}: {row.why}" for row in said.rows]
+    return "\n".join([*table, "", *whys, "", totals, said.assumption]) + "\n"

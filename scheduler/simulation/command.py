@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from scheduler.core.model.errors import SchedulingError
+from scheduler.core.model.plan import LedgerLine, Plan
 from scheduler.core.model.plugin_text import parse_plugin
 from scheduler.core.round.registry import make_placer, make_policy
+from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
 from scheduler.simulation.arguments import Order, understand
 from scheduler.simulation.autoscaling import service_words
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
-from scheduler.simulation.ledger_file import LedgerFile
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.reproduction.gavel.choices import shares_named
@@ -222,3 +229,43 @@ def _tell(
         )
         console.print(f"Report: {page}", markup=False)
     return 1 if any(result.cut_short or result.degraded for result in results) else 0
+
+
+_SAID = tuple([each.name for each in fields(LedgerLine)])
+COLUMNS = ("at", "round_number", "view", "position", *_SAID, "person")
+
+
+class LedgerFile:
+    """The ledger of a simulation as a table: what was bid, won, paid, traded or lent in each round.
+
+    The columns are those of the platform's own export (docs/ledger.md) without its ids; `at` is virtual time
+    in seconds. Lines are written as rounds come, so that millions of them need no memory. Raises OSError
+    where it can not be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", newline="", encoding="utf-8")
+        self._table = csv.writer(self._file, lineterminator="\n")
+        self._table.writerow(COLUMNS)
+        self.lines = 0
+
+    def on_round(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
+        """Write the lines of a round."""
+        for view, lines in sorted(plan.ledger.items()):
+            for position, line in enumerate(lines):
+                said = [_cell(getattr(line, name)) for name in _SAID]
+                self._table.writerow([engine.now, plan.round_number, view, position, *said, ""])
+                self.lines += 1
+
+    def __enter__(self) -> LedgerFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def _cell(value: Any) -> Any:
+    """Return lists and objects as JSON, as the platform's own export does."""
+    if isinstance(value, str | int | float | None):
+        return value
+    return json.dumps(list(value) if isinstance(value, tuple) else dict(value), ensure_ascii=False)

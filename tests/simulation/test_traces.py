@@ -14,9 +14,8 @@ from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.profiles import read_application
 from scheduler.simulation.traces.options import TraceOptions, parse_options
-from scheduler.simulation.traces.reading import Reading, gang
+from scheduler.simulation.traces.reading import PACK_LIMIT, Reading, gang, skew_of
 from scheduler.simulation.traces.registry import FORMATS, read_trace
-from scheduler.simulation.traces.skew import PACK_LIMIT, skew_of
 from tests.simulation import samples
 from tests.simulation.samples import OPTIONS, SAMPLES, SHARED
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from scheduler.attempts.models import Attempt, AttemptPart
-from scheduler.core.failures.losses import AfterLoss, after_loss
-from scheduler.core.failures.retrying import FailedAttempt, RetryRules, Verdict, judge
+from scheduler.core.failures.retrying import AfterLoss, FailedAttempt, RetryRules, Verdict, after_loss, judge
 from scheduler.core.failures.site_rules import class_in, to_match
 from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
 from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause

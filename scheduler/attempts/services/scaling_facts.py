@@ -9,10 +9,10 @@ from django.db.models import Count
 from scheduler.attempts.models import Attempt, JobScaling
 from scheduler.attempts.services.progress import scaling_of
 from scheduler.core.goodput.batch import GoodputModel, efficiency
-from scheduler.core.goodput.curve import CurvePoint, curve
 from scheduler.core.goodput.fit import log_error
 from scheduler.core.goodput.gpu_models import best_known
 from scheduler.core.goodput.reports import GoodputReport, Way
+from scheduler.core.goodput.speedups import CurvePoint, curve
 from scheduler.core.goodput.throughput import GoodputError, Parameters, throughput
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.events.models import Event

@@ -1,23 +1,156 @@
-"""Groups that run already, and the cells of a new specification.
+"""Groups that run already, and the cells of a new specification: their physical GPUs are given, and virtual
+ones are found for them.
 
-Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the very
-GPUs it has, and everybody else can still have all that is owed; else it runs on as opportunistic, until a
-later specification has cells for it again. GPUs that are no longer declared are left out of this: nobody can
-be owed them, so the guarantee for the others is all that the group needs.
+Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the
+very GPUs it has, and everybody else can still have all that is owed; else it runs on as opportunistic,
+until a later specification has cells for it again. GPUs that are no longer declared are left out of
+this: nobody can be owed them, so the guarantee for the others is all that the group needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.core.cells.adopter import adopt
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.groups import Reconfiguration
 from scheduler.core.cells.health import fail, settle
+from scheduler.core.cells.pairs import Pair, expose_all, pair, undo_pairs
+from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.records import Record
-from scheduler.core.cells.virtual import Space
+from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World, lowest_cell
+
+#: Virtual GPUs, space by space.
+Seats = Sequence[tuple[Hardware, Space, list[int]]]
+
+
+def adopt(
+    world: World,
+    vc: str,
+    pods: Iterable[tuple[str, Sequence[int]]],
+    hints: Mapping[str, Mapping[int, int]],
+    *,
+    pinned: str = "",
+    level: int | None = None,
+) -> Seats | None:
+    """Bind virtual GPUs of a virtual cluster to those given, all or none.
+
+    `pods`: chain and GPUs of each; `pinned`: the name of the pinned cell in which they must be; `hints` by
+    chain and `level` as for Adopter.
+    """
+    adopters: dict[Space, Adopter] = {}
+    seats: dict[Space, tuple[Hardware, Space, list[int]]] = {}
+    for chain, leaves in pods:
+        hardware = world.hardware[chain]
+        root = hardware.root_above(0, leaves[0])
+        space = world.spaces.get(vc, {}).get(chain) if root is None else hardware.roots[root][0]
+        if space is not None and (space.virtual_cluster, space.pinned) == (vc, pinned):
+            if space not in adopters:
+                adopters[space] = Adopter(hardware, space, hints.get(chain, {}), level)
+            if adopters[space].bind([leaves]):
+                seat = seats.setdefault(space, (hardware, space, []))
+                seat[2].extend(hardware.twins[0][leaf] for leaf in leaves)
+                continue
+        for adopter in adopters.values():
+            adopter.undo()
+        return None
+    for adopter in adopters.values():
+        adopter.expose_broken()
+    return list(seats.values())
+
+
+class Adopter:
+    """Binds virtual cells of a space to given physical ones."""
+
+    def __init__(
+        self, hardware: Hardware, space: Space, hints: Mapping[int, int], level: int | None = None
+    ) -> None:
+        """`hints`: physical GPU -> the virtual one that it stood for; `level`: of a new owned cell."""
+        self.hardware, self.space, self.hints, self.level = hardware, space, hints, level
+        self.pairs: list[Pair] = []
+
+    def bind(self, pods: Iterable[Sequence[int]]) -> bool:
+        """Bind pods, each inside one owned cell; return False, with nothing left bound, if that fails."""
+        for leaves in pods:
+            if not self._pod(leaves):
+                self.undo()
+                return False
+        return True
+
+    def expose_broken(self) -> None:
+        """Let the virtual cluster see what is broken in the owned cells that are bound now.
+
+        Last, so that what runs finds the virtual cells that it had.
+        """
+        for level, virtual, physical in self.pairs:
+            if self.space.is_root(level, virtual):
+                expose_all(self.hardware, self.space, level, physical)
+
+    def undo(self) -> None:
+        """Unbind what was bound."""
+        undo_pairs(self.hardware, self.space, self.pairs)
+        self.pairs.clear()
+
+    def _pod(self, leaves: Sequence[int]) -> bool:
+        root = self.hardware.root_above(0, leaves[0])
+        if root is None:
+            root = self._new_root(leaves, self.hints.get(leaves[0]))
+        if root is None or self.hardware.roots[root][0] is not self.space:
+            return False
+        size = self.space.chain.sizes[root[0]]
+        if any(leaf // size != root[1] for leaf in leaves):
+            return False
+        for leaf in leaves:
+            if self.hardware.twins[0][leaf] == NONE:
+                self._descend(root, leaf, self.hints.get(leaf))
+        return True
+
+    def _new_root(self, leaves: Sequence[int], hint: int | None) -> tuple[int, int] | None:
+        """Bind an owned cell around GPUs: of the level it has been, else the smallest that can be had."""
+        pool, sizes = self.hardware.pool, self.space.chain.sizes
+        target = self.level if hint is None else self.space.roots_of(hint).level
+        for level in sorted(self.space.unbound, key=lambda level: (level != target, level)):
+            number = leaves[0] // sizes[level]
+            free = pool.source(level, number)
+            if (
+                self.space.unbound[level]
+                and all(leaf // sizes[level] == number for leaf in leaves)
+                and free is not None
+                and pool.may_split(free[0], level, owed=True)
+            ):
+                virtual = self._virtual_root(level, hint)
+                self.pairs.append(pair(self.hardware, self.space, level, virtual, number))
+                return level, number
+        return None
+
+    def _virtual_root(self, level: int, hint: int | None) -> int:
+        if hint is not None:
+            number = hint // self.space.chain.sizes[level]
+            if self.space.is_root(level, number) and not self.space.is_bound(level, number):
+                return number
+        return next(
+            number
+            for of, number in self.space.all_roots()
+            if of == level and not self.space.is_bound(level, number)
+        )
+
+    def _descend(self, root: tuple[int, int], leaf: int, hint: int | None) -> None:
+        level, physical = root
+        chain = self.space.chain
+        virtual = self.hardware.twins[level][physical]
+        while level:
+            level, fanout = level - 1, chain.fanouts[level]
+            physical = leaf // chain.sizes[level]
+            if not self.hardware.children[level + 1][physical // fanout] >> physical % fanout & 1:
+                unbound = ~self.space.children[level + 1][virtual] & ((1 << fanout) - 1)
+                child = (unbound & -unbound).bit_length() - 1
+                if hint is not None:
+                    same = hint // chain.sizes[level]
+                    if same // fanout == virtual and unbound >> same % fanout & 1:
+                        child = same % fanout
+                self.pairs.append(pair(self.hardware, self.space, level, virtual * fanout + child, physical))
+            virtual = self.hardware.twins[level][physical]
 
 
 @dataclass(frozen=True, slots=True)

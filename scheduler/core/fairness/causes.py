@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.core.fairness.division import Account, Division, Standing
-from scheduler.core.fairness.incentive import WINDOW_SECONDS
+from scheduler.core.fairness.properties import WINDOW_SECONDS
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
 from scheduler.core.model import wording

@@ -1,16 +1,18 @@
 """How many times as fast as on one GPU each of many jobs makes progress, computed once for each allocation.
 
-Goodput depends on how many GPUs a job has and on whether they are on one node or on several: there is no more
-to remember. A search asks about the same few allocations again and again, for thousands of candidates.
+Goodput depends on how many GPUs a job has and on whether they are on one node or on several: there is no
+more to remember. A search asks about the same few allocations again and again, for thousands of
+candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.core.goodput.batch import GoodputModel, best_batches
+from scheduler.core.goodput.batch import GoodputModel, best_batches, efficiency
 from scheduler.core.goodput.throughput import Floats, GoodputError, Ints, Numbers
 
 
@@ -76,3 +78,35 @@ class Speedups:
             fewest = int((goodput > 0).argmax())
             # Where it runs on no number of them every speedup is 0, by any measure.
             self._goodput_of_one[job] = goodput[fewest] / counts[fewest] or 1.0
+
+
+class CurvePoint(NamedTuple):
+    """A job at its best with so many replicas: samples per second at the initial batch, how many times those
+    with one replica, what a sample is worth, and the batch."""
+
+    replicas: int
+    nodes: int
+    goodput: float
+    speedup: float
+    efficiency: float
+    local_batch: int
+    accumulation: int
+
+
+def curve(model: GoodputModel, replicas: Sequence[int], *, of_a_node: int) -> list[CurvePoint]:
+    """Return a point for each number of replicas that the job can run on, in their order.
+
+    `of_a_node`: how many replicas a node holds; more are on as few nodes as hold them.
+    """
+    if not replicas:
+        return []
+    count = np.array(replicas, dtype=np.int64)
+    nodes = -(-count // max(of_a_node, 1))
+    best = model.best(nodes, count)
+    speedups = Speedups([model], [max(replicas)])(0, nodes, count)
+    batch = count * best.local_batch * (best.accumulation + 1)
+    initial = model.limits.initial_batch
+    worth = efficiency(model.noise, initial, np.maximum(batch, initial))
+    columns = (count, nodes, best.goodput, speedups, worth, best.local_batch, best.accumulation)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [point for point in (CurvePoint(*row) for row in rows) if point.goodput > 0]

@@ -1,10 +1,18 @@
-"""Classes of failures and what is done about them."""
+"""Classes of failures and what is done about them; what becomes of jobs that lose their nodes."""
 
 from __future__ import annotations
 
 import pytest
 
-from scheduler.core.failures.retrying import FailedAttempt, RetryRules, judge
+from scheduler.core.failures.retrying import (
+    HELD_AFTER,
+    RAN_WELL_SECONDS,
+    AfterLoss,
+    FailedAttempt,
+    RetryRules,
+    after_loss,
+    judge,
+)
 from scheduler.core.failures.taxonomy import Layer, class_of
 
 #: Category and line as nodes report them, and the class.
@@ -106,3 +114,15 @@ def test_the_owner_may_ask_for_more_or_less() -> None:
 
 def test_every_layer_has_its_limit() -> None:
     assert {class_of(category, message).layer for category, message, _ in ENDS} == set(Layer)
+
+
+def test_a_job_waits_longer_after_each_loss_in_a_row_and_is_held_in_the_end() -> None:
+    after = [after_loss([10.0] * losses) for losses in range(1, HELD_AFTER + 1)]
+    assert [one.wait_seconds for one in after[:6]] == [0, 5, 20, 60, 180, 600]
+    assert sum(one.wait_seconds for one in after[:-1]) > 20 * 60
+    assert [one.is_held for one in after] == [False] * (HELD_AFTER - 1) + [True]
+
+
+def test_an_attempt_that_ran_well_begins_a_row() -> None:
+    assert after_loss([RAN_WELL_SECONDS] + [10.0] * 20) == AfterLoss(1, 0.0, is_held=False)
+    assert after_loss([10.0, RAN_WELL_SECONDS, 10.0]).in_a_row == 2

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.division import Division, account_of
-from scheduler.core.fairness.envy import Bundle, Envy, envies
 from scheduler.core.fairness.lent import Share, uses
+from scheduler.core.fairness.properties import Bundle, Envy, envies
 from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.core.round.decide import decide

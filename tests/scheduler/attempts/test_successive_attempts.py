@@ -5,7 +5,7 @@ import pytest
 from scheduler.agents.services.reports import desired_parts
 from scheduler.attempts.services.lifecycle import part_exited, part_running
 from scheduler.clock import database_now
-from scheduler.core.failures.losses import HELD_AFTER
+from scheduler.core.failures.retrying import HELD_AFTER
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.models import Allocation, Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan

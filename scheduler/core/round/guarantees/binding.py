@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.cells.adopter import Seats, adopt
+from scheduler.core.cells.adopting import Seats, adopt
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.health import fail, settle
 from scheduler.core.cells.mapping import Binder, Unbindable

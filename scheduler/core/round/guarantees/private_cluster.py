@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from scheduler.core.cells.adopter import Seats
+from scheduler.core.cells.adopting import Seats
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import NONE, Space

@@ -27,8 +27,7 @@ from typing import Literal, Protocol
 
 from scheduler.core.solvers.errors import SolverError
 from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob, Standing, Unit
-from scheduler.simulation.reproduction.gavel.leases import Lease, leases_of
-from scheduler.simulation.reproduction.gavel.turns import Turns
+from scheduler.simulation.reproduction.gavel.turns import Lease, Turns, leases_of
 
 #: Rounds without a step after which a job fails.
 MOST_EMPTY_ROUNDS = 5

@@ -1,4 +1,4 @@
-"""Whose turn it is: how much of its share each unit has had on each model since shares were decided on.
+"""Whose turn it is, by how much of its share each unit has had on each model since shares were decided on.
 
 A unit's priority on a model is its share there divided by the part it had of all time that anybody had there
 since the last reset. Every unit starts with half a round, so that the first turns go by share. Deficits, what
@@ -221,3 +221,48 @@ class Turns:
     def _unit(self, row: int) -> Unit:
         one, other = int(self._first[row]), int(self._second[row])
         return (one,) if other == NOBODY else (one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """GPUs of one model for a round, numbered from 0."""
+
+    model: int
+    gpus: tuple[int, ...]
+
+
+def leases_of(chosen: Mapping[int, Sequence[Choice]], before: Mapping[Unit, Lease]) -> dict[Unit, Lease]:
+    """Return the leases of a round; those without a share get none, though they kept others from GPUs.
+
+    Who has the turn runs on the GPUs of the last round where that is possible, else on the first free ones.
+    Larger gangs choose first.
+    """
+    leases: dict[Unit, Lease] = {}
+    for model, choices in chosen.items():
+        _lease(model, sorted(choices, key=lambda choice: -choice.gang), before, leases)
+    return leases
+
+
+def _lease(
+    model: int, choices: Sequence[Choice], before: Mapping[Unit, Lease], leases: dict[Unit, Lease]
+) -> None:
+    used: set[int] = set()
+    nearest = 0
+    for gang in sorted({choice.gang for choice in choices}, reverse=True):
+        alike = [choice for choice in choices if choice.gang == gang]
+        others = []
+        for choice in alike:
+            last = before.get(choice.unit)
+            if last is not None and last.model == model and used.isdisjoint(last.gpus):
+                used.update(last.gpus)
+                leases[choice.unit] = last
+            elif choice.has_share:
+                others.append(choice)
+        for choice in others:
+            gpus: list[int] = []
+            while len(gpus) < gang:
+                if nearest not in used:
+                    gpus.append(nearest)
+                    used.add(nearest)
+                nearest += 1
+            leases[choice.unit] = Lease(model, tuple(gpus))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from scheduler.simulation.reproduction.gavel.jobs import Cluster, RoundJob
-from scheduler.simulation.reproduction.gavel.leases import Lease, leases_of
-from scheduler.simulation.reproduction.gavel.turns import Choice, Turns
+from scheduler.simulation.reproduction.gavel.turns import Choice, Lease, Turns, leases_of
 from tests.simulation.reproduction.gavel.worlds import cluster, job
 
 

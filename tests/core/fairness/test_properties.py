@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.fairness.division import account_of
-from scheduler.core.fairness.incentive import Window, counted_seconds
+from scheduler.core.fairness.properties import Window, counted_seconds
 from scheduler.core.model.snapshot import Member, VirtualCluster
 from tests.builders import make_job, make_node, make_snapshot
 from tests.core.policies.ideal_loop import IdealLoop
