@@ -367,6 +367,7 @@ class GpuModel(TypedDict):
     memory_bytes: int
     gpus: int
     gpus_free: int
+    serving_gpus: int
     nodes: int
     price_per_hour: float
 

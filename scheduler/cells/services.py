@@ -7,7 +7,7 @@ The guarantees of the GPU models it divides follow from the cells; those of all 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -44,6 +44,8 @@ class Inventory:
 
     gpu_models: Mapping[str, str | None]
     gpus: Mapping[str, Collection[int]]
+    #: The serving pool of each node that is of one.
+    pools: Mapping[str, str] = field(default_factory=dict)
 
 
 def inventory() -> Inventory:
@@ -51,7 +53,8 @@ def inventory() -> Inventory:
     gpus: dict[str, set[int]] = defaultdict(set)
     for node, index in Gpu.objects.filter(present=True).values_list("node__name", "index"):
         gpus[node].add(index)
-    return Inventory(dict(Node.objects.values_list("name", "gpu_model__name")), gpus)
+    in_pools = Node.objects.exclude(serving_pool=None).values_list("name", "serving_pool__name")
+    return Inventory(dict(Node.objects.values_list("name", "gpu_model__name")), gpus, dict(in_pools))
 
 
 def problems_with_names(specification: Specification) -> Iterator[Problem]:
@@ -98,6 +101,9 @@ def _problem_with_node(
         return Problem(where, f"node {node} has not reported its GPUs yet", "start its agent first")
     if has != model:
         return Problem(where, f"node {node} has GPUs of model {has}, not {model}", f"a node with {model}")
+    if node in there.pools:
+        problem = f"node {node} is of serving pool {there.pools[node]}, which may ask it back at any time"
+        return Problem(where, problem, "a node of no serving pool: PUT nodes/NAME/serving-pool with null")
     missing = sorted(set(gpus) - set(there.gpus.get(node, ())))
     if missing:
         listed = ", ".join(map(str, missing[:8]))
@@ -116,7 +122,7 @@ def cells_proposal() -> Specification:
 
 def _machines() -> list[Machine]:
     gpus: dict[tuple[str, str, str], list[tuple[str, str, int]]] = defaultdict(list)
-    rows = Gpu.objects.filter(present=True).exclude(node__gpu_model=None)
+    rows = Gpu.objects.filter(present=True, node__serving_pool=None).exclude(node__gpu_model=None)
     columns = ("node__name", "node__rack", "node__gpu_model__name", "socket", "switch", "index")
     for name, rack, model, socket, switch, index in rows.order_by(
         "node__name", "socket", "switch", "index"

@@ -101,6 +101,9 @@ class GpuModel(serializers.Serializer):
     memory_bytes = serializers.IntegerField()
     gpus = serializers.IntegerField()
     gpus_free = serializers.IntegerField()
+    serving_gpus = serializers.IntegerField(
+        help_text="Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them."
+    )
     nodes = serializers.IntegerField()
     price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
 

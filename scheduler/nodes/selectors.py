@@ -36,7 +36,9 @@ def gpu_models() -> list[dict[str, Any]]:
         .annotate(gpus=Count("id"))
     )
     rows = GpuModel.objects.annotate(
-        gpu_count=Count("nodes__gpus", filter=present), node_count=Count("nodes", distinct=True)
+        gpu_count=Count("nodes__gpus", filter=present),
+        serving_count=Count("nodes__gpus", filter=present & Q(nodes__serving_pool__isnull=False)),
+        node_count=Count("nodes", distinct=True),
     )
     return [
         {
@@ -44,6 +46,7 @@ def gpu_models() -> list[dict[str, Any]]:
             "memory_bytes": row.memory_bytes,
             "gpus": row.gpu_count,
             "gpus_free": free.get(row.id, 0),
+            "serving_gpus": row.serving_count,
             "nodes": row.node_count,
             "price_per_hour": row.price_per_hour,
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Sum
 
 from scheduler.attempts.models import AllocatedGpu, Attempt, AttemptPart
 from scheduler.attempts.services.steps import attempt_event
@@ -25,7 +25,9 @@ from scheduler.core.serving_pools.returning import NodeReturn, nodes_to_return
 from scheduler.nodes.models import LoanState, Node, ServingPool
 from scheduler.nodes.services.changes import change_node, node_locked
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.virtual_clusters.services import lock_guarantees, own_gpus
 from tenants.errors import Conflict, FieldError, Invalid
+from tenants.models import Guarantee
 
 MAX_POOLS = 1_000
 #: Who acts when a load curve does.
@@ -84,6 +86,8 @@ def node_join(*, node: Node, pool: ServingPool | None, actor: str) -> None:
     state = LoanState.NONE
     if pool is not None:
         _refuse_in_cells(node)
+        if node.serving_pool_id is None:
+            _refuse_guaranteed(node)
         state = LoanState.LENT if _is_in_use(node) else LoanState.SERVING
     kind, why = ("node.joined_pool", f"Serving pool {pool.name}.") if pool else ("node.left_pool", "")
     change_node(node, kind, actor=actor, why=why, serving_pool=pool, **_loan(state, actor, why))
@@ -96,6 +100,24 @@ def _refuse_in_cells(node: Node) -> None:
         raise Conflict(
             f"Node {node.name} is part of the cells, which are guaranteed; take it out of them first."
         )
+
+
+def _refuse_guaranteed(node: Node) -> None:
+    """Raise Conflict for a node without which there are fewer GPUs than virtual clusters are guaranteed."""
+    lock_guarantees()
+    model = node.gpu_model and node.gpu_model.name
+    gpus = node.gpus.filter(present=True).count()
+    rows = Guarantee.objects.filter(gpu_model=model)
+    promised = rows.aggregate(gpus=Sum("gpus"))["gpus"] or 0
+    left = own_gpus().get(model, 0) - gpus if model else 0
+    if gpus and promised > left:
+        named = ", ".join(sorted(rows.filter(gpus__gt=0).values_list("virtual_cluster__name", flat=True))[:5])
+        problem = (
+            f"{promised} {model} are guaranteed (virtual clusters: {named}), and without node {node.name} the"
+            f" cluster has {left} of its own; what is lent keeps no promise"
+        )
+        expected = f"guarantee at most {left} {model} first, by PUT virtual-clusters/NAME"
+        raise Conflict(f"{problem}; {expected}.", [FieldError("pool", problem, expected)])
 
 
 def _check_curve(times: Mapping[str, int] | None) -> None:

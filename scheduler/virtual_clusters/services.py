@@ -245,24 +245,38 @@ def _with_cells(desired: VirtualClusterSettings) -> VirtualClusterSettings:
     return replace(desired, guaranteed={**desired.guaranteed, **owned})
 
 
+def own_gpus() -> dict[str, int]:
+    """Return by model the GPUs that may be guaranteed: those of nodes of no serving pool, which may go."""
+    own = Gpu.objects.filter(present=True, node__serving_pool=None)
+    return dict(own.values_list("node__gpu_model__name").annotate(gpus=Count("id")))
+
+
 def _check_guarantees(row: VirtualCluster, desired: VirtualClusterSettings) -> None:
-    """Raise QuotaExceeded when all virtual clusters together would be guaranteed GPUs there are not."""
-    there = dict(
-        Gpu.objects.filter(present=True).values_list("node__gpu_model__name").annotate(gpus=Count("id"))
-    )
+    """Raise QuotaExceeded when all virtual clusters together would be guaranteed GPUs there are not.
+
+    Nodes of serving pools do not count. What was guaranteed before may stay, though hardware has gone.
+    """
+    there, before = own_gpus(), dict[str, int]()
     guaranteed: Counter[str] = Counter()
-    for model, gpus in Guarantee.objects.exclude(virtual_cluster_id=row.pk).values_list("gpu_model", "gpus"):
-        guaranteed[model] += gpus
+    for owner, model, gpus in Guarantee.objects.values_list("virtual_cluster_id", "gpu_model", "gpus"):
+        if owner == row.pk:
+            before[model] = gpus
+        else:
+            guaranteed[model] += gpus
     problems = []
     divided = cells_in_force().layout.gpu_models
     for model, gpus in desired.guaranteed.items():
         if model in divided:
             continue  # Cells are counted against the hardware when they are given.
         left = max(there.get(model, 0) - guaranteed[model], 0)
-        if gpus > left:
+        if gpus > max(left, before.get(model, 0)):
+            lent = Gpu.objects.filter(
+                present=True, node__gpu_model__name=model, node__serving_pool__isnull=False
+            ).count()
+            besides = f" ({lent} more are of serving pools, which may ask them back)" if lent else ""
             problem = (
-                f"{gpus} {model} are {gpus - left} too many: the cluster has {there.get(model, 0)}, and"
-                f" {guaranteed[model]} are guaranteed to other virtual clusters"
+                f"{gpus} {model} are {gpus - left} too many: the cluster has {there.get(model, 0)}{besides},"
+                f" and {guaranteed[model]} are guaranteed to other virtual clusters"
             )
             problems.append(FieldError(f"guaranteed.{model}", problem, f"at most {left}"))
     if problems:

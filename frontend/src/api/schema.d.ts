@@ -3464,6 +3464,8 @@ export interface components {
             memory_bytes: number;
             gpus: number;
             gpus_free: number;
+            /** @description Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them. */
+            serving_gpus: number;
             nodes: number;
             /**
              * Format: double

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from scheduler.attempts.services.lifecycle import part_exited, part_running
+from scheduler.cells.services import cells_check, cells_proposal
 from scheduler.clock import database_now
 from scheduler.models import Attempt, Event, Explanation, Job, Node, Round, ServingPool
+from scheduler.nodes.selectors import gpu_models
 from scheduler.rounds.run import run_round
 from scheduler.serving_pools.services import (
     node_ask_back,
@@ -20,7 +23,8 @@ from scheduler.serving_pools.services import (
     pool_change,
     watch_serving_pools,
 )
-from tenants.errors import Conflict, Invalid
+from scheduler.virtual_clusters.services import VirtualClusterSettings, virtual_cluster_set
+from tenants.errors import Conflict, Invalid, QuotaExceeded
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -231,3 +235,46 @@ def test_a_node_in_use_is_lent_when_it_joins_and_its_cluster_s_own_when_it_leave
     node_join(node=node, pool=None, actor=OPERATOR)
     node.refresh_from_db()
     assert (node.loan_state, node.serving_pool) == ("", None)
+
+
+def test_what_may_be_asked_back_is_guaranteed_to_nobody(pool: ServingPool) -> None:
+    """Four own GPUs, four of a pool: six are not promised, and no node leaves that is relied upon."""
+    own = make_node("own", gpus=4)
+    lent(pool, "serve")
+    vc = make_vc("research", guaranteed={"V100": 4})
+    settings = VirtualClusterSettings(name=vc.name)
+
+    def promise(gpus: int) -> None:
+        desired = replace(settings, guaranteed={"V100": gpus} if gpus else {})
+        virtual_cluster_set(virtual_cluster=vc, desired=desired, actor=OPERATOR)
+
+    with pytest.raises(QuotaExceeded) as refused:
+        promise(6)
+    (error,) = refused.value.fields
+    assert (error.field, error.expected) == ("guaranteed.V100", "at most 4")
+    assert "the cluster has 4 (4 more are of serving pools, which may ask them back)" in error.problem
+    with pytest.raises(Conflict) as kept:
+        node_join(node=own, pool=pool, actor=OPERATOR)
+    assert [each.field for each in kept.value.fields] == ["pool"]
+    assert "4 V100 are guaranteed (virtual clusters: research)" in str(kept.value)
+    (model,) = gpu_models()
+    assert (model["gpus"], model["serving_gpus"]) == (8, 4)
+    # What was promised before nodes went may stay, and is not raised.
+    vc.guarantees.update(gpus=6)
+    promise(6)
+    with pytest.raises(QuotaExceeded):
+        promise(7)
+    promise(0)
+    node_join(node=own, pool=pool, actor=OPERATOR)
+
+
+def test_a_node_of_a_pool_is_declared_in_no_cell(pool: ServingPool) -> None:
+    lent(pool, "serve")
+    document = {
+        "types": {"V100-NODE": {"of": "V100", "count": 4, "node": True}},
+        "physical": [{"type": "V100-NODE", "nodes": ["serve"]}],
+        "virtual_clusters": {},
+    }
+    (problem,) = cells_check(document).problems
+    assert (problem.field, "is of serving pool chat" in problem.problem) == ("physical[0].nodes[0]", True)
+    assert cells_proposal().physical == ()

@@ -41,6 +41,13 @@ async function opened() {
 }
 
 describe("the form of a virtual cluster", () => {
+  it("says how many GPUs may be guaranteed, those of serving pools apart", async () => {
+    const model = { name: "V100", memory_bytes: 2 ** 34, gpus: 8, gpus_free: 8, nodes: 2, price_per_hour: 1 };
+    server.on("GET /gpu-models", page([{ ...model, serving_gpus: 4 }]));
+    await opened();
+    expect(await screen.findByText("of 4 in the cluster; 4 more of serving pools, which may ask them back")).toBeTruthy();
+  });
+
   it("chooses policy and placer by name and parameters", async () => {
     server.on("PUT /virtual-clusters/research", CLUSTER);
     const { user, policy, placer } = await opened();

@@ -87,9 +87,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
             <label key={model} className={styles.line}>
               <span>
                 {model}{" "}
-                <span className={styles.weight}>
-                  of {models.data?.find(({ name }) => name === model)?.gpus ?? 0} in the cluster
-                </span>
+                <span className={styles.weight}>{thereAre(models.data?.find(({ name }) => name === model))}</span>
               </span>
               <NumberInput
                 min={0}
@@ -225,6 +223,13 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     guaranteed: cluster?.own_guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
   };
+}
+
+/** How many GPUs may be guaranteed: not those on nodes that a serving pool may ask back. */
+function thereAre(model: { gpus: number; serving_gpus: number } | undefined): string {
+  const { gpus, serving_gpus } = model ?? { gpus: 0, serving_gpus: 0 };
+  const own = `of ${gpus - serving_gpus} in the cluster`;
+  return serving_gpus > 0 ? `${own}; ${serving_gpus} more of serving pools, which may ask them back` : own;
 }
 
 /** The body to send. What is guaranteed of models that are `divided` by cells follows from the cells and is left out. */
