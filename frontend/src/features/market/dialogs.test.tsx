@@ -9,7 +9,15 @@ import { aVirtualCluster } from "@/testing/samples";
 import { page, Refusal, server } from "@/testing/server";
 
 // A model's name may have a dot.
-const MODEL = { name: "A100.80GB", memory_bytes: 2 ** 36, gpus: 8, gpus_free: 8, serving_gpus: 0, nodes: 2, price_per_hour: 2.5 };
+const MODEL = {
+  name: "A100.80GB",
+  memory_bytes: 2 ** 36,
+  gpus: 8,
+  gpus_free: 8,
+  serving_gpus: 0,
+  nodes: 2,
+  price_per_hour: 2.5,
+};
 
 beforeEach(() => {
   const guaranteed = { "A100.80GB": 6 };

@@ -15,7 +15,15 @@ vi.mock("@/components/yaml/editor", () => ({
 
 const member = { route: "/submit", as: { roles: { vision: "member" as const } } };
 
-const V100 = { name: "V100", memory_bytes: 2 ** 34, gpus: 8, gpus_free: 8, serving_gpus: 0, nodes: 2, price_per_hour: 2.5 };
+const V100 = {
+  name: "V100",
+  memory_bytes: 2 ** 34,
+  gpus: 8,
+  gpus_free: 8,
+  serving_gpus: 0,
+  nodes: 2,
+  price_per_hour: 2.5,
+};
 
 interface Sent {
   name: string;

@@ -45,7 +45,9 @@ describe("the form of a virtual cluster", () => {
     const model = { name: "V100", memory_bytes: 2 ** 34, gpus: 8, gpus_free: 8, nodes: 2, price_per_hour: 1 };
     server.on("GET /gpu-models", page([{ ...model, serving_gpus: 4 }]));
     await opened();
-    expect(await screen.findByText("of 4 in the cluster; 4 more of serving pools, which may ask them back")).toBeTruthy();
+    expect(
+      await screen.findByText("of 4 in the cluster; 4 more of serving pools, which may ask them back"),
+    ).toBeTruthy();
   });
 
   it("chooses policy and placer by name and parameters", async () => {
