@@ -35,6 +35,8 @@ class View:
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: Sequence[PairSpeeds] = ()
+    #: By virtual cluster: whether its jobs share GPUs (`gpu_parts.SHARE_NEVER` and so on).
+    sharing: Mapping[str, str] = field(default_factory=dict)
     #: How to run a computation that may take long; it must not depend on where it runs.
     compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.

@@ -168,6 +168,7 @@ class Reservation:
                 "running": running,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
+                "sharing": {vc.name: vc.sharing for vc in frame.virtual_clusters},
                 "compute": of_view(self._compute, name),
                 "rng": random.Random(f"{frame.round_number}:{name}"),
             },

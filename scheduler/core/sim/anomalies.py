@@ -59,6 +59,8 @@ _CAUSES: Mapping[str, Cause] = {
     "later_slice": Cause.ORDER,
     "less_goodput": Cause.ORDER,
     "less_left_first": Cause.ORDER,
+    "less_service_had_first": Cause.ORDER,
+    "less_service_left_first": Cause.ORDER,
     "minimum_run": Cause.ORDER,
     "preemption_budget": Cause.ORDER,
     "less_progress_first": Cause.ORDER,

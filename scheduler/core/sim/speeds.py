@@ -3,7 +3,8 @@
 The tables behind it are measured ones (`scheduler.simulation.throughputs` reads them). What no table knows
 is assumed, and each assumption is here: unknown models and applications run at the reference rate, elastic
 gangs scale linearly, spreading over nodes costs what `default_locality` says, and jobs that share GPUs
-without a measurement each get an equal part of them. A gang on as few nodes as it can be counts as near.
+without a measurement take turns on the resources that their stages need (`perf.interleaving`), or each get an
+equal part of the GPUs where stages are not known. A gang on as few nodes as it can be counts as near.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.core.model.snapshot import Job
+from scheduler.core.perf.interleaving import PLACES, speed_in_group
 
 
 class Tables(Protocol):
@@ -64,9 +66,16 @@ class Speeds:
             if self.tables:
                 measured = self.tables.interference(job.application, other.application, gpu_model, job.gpus)
             if measured is None:
-                return 1 / (1 + len(others))
+                return self._by_stages(job, others)
             factor *= measured
         return factor
+
+    def _by_stages(self, job: Job, others: Sequence[Job]) -> float:
+        own = job.profile.stages if job.profile else None
+        theirs = [other.profile.stages for other in others if other.profile and other.profile.stages]
+        if own is None or len(theirs) < len(others) or len(others) >= PLACES:
+            return 1 / (1 + len(others))
+        return speed_in_group(own, theirs)
 
     def best(self, job: Job, gpu_models: Sequence[str]) -> float:
         """Return the rate on the best model of the cluster that the job accepts, near to each other."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from scheduler.core.building_blocks.matching import pairs_of_most_weight
-from scheduler.simulation.reproduction.muri.interleaving import cycle_seconds, efficiency
+from scheduler.core.building_blocks.interleaved_groups import LARGEST_GROUP, grouped
+from scheduler.core.perf.interleaving import cycle_seconds
 from scheduler.simulation.reproduction.muri.jobs import (
     MuriJob,
     Nodes,
@@ -18,12 +16,8 @@ from scheduler.simulation.reproduction.muri.jobs import (
     next_end,
 )
 
-#: Jobs of a group, at most; the rounds of matching are as many.
-LARGEST_GROUP = 4
 #: An end as near to an arrival is one event with it, in seconds.
 _TOGETHER = 1e-4
-#: What a place in the order of priority between the two of a pair takes away from its efficiency.
-_NEARER = 1e-6
 
 Group = tuple[MuriJob, ...]
 
@@ -99,7 +93,8 @@ def _chosen(waiting: Sequence[MuriJob], cluster: Nodes) -> list[Group]:
     """Return the groups that run next, of all jobs by priority."""
     rank = {job.number: place for place, job in enumerate(waiting)}
     groups: list[Group] = []
-    for group in grouped(_admitted(waiting, cluster), cluster.gpus):
+    admitted = _admitted(waiting, cluster)
+    for group in grouped(admitted, lambda size: size, lambda job: job.stages, cluster.gpus):
         if group_seconds(group) > sum([job.iteration_seconds for job in group]):
             groups += [(job,) for job in group]
         else:
@@ -122,48 +117,3 @@ def _admitted(waiting: Sequence[MuriJob], cluster: Nodes) -> dict[int, list[Muri
         if seen[job.gpus] > admitted[job.gpus] and cluster.place(job.gpus):
             admitted[job.gpus] = min(admitted[job.gpus] + LARGEST_GROUP, len(by_size[job.gpus]))
     return {size: by_size[size][: admitted[size]] for size in by_size}
-
-
-def grouped(by_size: dict[int, list[MuriJob]], gpus: int) -> list[Group]:
-    """Return the jobs in groups that ask for no more GPUs than there are, if groups of four can do that."""
-    groups: dict[int, list[Group]] = {size: [(job,) for job in jobs] for size, jobs in by_size.items()}
-    needed = sum([size * len(each) for size, each in groups.items()])
-    for _ in range(LARGEST_GROUP):
-        if needed <= gpus:
-            break
-        for size, each in groups.items():
-            if needed > gpus:
-                joined = _joined(each, most=-(-(needed - gpus) // size))
-                needed -= size * (len(each) - len(joined))
-                groups[size] = joined
-    return [group for each in groups.values() for group in each]
-
-
-def _joined(groups: Sequence[Group], most: int) -> list[Group]:
-    """Return the groups, at most so many pairs of them made into one, by the later of the two in priority.
-
-    Many pairs are
-    alike, since their jobs train the same models; of these, those nearest in priority.
-    """
-    weights = np.zeros((len(groups), len(groups)))
-    for one, group in enumerate(groups):
-        for other in range(one):
-            both = (*groups[other], *group)
-            if len(both) <= LARGEST_GROUP:
-                alike = efficiency([job.stages for job in both]) - (one - other) * _NEARER
-                weights[one, other] = weights[other, one] = alike
-    mate = dict[int, int]()
-    for one, other in pairs_of_most_weight(weights):
-        mate[one], mate[other] = other, one
-    joined: list[Group] = []
-    for place, group in enumerate(groups):
-        other_place = mate.get(place)
-        if other_place is None:
-            joined.append(group)
-        elif other_place < place:
-            if most > 0:
-                joined.append((*groups[other_place], *group))
-                most -= 1
-            else:
-                joined += [groups[other_place], group]
-    return joined

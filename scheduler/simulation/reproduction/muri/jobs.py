@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scheduler.core.perf.interleaving import ALONE, Stages
 from scheduler.simulation.errors import InputError
 
-#: What an iteration alone on its GPUs takes longer in the authors' framework than the trace has it.
-ALONE = 1.015
 #: Instants relatively as near as this are one event.
 _ONE_EVENT = 1e-9
 #: By model: seconds without progress at every event, on 1, 2, 4, 8, 16 and 32 GPUs.
@@ -26,9 +25,6 @@ _PAUSES: Mapping[str, Sequence[int]] = {
     "dqn": (5, 5, 6, 6, 8, 8),
 }
 _OTHER_PAUSE = 10
-
-#: Seconds of an iteration on storage and preprocessing, on the GPU, and on the network.
-Stages = tuple[float, float, float]
 
 
 @dataclass(slots=True, eq=False)

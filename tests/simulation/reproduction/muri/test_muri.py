@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.core.building_blocks.interleaved_groups import grouped
+from scheduler.core.perf.interleaving import CONTENTION, Stages, cycle_seconds, efficiency
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.reproduction.muri.baselines import run_shortest, run_tiresias
-from scheduler.simulation.reproduction.muri.events import group_seconds, grouped, run_muri
-from scheduler.simulation.reproduction.muri.interleaving import CONTENTION, cycle_seconds, efficiency
-from scheduler.simulation.reproduction.muri.jobs import MuriJob, Nodes, Outcome, Stages, read_trace
+from scheduler.simulation.reproduction.muri.events import group_seconds, run_muri
+from scheduler.simulation.reproduction.muri.jobs import MuriJob, Nodes, Outcome, read_trace
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "muri"
 
@@ -136,13 +137,15 @@ def test_two_jobs_slower_together_than_one_after_the_other_do_not_share() -> Non
 
 def test_only_as_many_groups_are_joined_as_the_crowd_makes_necessary() -> None:
     kinds = ((0.5, 0.1, 0), (0.1, 0.5, 0))
-    groups = grouped({1: [job(number, kinds[number % 2]) for number in range(6)]}, gpus=5)
+    jobs = {1: [job(number, kinds[number % 2]) for number in range(6)]}
+    groups = grouped(jobs, gpus_of=int, stages_of=lambda each: each.stages, gpus=5)
     assert sorted(len(group) for group in groups) == [1, 1, 1, 1, 2]
     assert {kinds.index(member.stages) for group in groups if len(group) == 2 for member in group} == {0, 1}
 
 
 def test_jobs_of_different_sizes_never_share() -> None:
-    groups = grouped({1: [job(0), job(1)], 2: [job(2, gpus=2), job(3, gpus=2)]}, gpus=3)
+    jobs = {1: [job(0), job(1)], 2: [job(2, gpus=2), job(3, gpus=2)]}
+    groups = grouped(jobs, gpus_of=int, stages_of=lambda each: each.stages, gpus=3)
     assert all(len({member.gpus for member in group}) == 1 for group in groups)
 
 

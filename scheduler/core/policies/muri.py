@@ -1,0 +1,290 @@
+"""Muri: where not everyone fits, jobs that need different resources share GPUs in groups of up to four.
+
+Y. Zhao, Y. Liu, Y. Peng, Y. Zhu, X. Liu and X. Jin, "Multi-Resource Interleaving for Deep Learning
+Training", SIGCOMM 2022, section 4. Order: least remaining time times GPUs (Muri-S), or, where durations are
+not known, least attained service (Muri-L). Jobs ask for a place in that order; for each place four jobs of
+equal gangs are admitted. If these are more than fit, they are matched by how busy they would keep storage
+and CPUs, GPU and network together (`interleaved_groups`), pairs again to fours, and no more of them than it
+takes. A group that would be slower than its jobs one after the other is split. Groups are served by their
+best job; who is in none that fits waits. What is not the paper's:
+
+- Stage times are facts of jobs (`Job.profile`). A job without them, an elastic one or a trial run stays
+  alone.
+- The paper's executor lets the jobs of a group wait for each other at each stage. Here they run at the same
+  time, and the hardware interleaves them: stages say who goes with whom, and not how fast they are then.
+- Groups are made anew every `interval_seconds` at most, when somebody waits for whom idle GPUs do not
+  suffice, or when those that share would fit alone; the published code does so at every arrival and end. In
+  between idle GPUs go to whoever is first, and what is left of a group runs on.
+- A group in which jobs join or leave stops first, all of it, and starts in a later round. Until its jobs
+  have stopped nothing else starts, for `HOLD_SECONDS` at most.
+- Of memory only what is known is checked. The switch of virtual clusters says whether jobs share at all
+  (`co_location`): stage times are a measure.
+- Of jobs in a group time counts as if they were alone.
+- Jobs of equal gangs are those that ask for the same in all respects (shape, models, topology, nodes) and
+  have the same priority, which comes before all else. Who was not admitted has what is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.co_location import CoLocation
+from scheduler.core.building_blocks.interleaved_groups import LARGEST_GROUP, grouped
+from scheduler.core.building_blocks.ordering import (
+    Outcome,
+    Starts,
+    anywhere,
+    settled_outcome,
+    start_in_order,
+    waiting_jobs,
+)
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import shape_in
+from scheduler.core.fitting.settle import settle_all
+from scheduler.core.model.plan import Decision, Grant, Mode, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+from scheduler.core.perf.interleaving import Stages, cycle_seconds
+
+Group = tuple[JobId, ...]
+
+#: For so long at most nothing else starts while jobs stop to start together.
+HOLD_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Muri:
+    """Interleaving groups by remaining or attained GPU time."""
+
+    #: Muri-S, by remaining time times GPUs; else Muri-L, by attained service.
+    knows_durations: bool = True
+    #: Jobs that share the same GPUs, at most; 1: none do.
+    largest_group: int = LARGEST_GROUP
+    #: A group of n must keep its resources busy for this part of n / 4 of the time.
+    least_efficiency: float = 0.0
+    #: Groups are not made anew more often than this.
+    interval_seconds: float = 360.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.largest_group <= LARGEST_GROUP:
+            raise ValueError(f"largest_group must be between 1 and {LARGEST_GROUP}")
+        if not (0 <= self.least_efficiency <= 1 and self.interval_seconds >= 0):
+            raise ValueError("least_efficiency must be between 0 and 1, and interval_seconds at least 0")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Start what fits; when something does not, make groups anew if it is time."""
+        state = _State(self, view, memory if memory.get("policy") == "muri" else {})
+        calm = state.started()
+        if not state.has_to_regroup(calm):
+            return state.decision(calm, wake_at=state.holds_until if state.coming else None)
+        if state.regroups_at > view.now + INSTANT_SECONDS:
+            return state.decision(calm, wake_at=state.regroups_at)
+        return state.decision(state.regrouped())
+
+
+class _State:
+    """What one round knows. Memory: `groups` made last, as lists of jobs, and `at`, when that was."""
+
+    def __init__(self, policy: Muri, view: View, memory: Memory) -> None:
+        self.policy, self.view = policy, view
+        groups = [tuple([JobId(job) for job in group]) for group in memory.get("groups", ())]
+        #: Groups that were made last and have not started: some of their jobs may be stopping for it.
+        self.coming = [group for group in groups if not any(job in view.running for job in group)]
+        self.made_at: float | None = memory.get("at")
+        self.regroups_at = view.now if self.made_at is None else self.made_at + policy.interval_seconds
+        self.holds_until = view.now if self.made_at is None else self.made_at + HOLD_SECONDS
+        self.co_location = CoLocation(view)
+        self.ranks = {job.id: self._rank(job) for job in view.jobs.values()}
+
+    def started(self) -> Outcome:
+        """Start groups whose jobs have stopped for it, then what fits beside everything that runs."""
+        view = self.view
+        waiting = sorted(waiting_jobs(view), key=self._place)
+        if not self.coming:
+            return start_in_order(waiting, view)
+        capacity = view.capacity.fork()
+        capacity.keep_all()
+        is_over = self.holds_until <= view.now + INSTANT_SECONDS
+        ready = [group for group in self.coming if all(job in view.jobs for job in group)]
+        self.coming = [] if is_over else [group for group in self.coming if group not in ready]
+        together = [self._grant(group) for group in ready]
+        placed = settle_all(together, view.jobs, capacity)
+        grants = [together[position] for position in sorted(placed)]
+        begun = {job for grant in grants for job in grant.jobs}
+        starts = Starts(capacity, anywhere)
+        queue: list[JobId] = []
+        for job in waiting:
+            started = None if self.coming or starts.exhausted or job.id in begun else starts.start(job)
+            if started is not None:
+                grants.append(started[0])
+            elif job.id not in begun:
+                queue.append(job.id)
+        return Outcome(grants=tuple(grants), queue=tuple(queue))
+
+    def has_to_regroup(self, calm: Outcome) -> bool:
+        """Whether somebody waits in vain, or those that share would fit alone."""
+        if self.coming:
+            return False
+        if calm.queue:
+            return True
+        if all(len(held.jobs) == 1 for held in self.view.running.values()):
+            return False
+        needed = sum([job.gpus for job in self.view.jobs.values()])
+        return needed <= sum([self.view.capacity.offered(model) for model in self.view.capacity.models])
+
+    def regrouped(self) -> Outcome:
+        """Make groups of all jobs, and serve them by their best one."""
+        view = self.view
+        pinned = sorted({held.jobs for held in view.running.values() if held.jobs in view.capacity.pinned})
+        staying = {job for unit in pinned for job in unit}
+        order = sorted(view.jobs.values(), key=self._place)
+        groups = self._split(self._groups([job for job in order if job.id not in staying]))
+        groups.sort(key=lambda group: min([self.ranks[job] for job in group]))
+        admitted = {job for group in groups for job in group}
+        left_over = [(job.id,) for job in order if job.id not in admitted and job.id not in staying]
+        units = [*pinned, *groups, *left_over]
+        grants = [self._grant(group) for group in units]
+        capacity = view.capacity.fork()
+        placed = settle_all(grants, view.jobs, capacity)
+        settled = {job for position in placed for job in grants[position].jobs}
+        changed = [grants[position] for position in sorted(placed) if not self._is_running(units[position])]
+        # A group that runs in part stops now, and starts when all of it waits.
+        self.coming = [
+            grant.jobs
+            for grant in changed
+            if len(grant.jobs) > 1 and any(job in view.running for job in grant.jobs)
+        ]
+        self.made_at = view.now
+        return settled_outcome(view, changed, settled, [job.id for job in order])
+
+    def decision(self, outcome: Outcome, wake_at: float | None = None) -> Decision:
+        memory: dict[str, Any] = {}
+        if self.made_at is not None:
+            groups = [list(group) for group in self.coming]
+            memory = {"policy": "muri", "at": self.made_at, "groups": groups}
+        reason = _LESS_LEFT if self.policy.knows_durations else _LESS_HAD
+        return outcome.decision(outcome.reasons(reason), memory=memory, wake_at=wake_at)
+
+    def _groups(self, order: Sequence[Job]) -> list[Group]:
+        admitted = self._admitted(order)
+        together: dict[Hashable, list[Job]] = {}
+        alone: list[Job] = []
+        for shape, jobs in admitted.items():
+            for job in jobs:
+                if not self._may_be_grouped(job):
+                    alone.append(job)
+                else:
+                    together.setdefault(shape, []).append(job)
+        capacity = self.view.capacity
+        gpus = sum([capacity.offered(model) for model in capacity.models]) - sum([job.gpus for job in alone])
+        sizes = {shape: jobs[0].gpus for shape, jobs in together.items()}
+        groups = grouped(
+            together,
+            sizes.__getitem__,
+            _known_stages,
+            max(gpus, 0),
+            largest=self.policy.largest_group,
+            least_efficiency=self.policy.least_efficiency,
+            may_share=None if self.co_location.is_unlimited else self.co_location.may_share,
+        )
+        return [*[(job.id,) for job in alone], *[tuple(sorted(job.id for job in group)) for group in groups]]
+
+    def _admitted(self, order: Sequence[Job]) -> dict[Hashable, list[Job]]:
+        """Return by shape the jobs for which there are places: with each the next four that are alike."""
+        view, largest = self.view, self.policy.largest_group
+        shapes = {job.id: self._shape(job) for job in order}
+        by_shape: dict[Hashable, list[Job]] = {}
+        for job in order:
+            by_shape.setdefault(shapes[job.id], []).append(job)
+        admitted, seen = dict.fromkeys(by_shape, 0), dict.fromkeys(by_shape, 0)
+        starts = Starts(_emptied(view.capacity), anywhere)
+        for job in order:
+            shape = shapes[job.id]
+            seen[shape] += 1
+            if seen[shape] > admitted[shape] and not starts.exhausted and starts.start(job) is not None:
+                alike = largest if self._may_be_grouped(job) else 1
+                admitted[shape] = min(admitted[shape] + alike, len(by_shape[shape]))
+        return {shape: jobs[: admitted[shape]] for shape, jobs in by_shape.items()}
+
+    def _split(self, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups without those that are slower than their jobs one after the other."""
+        kept: list[Group] = []
+        for group in groups:
+            stages = [_known_stages(self.view.jobs[job]) for job in group] if len(group) > 1 else []
+            if stages and cycle_seconds(stages) > sum([sum(each) for each in stages]):
+                kept += [(job,) for job in group]
+            else:
+                kept.append(group)
+        return kept
+
+    def _grant(self, group: Group) -> Grant:
+        running = self.view.running.get(group[0])
+        if running is not None and set(running.jobs) == set(group):
+            # Where it is, at the size it has.
+            return Grant(jobs=running.jobs, gpus=self.view.capacity.pending[running.jobs].size)
+        gpus = self.view.jobs[group[0]].gpus
+        return Grant(jobs=group, gpus=gpus, mode=Mode.PACK if len(group) > 1 else Mode.EXCLUSIVE)
+
+    def _is_running(self, group: Group) -> bool:
+        running = self.view.running.get(group[0])
+        return running is not None and set(running.jobs) == set(group)
+
+    def _shape(self, job: Job) -> Hashable:
+        """Return what jobs have in common that may share GPUs; nobody shares with a job without stages."""
+        shape = shape_in(self.view.capacity.cluster, job)
+        return shape, job.priority, self._may_be_grouped(job)
+
+    def _may_be_grouped(self, job: Job) -> bool:
+        return self.policy.largest_group > 1 and _stages_of(job) is not None and self.co_location.shares(job)
+
+    def _rank(self, job: Job) -> tuple[Any, ...]:
+        running = self.view.running.get(job.id)
+        if self.policy.knows_durations:
+            left = remaining_seconds(job, running, self.view.now, self.view.default_time_limit_seconds)
+            value = left * job.gpus
+        else:
+            value = attained_service(job, running, self.view.now)
+        return -job.priority, value, running is None, job.submitted_at, job.id
+
+    def _place(self, job: Job) -> tuple[Any, ...]:
+        return self.ranks[job.id]
+
+
+def _emptied(capacity: Capacity) -> Capacity:
+    """Return the capacity as if nobody ran but those who stay wherever they are."""
+    empty = capacity.fork()
+    for jobs, holding in list(empty.pending.items()):
+        if jobs in empty.pinned:
+            empty.keep(holding)
+        else:
+            empty.drop(holding)
+    return empty
+
+
+def _stages_of(job: Job) -> Stages | None:
+    if job.profile is None or job.elastic is not None or job.trial is not None:
+        return None
+    return job.profile.stages
+
+
+def _known_stages(job: Job) -> Stages:
+    stages = _stages_of(job)
+    assert stages is not None
+    return stages
+
+
+_LESS_LEFT = Reason(
+    code="less_service_left_first",
+    tier=Tier.ORDER,
+    message="Jobs, or groups of jobs that share GPUs, with less GPU time left go before it.",
+    hint="A shorter estimate, a shorter time limit or fewer GPUs move it forward.",
+)
+_LESS_HAD = Reason(
+    code="less_service_had_first",
+    tier=Tier.ORDER,
+    message="Jobs, or groups of jobs that share GPUs, that had less GPU time go before it.",
+)
