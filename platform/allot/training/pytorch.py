@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import get_total_norm
 from torch.optim import Adam, AdamW, NAdam, Optimizer, RAdam
@@ -33,6 +32,8 @@ from allot.training.sampler import Sampler
 MEASURED_EVERY = 32
 #: Steps until Adam's estimate of the second moment says something.
 UNCONDITIONED_STEPS = 5
+#: Numbers that are measured at once: they stay in the processor's cache, or fill a GPU.
+BLOCK, BLOCK_ON_GPU = 2**16, 2**24
 #: Numbers that are gathered at once from all processes.
 GATHERED_NUMBERS = 2**22
 #: So many steps in a row that a scaler of the loss skips are a training that has failed.
@@ -94,7 +95,11 @@ class AdaptiveOptimiser:
         self.is_measured = False
         self._is_unscaled = False
         self._skipped = 0
+        #: By what Adam divides gradients, by parameter; None: by nothing. Their memory stays: to have it anew
+        #: each time costs more than to compute them.
         self._denominators: dict[Any, Any] | None = None
+        self._memory: dict[Any, Any] = {}
+        self._block = BLOCK_ON_GPU if self._device.type == "cuda" else BLOCK
         #: Of this iteration: sums of squared norms of gradients, by group.
         self._squares = self._no_squares()
         self._reduction: Any = None
@@ -117,7 +122,9 @@ class AdaptiveOptimiser:
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of a loss, which is the mean over its samples."""
-        loss = loss / (self.batch.accumulation + 1)
+        # Ranks add their gradients up: to divide these afterwards takes another look at each.
+        count = (self.batch.accumulation + 1) * self.batch.replicas
+        loss = loss / count if count > 1 else loss
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def unscale(self) -> None:
@@ -184,7 +191,7 @@ class AdaptiveOptimiser:
                     self._denominators = self._precondition()
 
     def _precondition(self) -> dict[Any, Any] | None:
-        """Return by what Adam divides gradients now; None: by nothing, or nothing known yet."""
+        """Return by what Adam divides gradients now, flat; None: by nothing, or nothing known yet."""
         if not self._is_adam:
             return None
         found = {}
@@ -196,8 +203,15 @@ class AdaptiveOptimiser:
                 steps = float(state["step"])
                 if steps < UNCONDITIONED_STEPS:
                     return None
-                corrected = state["exp_avg_sq"] / (1 - group["betas"][1] ** steps)
-                found[parameter] = corrected.sqrt_().add_(group["eps"])
+                moments = state["exp_avg_sq"].reshape(-1)
+                if parameter not in self._memory:
+                    self._memory[parameter] = torch.empty_like(moments)
+                found[parameter] = self._memory[parameter]
+                correction = 1 / (1 - group["betas"][1] ** steps)
+                for moment, place in zip(
+                    moments.split(self._block), found[parameter].split(self._block), strict=True
+                ):
+                    torch.mul(moment, correction, out=place).sqrt_().add_(group["eps"])
         if found and self._denominators is None and self.batch.iterations:
             # In another unit from now on.
             self.batch.noise.reset()
@@ -210,12 +224,12 @@ class AdaptiveOptimiser:
         if self.is_measured:
             with self.batch.measuring():
                 self._squares += self._squares_of(bucket.parameters(), bucket.gradients())
-        future = allreduce_hook(group, bucket)
+        work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
         if bucket.is_last():
             self.batch.gradient_is_computed()
             if self.is_measured:
                 self._reduction = dist.all_reduce(self._squares, group=group, async_op=True)
-        return future
+        return work.get_future().then(lambda done: done.value()[0])
 
     def _set_aside(self, *, is_last: bool) -> None:
         """Measure the gradient by itself that was just computed, and add it to those before it."""
@@ -240,7 +254,8 @@ class AdaptiveOptimiser:
         total = self._squares_of(self._parameters, gradients).tolist()
         if batch.replicas > 1:
             self._reduction.wait()
-            local = (self._squares / batch.replicas / unit).tolist()
+            # The loss was divided by their number, and the mean is over as many.
+            local = (self._squares * batch.replicas / unit).tolist()
             batch.noise.observe(local, total, count=batch.replicas, scale=batch.scale, iterations=since)
         elif batch.accumulation:
             count = batch.accumulation + 1
@@ -253,36 +268,56 @@ class AdaptiveOptimiser:
     def _observe_pair(self, gradients: Tensors, squares: list[float], since: int) -> None:
         if self._before is not None:
             kept, before = self._before
-            product = self._no_squares()
-            for parameter, one, other in zip(self._parameters, kept, gradients, strict=True):
-                if one is not None and other is not None:
-                    product[self._group_of[parameter]] += self._in_unit(parameter, one, other)
-            self.batch.noise.observe_pair(
-                before, squares, product.tolist(), scale=self.batch.scale, iterations=since
-            )
+            product = self._sums(
+                (parameter, self._product(parameter, one, other))
+                for parameter, one, other in zip(self._parameters, kept, gradients, strict=True)
+                if one is not None and other is not None
+            ).tolist()
+            self.batch.noise.observe_pair(before, squares, product, scale=self.batch.scale, iterations=since)
         # `zero_grad` lets go of them, so that they need no copy.
         self._before = (list(gradients), squares)
 
-    def _in_unit(self, parameter: Any, one: Any, other: Any) -> Any:
-        """Return the inner product of two gradients of a parameter, as they are measured."""
-        divisor = (self._denominators or {}).get(parameter)
-        if divisor is not None:
-            one, other = one / divisor, other / divisor
-        one, other = (each if each.dtype in EXACT else each.float() for each in (one, other))
-        return torch.dot(one.reshape(-1), other.reshape(-1))
-
     def _squares_of(self, parameters: Iterable[Any], gradients: Tensors) -> Any:
         """Return the squared norms of gradients, by group of parameters."""
-        by_group: list[list[Any]] = [[] for _ in self.optimiser.param_groups]
+        plain: dict[int, list[Any]] = {}
+        parts = []
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is None or parameter not in self._group_of:
                 continue
-            divisor = (self._denominators or {}).get(parameter)
-            # In 16 bits a norm would say nothing of a small variance.
-            measured = gradient if gradient.dtype in EXACT else gradient.float()
-            by_group[self._group_of[parameter]].append(measured if divisor is None else measured / divisor)
-        norms = [get_total_norm(measured) for measured in by_group]
-        return torch.stack([norm.to(self._device, torch.float64) for norm in norms]) ** 2
+            if gradient.dtype in EXACT and parameter not in (self._denominators or ()):
+                plain.setdefault(self._group_of[parameter], []).append(gradient)
+            else:
+                parts.append((parameter, self._product(parameter, gradient, gradient)))
+        squares = self._sums(parts)
+        for group, those in plain.items():
+            squares[group] += get_total_norm(those).to(self._device, torch.float64) ** 2
+        return squares
+
+    def _product(self, parameter: Any, one: Any, other: Any) -> Any:
+        """Return the inner product of two gradients of a parameter, as they are measured."""
+        divisor = (self._denominators or {}).get(parameter)
+        ones, others, parts = one.reshape(-1), other.reshape(-1), []
+        for begin in range(0, max(one.numel(), 1), self._block):
+            block = slice(begin, begin + self._block)
+            first = self._measured(ones[block], divisor, block)
+            second = first if other is one else self._measured(others[block], divisor, block)
+            parts.append(torch.dot(first, second))
+        return torch.stack(parts).sum(dtype=torch.float64)
+
+    def _measured(self, numbers: Any, divisor: Any, block: slice) -> Any:
+        # In 16 bits a norm would say nothing of a small variance.
+        numbers = numbers if numbers.dtype in EXACT else numbers.float()
+        return numbers if divisor is None else numbers / divisor[block]
+
+    def _sums(self, parts: Iterable[tuple[Any, Any]]) -> Any:
+        """Return the sums of numbers of parameters, by group of parameters."""
+        by_group: dict[int, list[Any]] = {}
+        for parameter, number in parts:
+            by_group.setdefault(self._group_of[parameter], []).append(number)
+        sums = self._no_squares()
+        for group, numbers in by_group.items():
+            sums[group] = torch.stack([number.to(self._device) for number in numbers]).sum()
+        return sums
 
     def _no_squares(self) -> Any:
         groups = len(self.optimiser.param_groups)
