@@ -17,7 +17,7 @@ from scheduler.budgets import services as budget_services
 from scheduler.core.model.errors import SchedulingError
 from scheduler.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
-from scheduler.market.services import settling
+from scheduler.market.services import loans
 from scheduler.metrics import services as metrics_services
 from scheduler.nodes.services import health as node_health
 from scheduler.notifications.services import dispatch
@@ -86,7 +86,7 @@ def end_trials() -> None:
 
 @shared_task(time_limit=60)
 def settle_market() -> None:
-    settling.market_settle()
+    loans.market_settle()
 
 
 @shared_task(time_limit=60)

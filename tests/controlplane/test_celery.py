@@ -3,10 +3,18 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
+import pytest
 from celery import current_app
+from django.contrib.sessions.models import Session
+from django.utils import timezone
 
+from controlplane import tasks
+from controlplane.celery import app
 from controlplane.config import config
+from controlplane.models import IdempotentAnswer
+from tests.scheduler.builders import make_user
 
 
 def test_a_thread_publishes_to_the_installations_broker() -> None:
@@ -29,3 +37,20 @@ def test_beat_loads_neither_django_nor_the_scheduler_and_ticks_alike() -> None:
     assert loaded == ""
     assert ticks.split() == sorted(entry["task"] for entry in current_app.conf.beat_schedule.values())
     assert where == f"{current_app.conf.broker_url} {current_app.conf.task_routes}"
+
+
+@pytest.mark.django_db
+def test_old_answers_and_ended_sessions_are_pruned():
+    long_ago = timezone.now() - timedelta(days=30)
+    old = IdempotentAnswer.objects.create(user=make_user(), key="old", fingerprint=b"x")
+    IdempotentAnswer.objects.filter(pk=old.pk).update(created_at=long_ago)
+    fresh = IdempotentAnswer.objects.create(user=make_user(), key="new", fingerprint=b"x")
+    Session.objects.create(session_key="ended", session_data="x", expire_date=long_ago)
+    tasks.prune()
+    assert list(IdempotentAnswer.objects.all()) == [fresh]
+    assert not Session.objects.exists()
+
+
+def test_every_scheduled_task_exists():
+    app.loader.import_default_modules()
+    assert {entry["task"] for entry in app.conf.beat_schedule.values()} <= set(app.tasks)

@@ -1,14 +1,18 @@
 """What a connection may do before anything is answered: at a real server, by real sockets."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import uvicorn
+from django.conf import settings
 
 from controlplane import connections
-from controlplane.connections import ADDRESS_BYTES, BoundedProtocol
+from controlplane.connections import ADDRESS_BYTES, BoundedProtocol, SocketLimit
 from controlplane.limits import Receive, Scope, Send
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: localhost\r\n"
@@ -97,3 +101,33 @@ async def test_an_address_has_so_many_connections_and_no_more(port, settings, mo
 def test_this_machine_and_trusted_proxies_have_no_limit(settings, monkeypatch, address, is_bounded):
     monkeypatch.setattr(settings.CONFIG, "trusted_proxies", "10.0.0.0/24")
     assert connections.is_bounded(address) == is_bounded
+
+
+async def test_more_sockets_of_one_address_are_closed_until_others_end() -> None:
+    most = settings.CONFIG.connections_per_address
+    release = asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        await release.wait()
+
+    limit = SocketLimit(application)
+
+    async def connect(address: str, said: list[str]) -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            said.append(message["type"])
+
+        await limit({"type": "websocket", "client": (address, 1)}, receive, send)
+
+    said: list[list[str]] = [[] for _ in range(most + 3)]
+    addresses = ["203.0.113.7"] * (most + 1) + ["203.0.113.8", "127.0.0.1"]
+    async with asyncio.TaskGroup() as group:
+        for address, each in zip(addresses, said, strict=True):
+            group.create_task(connect(address, each))
+        await asyncio.sleep(0)
+        release.set()
+    assert said == [["websocket.accept"]] * most + [["websocket.close"]] + [["websocket.accept"]] * 2
+    assert limit.open == {}

@@ -1,16 +1,22 @@
-"""How virtual clusters are divided among their tenants at the instant of a snapshot."""
+"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a
+tenant's jobs would be on its own part of one, if nobody else were there.
+
+A part is seldom a whole number of GPUs. Of 2.5 GPUs, two are there all the time and a third half of it:
+so a gang runs for the part of the time for which there are GPUs for it, and one that is larger than the
+part, rounded up, never.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.core.building_blocks.entitlement import NOTHING, Claim, claim_of, entitled
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
-from scheduler.core.fairness.alone import Gang, speed_alone
 from scheduler.core.fairness.holders import Holders, Idle, TenantHoldings
 from scheduler.core.fairness.lent import Share, Use, uses
 from scheduler.core.fairness.tiers import Use as TierUse
@@ -317,3 +323,42 @@ def _rho(
     if held is not None or even <= 0:
         return held
     return rho(elapsed_seconds(app, view.now), app.left / even, app.work / even)
+
+
+class Gang(NamedTuple):
+    """What a job wants: so many GPUs at once, and how fast it is on a model, relative to its best."""
+
+    gpus: int
+    speeds: Mapping[str, float]
+
+
+def speed_alone(part: Mapping[str, float], gangs: Iterable[Gang]) -> float:
+    """Return the most that gangs reach on a part, in GPUs of each one's best model; gangs stay whole.
+
+    The fastest go first, and among these the smallest or the largest, whichever comes to more: what is found
+    can be had, and now and then a little more could be.
+    """
+    pairs = [
+        (-speed, gang.gpus, number, model)
+        for number, gang in enumerate(gangs)
+        for model, speed in gang.speeds.items()
+        if speed > 0 and part.get(model, 0.0) > NOTHING
+    ]
+    smallest = sorted(pairs)
+    largest = sorted(pairs, key=lambda pair: (pair[0], -pair[1], *pair[2:]))
+    return max(_reached(part, smallest), _reached(part, largest))
+
+
+def _reached(part: Mapping[str, float], pairs: Iterable[tuple[float, int, int, str]]) -> float:
+    left = dict(part)
+    placed: set[int] = set()
+    reached = 0.0
+    for negative, gpus, number, model in pairs:
+        room = left[model]
+        if number in placed or room <= NOTHING or gpus > math.ceil(room - NOTHING):
+            continue
+        used = min(room, gpus)
+        left[model] = room - used
+        placed.add(number)
+        reached -= negative * used
+    return reached

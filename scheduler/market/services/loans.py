@@ -1,19 +1,21 @@
-"""Loans between virtual clusters: an offer is taken and paid for in one transaction, and ends by itself.
+"""Loans between virtual clusters: an offer is taken and paid for in one transaction; and what happens in
+the market by the clock alone: offers expire, loans begin and end, allowances are paid.
 
-What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back; when
-an operator ends a loan the rest is refunded, as far as the lender still has it.
+What a loan costs is paid in full when it is taken. A borrower that gives back early gets nothing back;
+when an operator ends a loan the rest is refunded, as far as the lender still has it. What is guaranteed
+to whom follows from the clock whether or not `market_settle` ran; there it is written down and told.
 """
 
 from django.db import transaction
-from django.db.models import F, Sum
+from django.db.models import F, Q, Sum
 
 from scheduler.clock import database_now
 from scheduler.core.model import loan_terms as core
 from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.market.models import Loan, OfferState, TransferKind
+from scheduler.market.models import Loan, Offer, OfferState, TransferKind
 from scheduler.market.representations import cost_of, in_credits, publish_offers
 from scheduler.market.selectors import lot_of, require_owner
-from scheduler.market.services.credits import MOST_MILLICREDITS, account_of, transfer
+from scheduler.market.services.credits import MOST_MILLICREDITS, account_of, allowances_pay, transfer
 from scheduler.market.services.offers import offer_close, open_offer
 from scheduler.market.services.records import record_loan
 from scheduler.market.services.terms import check_loan
@@ -137,3 +139,30 @@ def _refund(loan: Loan, by: Viewer) -> tuple[int, int, int]:
             reason=f"loan {loan.id} was ended early",
         )
     return paid, due, max(there, 0)
+
+
+#: In one transaction; the next tick goes on.
+_AT_ONCE = 200
+
+
+def market_settle() -> None:
+    """Write down everything whose time has come; may run twice, late or never."""
+    now = database_now()
+    over = Offer.objects.filter(state=OfferState.OPEN, ends_at__lte=now).order_by("id")
+    begun, ended = Q(begun=False, starts_at__lte=now), Q(ends_at__lte=now)
+    due = Loan.objects.filter(begun | ended, ended_at=None).order_by("id")
+    if over.exists() or due.exists():
+        with transaction.atomic():
+            lock_guarantees()
+            for offer in over.select_related("lender")[:_AT_ONCE]:
+                offer_close(offer, OfferState.EXPIRED, at=now, actor="")
+            for loan in due.select_related("offer__lender", "borrower")[:_AT_ONCE]:
+                _settle(loan, is_over=loan.ends_at <= now)
+            request_round_on_commit()
+    allowances_pay()
+
+
+def _settle(loan: Loan, *, is_over: bool) -> None:
+    columns = {"ended_at": loan.ends_at} if is_over else {}
+    Loan.objects.filter(id=loan.id).update(begun=True, version=F("version") + 1, **columns)
+    record_loan("end" if is_over else "begin", loan, at=database_now(), actor="")

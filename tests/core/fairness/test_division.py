@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.fairness.alone import Gang, speed_alone
-from scheduler.core.fairness.division import Division, account_of
+from scheduler.core.fairness.division import Division, Gang, account_of, speed_alone
 from scheduler.core.fairness.lent import Share, uses
 from scheduler.core.fairness.properties import Bundle, Envy, envies
 from scheduler.core.model.loan_terms import Lending

@@ -6,17 +6,19 @@ import pytest
 from django.utils import timezone
 
 from nodeagent.messages import (
+    OLDEST_PROTOCOL,
     PROTOCOL,
     Inventory,
     InventoryGpu,
     LogBatch,
     LogChunk,
+    MessageError,
     PartReport,
     ProgressLine,
     Report,
 )
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
-from scheduler.agents.services.reports import report_apply
+from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.attempts.models import StopCause
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.logs.services.storing import logs_append
@@ -359,3 +361,14 @@ def test_a_gang_that_is_never_complete_is_stopped():
     attempt.refresh_from_db()
     assert (attempt.state, attempt.stop_cause) == ("stopping", "gang_timeout")
     assert right.name in attempt.stop_message
+
+
+def test_what_a_newer_agent_of_the_same_protocol_adds_is_passed_over():
+    report = report_read({"protocol": PROTOCOL, "boot": "b", "generation": 1, "weather": {"sunny": True}})
+    assert report == Report(protocol=PROTOCOL, boot="b", generation=1)
+
+
+@pytest.mark.parametrize(("protocol", "outdated"), [(OLDEST_PROTOCOL - 1, "agent"), (PROTOCOL + 1, "server")])
+def test_another_protocol_is_named_before_any_field_that_it_lacks(protocol: int, outdated: str):
+    with pytest.raises(MessageError, match=f"not {protocol}; update the {outdated}"):
+        report_read({"protocol": protocol})

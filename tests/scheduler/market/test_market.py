@@ -20,12 +20,11 @@ from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import Lot
 from scheduler.market.models import BANK
 from scheduler.market.selectors import market_now
-from scheduler.market.services import credits, settling
+from scheduler.market.services import credits, loans
 from scheduler.market.services.credits import balance_of
-from scheduler.market.services.loans import loan_end, offer_take
+from scheduler.market.services.loans import loan_end, market_settle, offer_take
 from scheduler.market.services.offers import offer_make, offer_withdraw
 from scheduler.market.services.rules import Borrowing, Lending, rule_make, rule_remove
-from scheduler.market.services.settling import market_settle
 from scheduler.market.services.terms import MOST_OPEN_OFFERS, Terms
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
 from scheduler.virtual_clusters import services as virtual_cluster_services
@@ -321,8 +320,9 @@ def test_the_clock_closes_offers_begins_and_ends_loans(market):
 
 def test_a_clock_that_ran_ahead_ends_no_loan(market, monkeypatch):
     loan = make_loan(market.speech, market.vision, {"P100": 1})
-    monkeypatch.setattr(settling, "database_now", lambda: in_hours(24))
-    market_settle()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(loans, "database_now", lambda: in_hours(24))
+        market_settle()
     loan.refresh_from_db()
     assert loan.ended_at == loan.ends_at
     assert market_now(database_now()).in_force.gpus["vision"] == {"P100": 1, "V100": 4}
