@@ -30,6 +30,7 @@ from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva_fair.policy import GandivaFair
 from scheduler.core.policies.gavel import Gavel
 from scheduler.core.policies.las import Las
+from scheduler.core.policies.lucid import Lucid
 from scheduler.core.policies.muri import Muri
 from scheduler.core.policies.optimus import Optimus
 from scheduler.core.policies.pollux.policy import Pollux
@@ -56,6 +57,7 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "gandiva_fair": GandivaFair,
     "gavel": Gavel,
     "las": Las,
+    "lucid": Lucid,
     "muri": Muri,
     "optimus": Optimus,
     "pollux": Pollux,

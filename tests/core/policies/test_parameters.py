@@ -23,6 +23,7 @@ VARIANTS = [
     "priority:strict=true",
     "sjf:aging=0.5,strict=true",
     "qssf:strict=true",
+    "lucid:capacity=-1",
     "muri:knows_durations=false,interval_seconds=20",
     "srtf:by_service=true,hysteresis=0",
     "tiresias:discipline=gittins,thresholds=50|200",
