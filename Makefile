@@ -14,9 +14,9 @@ WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors
 # By their folders (ALONE in tests/conftest.py): collecting all the others takes longer than some of these tests.
 # Each part notes by itself what failed: of one file for all, the last part to end would strike out what others wrote.
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)" -o cache_dir=.pytest_cache
-# Some environments forbid Python to keep what it compiled. Then each of the hundreds of processes that tests start
-# would compile the project anew, and each that collects tests every test.
-test test-slow test-gpu chaos: export PYTHONDONTWRITEBYTECODE =
+# Some environments forbid Python to keep what it compiled. Then each process of the platform, and each of the hundreds
+# that tests start, would compile the project and all packages anew, and each that collects tests every test.
+up test test-slow test-gpu chaos: export PYTHONDONTWRITEBYTECODE =
 # What pytest returns when no test matched.
 NO_TESTS := 5
 # The server, and what nodes and users install by itself.
