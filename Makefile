@@ -8,10 +8,10 @@ SHELL := /bin/sh
 VENV := .venv/bin
 NPM := scripts/npm
 PYTEST := $(VENV)/python -m pytest
-# A process more than processors, for some tests wait: for leases to end, for jobs to stop.
-WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
-# Tests of whole platforms: three parts and the dashboard's beside each other, for all wait a lot. What compares times is slow, so alone.
-# By their folders (ALONE in tests/conftest.py): collecting all the others takes longer than some of these tests.
+WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors : 8)))
+EVERYDAY := $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)"
+# Tests of whole platforms, by their folders (ALONE in tests/conftest.py): collecting all the others takes longer than
+# some of them. They wait a lot, so they run beside the others; what compares times is slow, and runs by itself.
 # Each part notes by itself what failed: of one file for all, the last part to end would strike out what others wrote.
 WHOLE := $(PYTEST) -m "alone and not (slow or gpu)" -o cache_dir=.pytest_cache
 # Some environments forbid Python to keep what it compiled. Then each process of the platform, and each of the hundreds
@@ -39,9 +39,8 @@ test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name"
 	@scripts/browser
 	@scripts/bubblewrap
 	@scripts/slurm
-	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)" $(ARGS) || [ $$? -eq $(NO_TESTS) ]
-	scripts/beside '$(NPM) test' '$(WHOLE)/up tests/up tests/slurm $(ARGS)' '$(WHOLE)/e2e tests/e2e $(ARGS)' \
-		'$(WHOLE)/browser tests/browser $(ARGS)'
+	scripts/beside '$(WHOLE)/e2e tests/e2e $(ARGS)' '$(WHOLE)/browser tests/browser $(ARGS)' \
+		'$(WHOLE)/up tests/up tests/slurm $(ARGS)' '$(NPM) test' '$(EVERYDAY) $(ARGS)'
 
 test-slow: ## Run the exhaustive tests, and properties on more examples
 	@$(MAKE) --no-print-directory -j2 setup-dev
@@ -97,7 +96,7 @@ constraints: ## Take the newest versions that pyproject.toml allows into constra
 
 clean: ## Remove everything that was built or installed here; the data in .allot stays
 	rm -rf .venv frontend/dist frontend/node_modules
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .test-database .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 setup: .venv/.installed frontend/dist/index.html
 	@:

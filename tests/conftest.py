@@ -12,10 +12,10 @@ from django.db import connection
 from django.test import TransactionTestCase
 
 from tests.effort import EVERY_DAY
-from tests.servers import started
+from tests.servers import SERVERS, started
 
-#: Folders whose tests run whole platforms, or a whole Slurm: they need the machine alone, for they take all
-#: the processors there are. `make test` runs them after the others, as three processes; -m alone names them.
+#: Folders whose tests run whole platforms, or a whole Slurm. All tests of a folder use the one that it starts, so
+#: no folder is divided among processes: `make test` has three for them, beside the others; -m alone names them.
 #: A folder that comes here comes into the Makefile too.
 ALONE = ("browser", "e2e", "slurm", "up")
 
@@ -90,6 +90,12 @@ def _redis_server() -> Iterator[None]:
 def django_db_modify_db_settings(_postgres_server: None, _redis_server: None) -> None:
     """pytest-django asks for this before it creates the test database; Redis comes along, since
     nearly everything that writes also publishes."""
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """The embedded server begins with a migrated test database, see `tests.servers.copy_template`."""
+    return "postgres" in SERVERS
 
 
 @pytest.fixture(scope="session")

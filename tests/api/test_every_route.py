@@ -273,7 +273,7 @@ def tried(world: World, who: str, method: str, route: str):
 
 
 def family(route: str) -> str:
-    """What the routes have in common that one world is made for: the first word after /api/v1/, or the route."""
+    """The first word after /api/v1/, or the route: routes that are tried in one world."""
     return route.removeprefix("/api/v1/").split("/")[0] or route
 
 

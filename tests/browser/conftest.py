@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.installation import Installation, installation, until
+from tests.servers import migrated_home
 
 PASSWORD = "correct horse battery"
 ARTIFACTS = Path(__file__).parent / "artifacts"
@@ -52,7 +53,7 @@ class Garden:
 @pytest.fixture(scope="package")
 def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
     """Two nodes of four V100; "vision" is guaranteed six of them, "speech" two."""
-    with installation(tmp_path_factory.mktemp("browser")) as platform:
+    with installation(tmp_path_factory.mktemp("browser"), migrated_home) as platform:
         for name in ("bed-1", "bed-2"):
             platform.add_node(name, gpus=4, rack="north")
         for tenant, guaranteed in (("vision", 6), ("speech", 2)):

@@ -275,9 +275,11 @@ class Installation:
 
 
 @contextlib.contextmanager
-def installation(folder: Path) -> Iterator[Installation]:
-    """A running, empty platform with a signed-in operator."""
+def installation(folder: Path, prepare: Callable[[Path], None] | None = None) -> Iterator[Installation]:
+    """A running, empty platform with a signed-in operator. `prepare` lays out its home before it starts."""
     platform = Installation(home=folder / "home", port=ports.pick())
+    if prepare is not None:
+        prepare(platform.home)
     try:
         platform.start("--no-demo")
         platform.sign_in()

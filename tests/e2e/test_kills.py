@@ -115,18 +115,29 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
     everything_is_well(platform, workload + more)
 
 
-# Every day the web server is killed by test_allot.py, below somebody who follows a job.
-@pytest.mark.parametrize(
-    "child",
-    [*(pytest.param(child, marks=pytest.mark.slow) for child in ("beat", "web")), "redis", "postgres"],
-)
-def test_server_process(platform: Installation, workload: list[int], child: str):
+SERVER_PROCESSES = ("beat", "web", "redis", "postgres")
+
+
+def killed_and_started_again(platform: Installation, child: str) -> None:
     pid = platform.pid_of(child)
     kill(pid)
     until(lambda: (new := find(platform, child)) and new != pid, 60, f"{child} to be started again")
+
+
+def test_all_server_processes(platform: Installation, workload: list[int]):
+    """One after the other, with no time to recover; make test-slow kills each by itself."""
+    for child in SERVER_PROCESSES:
+        killed_and_started_again(platform, child)
     everything_is_well(platform, workload)
-    after = platform_submit_again(platform)
-    everything_is_well(platform, [after])
+    everything_is_well(platform, [platform_submit_again(platform)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("child", SERVER_PROCESSES)
+def test_server_process(platform: Installation, workload: list[int], child: str):
+    killed_and_started_again(platform, child)
+    everything_is_well(platform, workload)
+    everything_is_well(platform, [platform_submit_again(platform)])
 
 
 def find(platform: Installation, child: str) -> int | None:

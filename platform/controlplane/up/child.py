@@ -114,6 +114,7 @@ class Child:
                 started = time.monotonic()
                 status = await self._run_once()
                 if self._stopping:
+                    self._write(describe_status(status))
                     return
                 deaths = 1 if time.monotonic() - started > STEADY_SECONDS else deaths + 1
                 ended = describe_status(status)
@@ -156,11 +157,14 @@ class Child:
 
     def _line(self, line: str) -> None:
         self._tail.append(line)
-        self._log.emit(logging.makeLogRecord({"msg": line}))
+        self._write(line)
         if not (self.spec.routine and self.spec.routine.search(line)):
             self._console.child_line(self.spec.name, line)
         if self.spec.ready_line and self.spec.ready_line.search(line):
             self._is_ready()
+
+    def _write(self, line: str) -> None:
+        self._log.emit(logging.makeLogRecord({"msg": line}))
 
     async def _ask_until_ready(self) -> None:
         if self.spec.is_ready is not None:
