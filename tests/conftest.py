@@ -14,9 +14,9 @@ from django.test import TransactionTestCase
 from tests.effort import EVERY_DAY
 from tests.servers import SERVERS, started
 
-#: Folders whose tests run whole platforms, or a whole Slurm. All tests of a folder use the one that it starts, so
-#: no folder is divided among processes: `make test` has three for them, beside the others; -m alone names them.
-#: A folder that comes here comes into the Makefile too.
+#: Folders whose tests run whole platforms, or a whole Slurm. All tests of a folder use one that it starts:
+#: no folder is divided among processes: `make test` has three for them, beside the others. -m alone names
+#: them. A folder that comes here comes into the Makefile too.
 ALONE = ("browser", "e2e", "slurm", "up")
 
 # Before NumPy is loaded. On a busy machine the threads of its linear algebra wait for each other, in problems

@@ -68,6 +68,8 @@ def test_steps_that_are_told_overrule_wrong_estimates(tmp_path: Path) -> None:
     assert any("tell of their steps" in note for note in telling["notes"])
 
 
+# Every day a report is written in test_page.py, and by the command until it is interrupted.
+@pytest.mark.slow
 def test_writes_a_report(trace: Path, tmp_path: Path) -> None:
     assert simulate("--trace", trace, "--cluster", "v100=4:4", "--report", tmp_path / "report") == 0
     page = (tmp_path / "report" / "report.html").read_text()

@@ -133,12 +133,12 @@ RESIZING = ("aryl", "pollux", "optimus", "sia", "singularity", "slaq")
 #: code in both; test_every_policy.py plays each in the live loop every day.
 EVERY_DAY = [
     (*FIFO_SRTF, 15, False),
-    (*PRIORITY_LAS, 15, True),
-    (*DRF_FAIR, 15, False),
     (*SJF_GANDIVA, 0, True),
     (*GAVEL_GANDIVA_FAIR, 15, False),
 ]
 REST = [
+    (*PRIORITY_LAS, 15, True),
+    (*DRF_FAIR, 15, False),
     (*LAS_TIRESIAS, 15, False),
     (*SJF_GANDIVA, 0, False),
     (*LAS_ALLOX, 15, False),
@@ -235,7 +235,7 @@ def test_both_grow_beyond_guarantees_alike(in_cells, settings, monkeypatch):
     assert Allocation.objects.filter(opportunistic_gpus__gt=0).exists()
 
 
-@pytest.mark.parametrize("in_cells", [False, True])
+@pytest.mark.parametrize("in_cells", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_both_lend_and_borrow_alike(in_cells, settings):
     """A loan between two rounds' instants, and rules by which what is idle is lent and borrowed."""
     settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
