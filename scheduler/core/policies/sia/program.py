@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, vstack
 
 from scheduler.core.goodput.batch import GoodputModel, best_batches
 from scheduler.core.goodput.throughput import Floats, Ints
@@ -208,6 +206,10 @@ def _maximise(
     choices: _Choices, room: Ints, seconds: float, *, whole: bool
 ) -> tuple[NDArray[np.float64], bool] | None:
     """Return a solution, and whether it is known to be within the gap; None where none was found."""
+    # SciPy takes half a second to load, and most processes that know this never compute with it.
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, vstack
+
     entries = np.arange(len(choices))
     _, row = np.unique(choices.candidate, return_inverse=True)
     one_each = csr_array((np.ones(len(choices)), (row, entries)), (int(row.max()) + 1, len(choices)))
