@@ -1,4 +1,4 @@
-"""The objects about cells as the API's schema describes them; `selectors.tree` makes them."""
+"""The objects about cells as the API's schema describes them; `selectors` makes them."""
 
 from rest_framework import serializers
 

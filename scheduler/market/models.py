@@ -169,7 +169,7 @@ class Loan(models.Model):
     """An offer that was taken: its lot is the borrower's from `starts_at` until `ends_at`, or `ended_at`.
 
     Whether it is in force follows from the clock alone; `begun` and `ended_at` are written afterwards by
-    whoever looks what has begun and ended (`market.services.settling`), so that everybody is told once.
+    whoever looks what has begun and ended (`market.services.loans`), so that everybody is told once.
     """
 
     #: Each offer is taken once.

@@ -1,14 +1,24 @@
-import { Fragment } from "react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { Fragment, useMemo, useState } from "react";
 
+import { cellsQuery } from "@/api/cell-queries";
+import { answerOf, api } from "@/api/client";
 import type { AdviceFigures, WholeAdvice } from "@/api/schema";
 import { cellsText } from "@/components/cells/cell-use";
-import { count, counted, duration } from "@/components/format";
-import { ApplyAdvice } from "@/features/advice/apply-advice";
-import { Curves } from "@/features/advice/curves";
-import { isBetter } from "@/features/advice/draft";
-import { EmptyState } from "@/ui/feedback";
-import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { Effects, lapsesOf } from "@/components/cells/effects";
+import { Chart } from "@/components/chart";
+import { count, counted, duration, moment, timeUnit } from "@/components/format";
+import { Tag } from "@/components/state-badge";
 import styles from "@/features/advice/advice.module.css";
+import { curveOf, isBetter } from "@/features/advice/draft";
+import { Button, buttonClass } from "@/ui/button";
+import { DataTable } from "@/ui/data-table";
+import { Confirm } from "@/ui/dialog";
+import { EmptyState, ErrorNotice } from "@/ui/feedback";
+import { Select } from "@/ui/field";
+import { muted, numeric, oneLine, Panel, TableFrame } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
 
 interface Metric {
   label: string;
@@ -137,4 +147,114 @@ function Pair({ metric, today, advised }: PairProps) {
 
 function percent(share: number): string {
   return `${count(100 * share)} %`;
+}
+
+/** Puts the advised cells in force, after telling which running jobs would lose their guarantee. */
+function ApplyAdvice({ advice }: { advice: WholeAdvice }) {
+  const [asking, setAsking] = useState(false);
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const say = useSay();
+  const check = useQuery({
+    queryKey: ["cells", "check", "advice", advice.id],
+    queryFn: ({ signal }) =>
+      answerOf(api.POST("/cells/check", { body: { specification: advice.specification ?? {} }, signal })),
+    enabled: asking,
+    staleTime: 0,
+  });
+  const apply = useMutation({
+    mutationFn: () =>
+      answerOf(api.POST("/cells/advice/{advice_id}/apply", { params: { path: { advice_id: advice.id } } })),
+    onSuccess: async (cells) => {
+      queries.setQueryData(cellsQuery.queryKey, cells);
+      for (const key of ["cells", "virtual-clusters", "advice"]) void queries.invalidateQueries({ queryKey: [key] });
+      say("done", `The advised cells are in force as version ${cells.version}.`);
+      await navigate({ to: "/cells" });
+    },
+  });
+  const lapses = lapsesOf(check.data?.effects);
+  return (
+    <>
+      {advice.applied_at && <Tag>applied {moment(advice.applied_at)}</Tag>}
+      {advice.specification && (
+        <Link to="/cells/edit" search={{ advice: advice.id }} className={buttonClass()}>
+          Edit first
+        </Link>
+      )}
+      <Button look="primary" disabled={!advice.specification} onClick={() => setAsking(true)}>
+        Apply
+      </Button>
+      <Confirm
+        open={asking}
+        onClose={() => setAsking(false)}
+        title="Apply the advised cells?"
+        description="Every virtual cluster gets the cells in the column “advised”. No job is stopped by this."
+        action="Apply"
+        busy={apply.isPending || check.isPending}
+        onConfirm={() => apply.mutate()}
+      >
+        {check.data && lapses.length === 0 && <p>No running job would lose its guarantee.</p>}
+        {lapses.length > 0 && <Effects effects={lapses} />}
+        {apply.error && <ErrorNotice error={apply.error} />}
+      </Confirm>
+    </>
+  );
+}
+
+/** The one of which there is most to see. */
+function mostTried(curves: WholeAdvice["curves"]): string {
+  const sorted = Object.entries(curves).sort(([, a], [, b]) => b.length - a.length);
+  return sorted[0]?.[0] ?? "";
+}
+
+/** What each virtual cluster's jobs would wait with fewer or more cells. */
+function Curves({ curves }: { curves: WholeAdvice["curves"] }) {
+  const names = Object.keys(curves).sort();
+  const [chosen, setChosen] = useState("");
+  const name = names.includes(chosen) ? chosen : mostTried(curves);
+  const points = useMemo(() => curveOf(curves[name] ?? []), [curves, name]);
+  const unit = timeUnit(Math.max(0, ...points.map((point) => point.delay_mean_seconds)));
+  const series = [
+    {
+      label: `Mean delay, ${unit.name}`,
+      token: "crop-4",
+      values: points.map((point) => point.delay_mean_seconds / unit.seconds),
+    },
+  ];
+  if (names.length === 0) return null;
+  return (
+    <Panel
+      title={`Mean delay in ${unit.name}, over cells`}
+      flush
+      actions={
+        <Select
+          aria-label="Virtual cluster"
+          value={name}
+          onChange={(event) => setChosen(event.target.value)}
+          options={names.map((each) => ({ value: each, label: each }))}
+        />
+      }
+    >
+      {points.length > 1 && (
+        <Chart
+          label={`Mean delay of ${name} in ${unit.name} by the number of its GPUs`}
+          x={points.map(({ gpus }) => gpus)}
+          series={series}
+          isTime={false}
+          xLabel="GPUs"
+          ceiling={1}
+        />
+      )}
+      <DataTable
+        label={`Choices of ${name}`}
+        rows={points}
+        rowKey={({ gpus }) => gpus}
+        columns={[
+          { header: "Cells", cell: ({ cells }) => cellsText(cells) },
+          { header: "GPUs", isNumeric: true, cell: ({ gpus }) => gpus },
+          { header: "Mean delay", isNumeric: true, cell: (point) => duration(point.delay_mean_seconds) },
+        ]}
+      />
+    </Panel>
+  );
 }

@@ -6,15 +6,14 @@ import type { FailureRule } from "@/api/schema";
 import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
 import { useSession } from "@/components/session";
 import { Tag } from "@/components/state-badge";
-import { RuleDialog } from "@/features/failures/rule-dialog";
-import { earlier, endsOf, retryText } from "@/features/failures/rule-draft";
+import styles from "@/features/failures/failures.module.css";
+import { earlier, endsOf, retryText, RuleDialog } from "@/features/failures/rule-dialog";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
 import { EmptyState } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
-import styles from "@/features/failures/failures.module.css";
 
 /** The rules in the order in which they are tried; operators change them. */
 export function RulesPanel() {

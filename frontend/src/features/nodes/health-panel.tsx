@@ -6,7 +6,7 @@ import type { Node } from "@/api/schema";
 import { ago, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 import { Badge, verdictLook } from "@/components/state-badge";
-import { checkTitle, loanText, withdrawnText, worstFirst } from "@/features/nodes/health";
+import { checkTitle, loanText, withdrawnText, worstFirst } from "@/features/nodes/words";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState, Notice } from "@/ui/feedback";
 import { muted, oneLine, Panel, prose } from "@/ui/layout";
