@@ -5,6 +5,8 @@
   its end the rest counts if it is at least `LEAST_SECONDS`.
 - A window that was shared with one other job throughout is recorded beside that partner, relative to the
   throughput alone, which must be known. One that was shared in part, or with several, says nothing.
+- A job that tells steps and no samples has no throughput. Beside a partner its steps are measured all the
+  same: relative to its own alone on that GPU model, as `pace` timed them for at least `LEAST_ALONE_SECONDS`.
 - A rate that is 0, negative, not finite, absurd, or a million times off what is on record says nothing.
 """
 
@@ -15,6 +17,7 @@ from django.db.models import Count
 
 from scheduler.attempts.models import Attempt, ProgressPoint
 from scheduler.clock import database_now
+from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.perf.throughput import (
     JobClass,
     MovingAverage,
@@ -31,6 +34,7 @@ from scheduler.throughputs.services.on_record import read_estimator
 WARM_UP_SECONDS = 10.0
 WINDOW_SECONDS = 60.0
 LEAST_SECONDS = 10.0
+LEAST_ALONE_SECONDS = 60.0
 #: Of a tenant: the one measured longest ago makes room. Jobs that are all named differently make as many.
 MOST_SETTINGS_PER_TENANT = 1_000
 #: Of what is measured no more.
@@ -41,21 +45,28 @@ _logger = logging.getLogger(__name__)
 
 def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
     """Record the window that ends with the newest progress line, if one does; sets `attempt.measured_at`."""
-    begin = _begin(attempt)
-    if begin is None or newest.samples is None or begin.samples is None:
+    tells_samples = newest.samples is not None
+    if not tells_samples and not attempt.allocation.attempts.exclude(id=attempt.id).exists():
+        return
+    begin = _begin(attempt, tells_samples=tells_samples)
+    if begin is None:
         return
     attempt.measured_at = begin.at
     seconds = (newest.at - begin.at).total_seconds()
     if seconds < (LEAST_SECONDS if is_last else WINDOW_SECONDS):
         return
     attempt.measured_at = newest.at
-    rate = (newest.samples - begin.samples) / seconds
+    rate = (_count(newest) - _count(begin)) / seconds
     if rate <= 0 or problem_with(rate):
         return
     now = database_now()
     beside = partners(attempt, now - timedelta(seconds=seconds))
-    if beside is not None:
+    if beside is None or len(beside) > 1:
+        return
+    if tells_samples:
         _record(attempt, rate, beside, now)
+    elif beside and (alone := _steps_alone(attempt)):
+        _record(attempt, rate, beside, now, alone=alone)
 
 
 def prune_measurements() -> None:
@@ -75,13 +86,31 @@ def fewest_nodes(replicas: list[int], node_gpus: int) -> int:
     return len(room)
 
 
-def _begin(attempt: Attempt) -> ProgressPoint | None:
-    """Return the line with which the present window began; None: not yet."""
-    points = ProgressPoint.objects.filter(attempt=attempt, samples__isnull=False).order_by("sequence")
+def _begin(attempt: Attempt, *, tells_samples: bool) -> ProgressPoint | None:
+    """Return the line with which the present window began, of those that tell samples or that do not."""
+    points = ProgressPoint.objects.filter(attempt=attempt, samples__isnull=not tells_samples)
+    points = points.order_by("sequence")
     if attempt.measured_at is not None:
         return points.filter(at__gte=attempt.measured_at).first()
     first = points.first()
     return first and points.filter(at__gte=first.at + timedelta(seconds=WARM_UP_SECONDS)).first()
+
+
+def _count(point: ProgressPoint) -> float:
+    return point.step if point.samples is None else point.samples
+
+
+def _steps_alone(attempt: Attempt) -> float | None:
+    """Return the job's steps a second alone on as many GPUs of the model; None: too few were timed."""
+    if attempt.job.pace is None:
+        return None
+    pace, model = Pace(**attempt.job.pace), attempt.allocation.gpu_model
+    gpus = attempt.allocation.gpu_count
+    # What it did elsewhere as well can not be told apart.
+    if pace.is_void or set(pace.timed) != {model} or gpus != attempt.job.gpus:
+        return None
+    seconds = pace.timed[model] / gpus
+    return pace.timed_steps / seconds if seconds >= LEAST_ALONE_SECONDS and pace.timed_steps > 0 else None
 
 
 def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
@@ -104,17 +133,20 @@ def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
     return [other.job for other in beside]
 
 
-def _record(attempt: Attempt, rate: float, partners: list[Job], now: datetime) -> None:
-    if len(partners) > 1:
-        return
+def _record(
+    attempt: Attempt, rate: float, partners: list[Job], now: datetime, *, alone: float | None = None
+) -> None:
+    """Record a rate alone, or beside one partner relative to `alone`: what is on record, unless told."""
     job = attempt.job
     job_class, setting = _job_class(job), _setting(attempt)
     if partners:
-        declared = job.shape.get("throughput", {}).get(setting.gpu_model)
-        alone = read_estimator().at(job_class, setting, declared if setting.gpus == job.gpus else None)
-        if alone is None or alone.value <= 0:
+        if alone is None:
+            declared = job.shape.get("throughput", {}).get(setting.gpu_model)
+            known = read_estimator().at(job_class, setting, declared if setting.gpus == job.gpus else None)
+            alone = known.value if known else 0.0
+        if alone <= 0:
             return
-        rate = min(1.0, rate / alone.value)
+        rate = min(1.0, rate / alone)
         setting = setting._replace(partner=_job_class(partners[0]).application)
     there, created = SpeedMeasurement.objects.get_or_create(
         tenant_id=job.tenant_id,

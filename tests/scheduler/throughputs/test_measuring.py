@@ -1,5 +1,6 @@
 """What progress lines of running attempts make known of their job class's throughput."""
 
+from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from django.utils import timezone
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.clock import database_now
+from scheduler.core.building_blocks.pace import Pace
 from scheduler.models import Attempt, Node, SpeedMeasurement
 from scheduler.pruning import prune
 from scheduler.throughputs.services import measuring
@@ -19,7 +21,9 @@ pytestmark = pytest.mark.django_db
 BEGAN = 1_700_000_000.0
 
 
-def progress(node: Node, attempt: Attempt, *lines: tuple[float, float], state: str = "running") -> None:
+def progress(
+    node: Node, attempt: Attempt, *lines: tuple[float, float | None], state: str = "running"
+) -> None:
     """Report lines: (seconds since the attempt's first, samples so far)."""
     first = attempt.progress.count() + 1
     told = tuple(
@@ -157,6 +161,32 @@ def test_beside_a_partner_the_throughput_is_relative_to_being_alone() -> None:
     row = SpeedMeasurement.objects.get(application="gpt")
     assert (row.partner, row.average) == ("bert", 1.0)
     assert SpeedMeasurement.objects.get(application="bert", partner="").average == 20.0
+
+
+def test_a_job_that_tells_only_steps_is_measured_beside_a_partner_by_its_own_steps_alone() -> None:
+    node = make_node()
+    first, _ = together(node)
+    # A step a second; two were timed alone, for too short a time at first.
+    for timed_steps, seconds in ((100.0, 50.0), (200.0, 100.0)):
+        first.job.pace = asdict(
+            Pace(step=timed_steps, total_steps=1e6, timed_steps=timed_steps, timed={"V100": seconds})
+        )
+        first.job.save()
+        assert known() == []
+        progress(node, first, *[(at + 10 * seconds, None) for at in (0, 10, 70)])
+    row = SpeedMeasurement.objects.get()
+    assert (row.application, row.partner, row.average) == ("bert", "gpt", 0.5)
+
+
+def test_steps_of_another_gpu_model_or_of_a_job_alone_measure_nothing() -> None:
+    node = make_node()
+    alone = running(node, first=2)
+    elsewhere, _ = together(node)
+    for attempt, model in ((alone, "V100"), (elsewhere, "K80")):
+        attempt.job.pace = asdict(Pace(step=200, total_steps=1e6, timed_steps=200, timed={model: 100.0}))
+        attempt.job.save()
+        progress(node, attempt, (0, None), (10, None), (70, None))
+    assert known() == []
 
 
 @pytest.mark.parametrize(
