@@ -49,10 +49,11 @@ def changes_of(
     named = {job for grant in grants for job in grant.jobs}
     jobs = [job.id for pool in pools for job in pool.jobs]
     stops = [job for job in jobs if job in view.running and job not in named]
-    return tuple([grant for grant in grants if not _stays(grant, view)]), tuple(stops)
+    return tuple([grant for grant in grants if not stays(grant, view)]), tuple(stops)
 
 
-def _stays(grant: Grant, view: View) -> bool:
+def stays(grant: Grant, view: View) -> bool:
+    """Whether a grant is what its jobs have, where they have it."""
     running = view.running.get(grant.jobs[0])
     if running is None or running.jobs != grant.jobs or grant.gpus != len(running.gpus):
         return False

@@ -23,16 +23,20 @@ What is not:
 - CPUs and memory, and topology beyond one node, are not part of the search: where they are short a job keeps
   what it has, or is placed elsewhere with as many GPUs.
 - Jobs that share GPUs stay together, and are left as they are.
+- Nobody waits for ever: who has waited for `longest_wait_seconds` is put on nodes before the search begins
+  (`building_blocks.elastic.long_waits`), which works around it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from scheduler.core.building_blocks.elastic.arrangement import Row
+from scheduler.core.building_blocks.elastic.arrangement import Gang, Row
 from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.long_waits import in_turn, long_waits
 from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
 from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
 from scheduler.core.building_blocks.ordering import waiting_jobs
@@ -68,6 +72,8 @@ class Pollux:
     #: A job that had more GPU-hours than this weighs less than others, by the power below; 0: none does.
     weight_threshold_gpu_hours: float = 4.0
     weight_decay: float = 0.5
+    #: Whoever waits for longer has a turn of as long with the fewest GPUs that it can have; 0: nobody has.
+    longest_wait_seconds: float = 3600.0
     #: A job is on so many nodes at most.
     most_nodes: int = 16
     #: Which search: ours, or the published one.
@@ -79,6 +85,8 @@ class Pollux:
     def __post_init__(self) -> None:
         if not (self.cycle_seconds > 0 and self.restart_seconds >= 0):
             raise ValueError("cycle_seconds must be above 0 and restart_seconds at least 0")
+        if not 0 <= self.longest_wait_seconds < math.inf:
+            raise ValueError("longest_wait_seconds must be at least 0")
         if not -100 <= self.power <= 1:
             raise ValueError("power must be between -100 and 1")
         if self.search not in (GREEDY, GENETIC):
@@ -110,13 +118,17 @@ class Pollux:
 
     def _cycle(self, view: View, known: dict[str, Any]) -> Decision:
         pools = pools_of(view, lambda job: _rank(job, view))
+        waits = long_waits(view, known, self.longest_wait_seconds)
+        served: list[Job] = []
         people: dict[str, Any] = {}
         rows: list[list[Row]] = []
         for pool in pools:
             remembered = _recalled(known.get("population", {}).get(pool.gpu_model), pool)
+            gangs, first = in_turn(waits, pool)
+            served += first
             answer = view.compute(
                 solve,
-                self._request(view, pool),
+                self._request(view, pool, gangs),
                 self.search,
                 view.rng.getrandbits(32),
                 remembered,
@@ -130,7 +142,9 @@ class Pollux:
         running = view.running.keys() - set(stops)
         line = sorted(view.jobs.values(), key=lambda job: _rank(job, view))
         queue = waiting_in([job for job in line if job.id not in running], grants)
-        memory = {"policy": "pollux", "at": view.now, **({"population": people} if people else {})}
+        memory: dict[str, Any] = {"policy": "pollux", "at": view.now, **waits.memory(served)}
+        if people:
+            memory["population"] = people
         return Decision(
             grants=grants,
             queue=queue,
@@ -141,13 +155,13 @@ class Pollux:
             wake_at=view.now + self.cycle_seconds,
         )
 
-    def _request(self, view: View, pool: Pool) -> Cycle:
+    def _request(self, view: View, pool: Pool, gangs: tuple[Gang, ...]) -> Cycle:
         jobs = pool.jobs
         priorities = sorted({job.priority for job in view.jobs.values()})
         return Cycle(
             room=pool.room,
             limit=pool.limit,
-            gangs=pool.gangs,
+            gangs=gangs,
             models=tuple([goodput_model_of(job, pool.gpu_model) for job in jobs]),
             is_rigid=tuple([job.elastic is None for job in jobs]),
             ages=tuple([max(view.now - job.submitted_at, _LEAST_AGE_SECONDS) for job in jobs]),

@@ -24,7 +24,8 @@ What is not, or is a choice of ours:
   for places has them evicted. What still does not fit stays as it was, or runs on fewer.
 - Between rounds a job that waits is started on idle GPUs, with the fewest that it can have.
 - Hybrid parallel jobs are those whose replicas have several GPUs: counts are multiples of these.
-- Nobody is promised a turn: by the objective many small jobs may keep a large rigid one waiting.
+- By the objective many small jobs may keep a large rigid one waiting for ever. So who has waited for
+  `longest_wait_seconds` chooses first (`building_blocks.elastic.long_waits`), on a program of its own.
 - The program ends within 1e-4 of the optimum, after 200 branches or after `solve_seconds`. Without a solution
   it is the one in which jobs may have parts of configurations, rounded (`program.rounding`).
 """
@@ -33,18 +34,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, stays, waiting_in
+from scheduler.core.building_blocks.elastic.long_waits import LongWaits, long_waits
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.demand import least_gpus
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.sia.configurations import candidate_of
 from scheduler.core.policies.sia.places import Assignment, places_of
-from scheduler.core.policies.sia.program import Terms, choose
+from scheduler.core.policies.sia.program import Candidate, Configuration, Terms, choose
 
 #: How often it is solved again without those for whom there are GPUs enough, but not where they may be.
 _ATTEMPTS = 3
@@ -65,6 +68,8 @@ class Sia:
     round_seconds: float = 60.0
     #: What a restart costs a job; 0: what it was seen to lose, 30 s where that is not known.
     restart_seconds: float = 0.0
+    #: Whoever waits for longer has a turn of as long with the fewest GPUs that it can have; 0: nobody has.
+    longest_wait_seconds: float = 3600.0
     #: Longest that one program is worked on; then the best solution so far is taken.
     solve_seconds: float = 10.0
 
@@ -74,8 +79,9 @@ class Sia:
         for name in ("penalty", "round_seconds", "solve_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0")
-        if not 0 <= self.restart_seconds < math.inf:
-            raise ValueError("restart_seconds must be at least 0")
+        for name in ("restart_seconds", "longest_wait_seconds"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Decide about everyone where a round ends; else start who waits on idle GPUs, as small as can be."""
@@ -84,7 +90,7 @@ class Sia:
         if not view.jobs:
             return Decision(grants=(), keep_running=True, memory=known)
         if view.now >= next_at - INSTANT_SECONDS:
-            return self._round(view)
+            return self._round(view, known)
         line = sorted(waiting_jobs(view), key=_rank)
         grants = minimum_starts(view, line)
         queue = waiting_in(line, grants)
@@ -97,12 +103,14 @@ class Sia:
             wake_at=next_at,
         )
 
-    def _round(self, view: View) -> Decision:
+    def _round(self, view: View, known: dict[str, Any]) -> Decision:
         models = view.capacity.models
         assignment = Assignment(view, models)
         candidates = {
             job.id: candidate_of(job, view, models, self.restart_seconds) for job in assignment.jobs
         }
+        waits = long_waits(view, known, self.longest_wait_seconds)
+        served = self._serve_first(waits, candidates, assignment)
         terms = Terms(power=self.power, penalty=self.penalty, seconds=self.solve_seconds)
         for attempt in range(_ATTEMPTS):
             chosen = view.compute(choose, tuple(candidates.values()), assignment.room, terms)
@@ -120,37 +128,49 @@ class Sia:
             # What was meant for them is there for others.
             for job in unplaced:
                 del candidates[job]
-        return self._decision(view, grants, assignment)
+        return self._decision(view, grants, assignment, waits.memory(served))
 
-    def _decision(self, view: View, grants: Sequence[Grant], assignment: Assignment) -> Decision:
+    def _serve_first(
+        self, waits: LongWaits, candidates: dict[JobId, Candidate], assignment: Assignment
+    ) -> list[Job]:
+        """Let those who have a turn choose before everybody else, what they have or the fewest GPUs that they
+        can have; return whose turn begins."""
+        first = max([each.priority for each in candidates.values()], default=0) + 1
+        used = 0
+        for number in sorted(waits.kept & candidates.keys()):
+            each = candidates[number]
+            there = each.configurations[each.present]
+            used += there.gpus
+            candidates[number] = replace(each, configurations=(there,), present=0, priority=first)
+
+        def fewest(job: Job) -> tuple[Configuration, ...]:
+            least, every = least_gpus(job), candidates[job.id].configurations
+            return tuple([each for each in every if each.gpus == least <= assignment.room[each.model]])
+
+        served = waits.within(sum(assignment.room), used, lambda job: bool(fewest(job)))
+        for job in served:
+            candidates[job.id] = replace(candidates[job.id], configurations=fewest(job), priority=first)
+        return served
+
+    def _decision(
+        self, view: View, grants: Sequence[Grant], assignment: Assignment, waits: dict[str, Any]
+    ) -> Decision:
         named = {job for grant in grants for job in grant.jobs}
         line = sorted(view.jobs.values(), key=_rank)
         queue = tuple([job.id for job in line if job.id not in named and job.id not in assignment.fixed])
         return Decision(
-            grants=tuple([grant for grant in grants if not _stays(grant, view)]),
+            grants=tuple([grant for grant in grants if not stays(grant, view)]),
             queue=queue,
             reasons=dict.fromkeys(queue, (_LESS_GOODPUT,)),
             keep_running=True,
             stops=tuple([job for job in queue if job in view.running]),
-            memory={"policy": "sia", "at": view.now},
+            memory={"policy": "sia", "at": view.now, **waits},
             wake_at=view.now + self.round_seconds,
         )
 
 
 def _rank(job: Job) -> tuple[int, float, JobId]:
     return -job.priority, job.submitted_at, job.id
-
-
-def _stays(grant: Grant, view: View) -> bool:
-    """Whether the grant is what its jobs have, where they have it."""
-    running = view.running.get(grant.jobs[0])
-    return (
-        running is not None
-        and running.jobs == grant.jobs
-        and grant.gpus == len(running.gpus)
-        and not grant.nodes
-        and grant.gpu_model in (None, running.gpu_model)
-    )
 
 
 _LESS_GOODPUT = Reason(

@@ -1,0 +1,116 @@
+"""Who has waited too long under a policy that gives GPUs to whoever makes most of them, and comes first.
+
+A large gang that cannot be smaller costs many others their GPUs, and by a sum of speedups or utilities it may
+wait for ever. So whoever waits for longer than a limit is *due*, higher priorities and then the longest wait
+first: it has its fewest GPUs before anybody else is considered, and keeps them for as long as the limit, its
+*turn*. Turns have half of the GPUs at most, or one alone as many as it needs: the rest goes where it makes
+the most progress. Nobody who is due passes another. So the first in line of those whom the GPUs of the view
+would do for starts when at the latest all turns have ended, which is within the limit and a cycle: the n-th
+starts after n such times at most. Waits are counted from when the policy first saw a job wait, and anew when
+what it remembers is lost. Ours: neither Pollux (OSDI'21) nor Sia (SOSP'23) has such a rule (decision 0051).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scheduler.core.building_blocks.elastic.arrangement import Arrangement, Gang
+from scheduler.core.building_blocks.elastic.pools import Pool
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.demand import least_gpus
+from scheduler.core.model.snapshot import Job, JobId, Memory
+
+#: The part of the GPUs that goes to those who are due.
+LARGEST_PART = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongWaits:
+    """Who comes first in a cycle, and since when everybody waits."""
+
+    #: Those that wait and are due, the longest wait first.
+    due: tuple[Job, ...]
+    #: Those that run because they were due, and keep what they have for now.
+    kept: frozenset[JobId]
+    #: Since when each waits.
+    since: Mapping[JobId, float]
+
+    def within(self, gpus: int, used: int, could: Callable[[Job], bool]) -> list[Job]:
+        """Return whose turn may begin with so many GPUs in all, of which other turns have `used`.
+
+        `could`: whether a job could start if nobody had a turn; one that could not holds nobody up.
+        """
+        found: list[Job] = []
+        for job in filter(could, self.due):
+            least = least_gpus(job)
+            if used + least > (LARGEST_PART * gpus if used else gpus):
+                break
+            found.append(job)
+            used += least
+        return found
+
+    def memory(self, served: Iterable[Job]) -> dict[str, Any]:
+        """Return what is to be remembered when these were given GPUs because they were due; plain values."""
+        kept = sorted(self.kept | {job.id for job in served})
+        found: dict[str, Any] = {}
+        if self.since:
+            found["waits"] = {str(job): since for job, since in sorted(self.since.items())}
+        if kept:
+            found["kept"] = kept
+        return found
+
+
+def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
+    """Return who is due, given what `LongWaits.memory` returned last time; nobody where the limit is 0."""
+    if not longest_seconds:
+        return LongWaits(due=(), kept=frozenset(), since={})
+    before, now = known.get("waits", {}), view.now
+    since = {job: before.get(str(job), now) for job in view.jobs if job not in view.running}
+    due = [job for job in since if now - since[job] >= longest_seconds - INSTANT_SECONDS]
+    due.sort(key=lambda job: (-view.jobs[job].priority, since[job], job))
+    kept = [
+        job
+        for job in map(JobId, known.get("kept", ()))
+        if job in view.running and now - view.running[job].since < longest_seconds - INSTANT_SECONDS
+    ]
+    return LongWaits(due=tuple([view.jobs[job] for job in due]), kept=frozenset(kept), since=since)
+
+
+def in_turn(waits: LongWaits, pool: Pool) -> tuple[tuple[Gang, ...], list[Job]]:
+    """Return the gangs of a pool, those pinned that have a turn, and whose turn begins.
+
+    These are put where the GPUs would be if nobody had any but those who have a turn or are pinned anyway.
+    """
+    places = {job.id: place for place, job in enumerate(pool.jobs)}
+    if waits.kept.isdisjoint(places) and not any([job.id in places for job in waits.due]):
+        return pool.gangs, []
+    gangs, used = list(pool.gangs), 0
+    alone = Arrangement(pool.room, gangs, limit=pool.limit, apart=False)
+    board = Arrangement(pool.room, gangs, limit=pool.limit, apart=False)
+    for number in sorted(waits.kept & places.keys()):
+        place = places[number]
+        base = gangs[place].base
+        if not gangs[place].pinned and board.fits(place, base):
+            board.put(place, base)
+            gangs[place] = replace(gangs[place], sizes=(sum(base.values()),), pinned=True)
+            used += sum(base.values()) * gangs[place].replica_gpus
+
+    def fewest(job: Job) -> int:
+        return least_gpus(job) // gangs[places[job.id]].replica_gpus
+
+    def could(job: Job) -> bool:
+        return job.id in places and alone.find(places[job.id], fewest(job)) is not None
+
+    begins = []
+    for job in waits.within(pool.limit, used, could):
+        place = places[job.id]
+        row = board.find(place, fewest(job))
+        if row is None:
+            break
+        board.put(place, row)
+        gangs[place] = replace(gangs[place], sizes=(fewest(job),), base=row, pinned=True)
+        begins.append(job)
+    return tuple(gangs), begins
