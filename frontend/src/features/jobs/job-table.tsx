@@ -87,7 +87,7 @@ const COLUMNS: readonly Column<Job>[] = [
     className: oneLine,
     cell: (job) => (
       <>
-        {job.gpus} <span className={styles.id}>{job.attempt?.gpu_model ?? job.gpu_models.join(" or ")}</span>
+        {gpusOf(job)} <span className={styles.id}>{job.attempt?.gpu_model ?? job.gpu_models.join(" or ")}</span>
       </>
     ),
   },
@@ -104,6 +104,13 @@ const COLUMNS: readonly Column<Job>[] = [
   },
   { header: "Submitted", className: oneLine, cell: (job) => moment(job.submitted_at) },
 ];
+
+/** The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`. */
+function gpusOf({ gpus, spec, state, attempt }: Job): string {
+  const has = attempt?.placement.reduce((sum, part) => sum + part.gpus.length, 0) ?? 0;
+  if (!spec.elastic || state !== "running" || has === 0) return String(gpus);
+  return `${has} (${spec.elastic.min_gpus ?? gpus}-${spec.elastic.max_gpus ?? gpus})`;
+}
 
 /** The one thing to know about a job beyond its state. */
 function noteOf(job: Job): string {

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 
 import { JobsPage } from "@/features/jobs/jobs-page";
 import { renderPage } from "@/testing/render";
-import { aJob, aReason, anAttempt } from "@/testing/samples";
+import { aGpu, aJob, aReason, anAttempt } from "@/testing/samples";
 import { page, Refusal, server } from "@/testing/server";
 import { openStream } from "@/testing/stream";
 
@@ -24,6 +24,27 @@ describe("the jobs table", () => {
     const row = await screen.findByRole("row", { name: /digits #3/ });
     expect(within(row).getByRole("link", { name: "digits" }).getAttribute("href")).toBe("/jobs/3");
     expect(within(row).getByText("No. 2. 4 V100 are needed and 2 are idle.")).toBeTruthy();
+  });
+
+  it("shows how many GPUs an elastic job has while it runs, and its range", async () => {
+    const placement = [{ node: "n1", gpus: [aGpu({ index: 0 }), aGpu({ index: 1 }), aGpu({ index: 2 })] }];
+    const { spec } = aJob({});
+    const elastic = { gpus: 2, spec: { ...spec, elastic: { min_gpus: 1, max_gpus: 4 } } };
+    const running = { state: "running" as const, phase: "running" as const };
+    server.on(
+      "GET /jobs",
+      page([
+        aJob({ ...elastic, ...running, id: 3, name: "grown", attempt: anAttempt({ placement }) }),
+        aJob({ ...elastic, id: 4, name: "waiting" }),
+        aJob({ ...running, id: 5, gpus: 3, name: "rigid", attempt: anAttempt({ placement }) }),
+      ]),
+    );
+    await renderPage(JobsPage, member);
+    const gpus = async (name: RegExp) => within(await screen.findByRole("row", { name })).getAllByRole("cell");
+    const texts = async (name: RegExp) => (await gpus(name)).map((cell) => cell.textContent);
+    expect(await texts(/grown/)).toContain("3 (1-4) V100");
+    expect((await texts(/waiting/)).some((text) => text.startsWith("2 "))).toBe(true);
+    expect(await texts(/rigid/)).toContain("3 V100");
   });
 
   it("shows what the stream brings without asking again, and nothing older than it knows", async () => {
