@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CreditAccount,
         CreditTransfer,
         Delivery,
+        ElasticitySavings,
         JobScaling,
         JobThroughputs,
         Loan,
@@ -139,6 +140,14 @@ class Throughputs:
     def scaling_of_job(self, job_id: int) -> JobScaling:
         """Which GPUs a job had, its batch now, and how fast it would be on more or fewer GPUs."""
         return cast("JobScaling", self.read(f"/jobs/{job_id}/scaling"))
+
+    def elasticity_savings(self) -> Iterator[ElasticitySavings]:
+        """What elasticity saved, by all that was worked out of it, the newest first. For operators."""
+        return cast("Iterator[ElasticitySavings]", self.pages("/elasticity-savings", {}, None))
+
+    def simulate_elasticity(self, days: float) -> ElasticitySavings:
+        """Have the jobs of the last days simulated elastic and rigid; the list has the answer in a while."""
+        return cast("ElasticitySavings", self.write("/elasticity-savings", {"days": days}))
 
     def correct(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> ThroughputRow:
         """Say what a throughput is. `setting`: tenant, application, gpu_model, gpus, spread, partner."""

@@ -1,16 +1,32 @@
-"""scaling: which GPUs a job had, its batch now, and how fast it would be on more or fewer GPUs."""
+"""scaling, elasticity: how a job scales and which GPUs it had; what elasticity saved all jobs together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from allot.commands.options import JobId, OutputOption, connect
-from allot.output import Format, local_time, plural, print_line, print_objects, print_table, since
+from allot.errors import AllotError
+from allot.output import (
+    Format,
+    duration,
+    local_time,
+    plural,
+    print_line,
+    print_objects,
+    print_table,
+    say,
+    since,
+)
 
 if TYPE_CHECKING:
-    from allot.schema import JobScaling, ScalingEvidence, ScalingNow
+    from allot.client import Client
+    from allot.schema import ElasticityFigures, ElasticitySavings, JobScaling, ScalingEvidence, ScalingNow
+
+#: How long an answer is waited for; a worker may simulate for as long as 100 seconds.
+PATIENCE_SECONDS = 180.0
+PAUSE_SECONDS = 0.5
 
 
 def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
@@ -92,5 +108,85 @@ def _print_curve(found: JobScaling) -> None:
     print_table(columns, rows, right=columns)
 
 
+def elasticity(
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Simulate now; else what was worked out last is told.")
+    ] = False,
+    days: Annotated[
+        float | None, typer.Option(help="Simulate now, the jobs submitted in so many days (1).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputOption = Format.table,
+) -> None:
+    """Show what elasticity saved: past jobs simulated elastic as declared, and rigid. For operators."""
+    output = Format.json if as_json else output
+    found: ElasticitySavings | None
+    with connect() as client:
+        if fresh or days is not None:
+            found = _simulated(client, 1.0 if days is None else days)
+        else:
+            found = next(client.throughputs.elasticity_savings(), None)
+    if output is not Format.table:
+        print_objects(found, output)
+    elif found is None:
+        say("It has not been simulated yet; `--fresh` does so now.")
+    elif found["state"] == "done":
+        _print_savings(found)
+    if found is not None and found["state"] != "done":
+        raise AllotError(found["problem"] or "There is no answer yet; look again with `allot elasticity`.")
+
+
+def _simulated(client: Client, days: float) -> ElasticitySavings:
+    """Ask, and look again until a worker has answered or the patience is over."""
+    asked = found = client.throughputs.simulate_elasticity(days)
+    waited = 0.0
+    while found["state"] in ("waiting", "running") and waited < PATIENCE_SECONDS:
+        client.sleep(PAUSE_SECONDS)
+        waited += PAUSE_SECONDS
+        # It is gone where many others have asked since.
+        known = client.throughputs.elasticity_savings()
+        found = next((each for each in known if each["id"] == asked["id"]), asked)
+    return found
+
+
+def _print_savings(found: ElasticitySavings) -> None:
+    elastic, rigid = found["elastic"], found["rigid"]
+    time = f"{found['days']:g} days before {local_time(found['asked_at'])}"
+    if not elastic or not rigid:
+        print_line(f"None of the {plural(found['jobs'], 'job')} of the {time} is elastic.")
+        return
+    print_line(
+        f"{plural(found['jobs'], 'job')} of the {time}: {found['elastic_jobs']:,} of them elastic, "
+        f"{found['measured_jobs']:,} with measured scaling."
+    )
+    if found["left_out"]:
+        print_line(f"Left out, as they did not end: {plural(found['left_out'], 'job')}.")
+    print_line(_verdict(elastic, rigid))
+    rows = [
+        [
+            name,
+            duration(figures["mean_completion_seconds"]),
+            duration(figures["mean_wait_seconds"]),
+            f"{figures['gpu_hours']:.1f}",
+            f"{figures['resizes']:,}",
+        ]
+        for name, figures in (("elastic", elastic), ("rigid", rigid))
+    ]
+    columns = ["SIMULATED", "MEAN COMPLETION", "MEAN WAIT", "GPU-HOURS", "RESIZES"]
+    print_table(columns, rows, right=columns[1:])
+    print_line(found["assumption"])
+
+
+def _verdict(elastic: ElasticityFigures, rigid: ElasticityFigures) -> str:
+    whole = rigid["mean_completion_seconds"]
+    saved = whole - elastic["mean_completion_seconds"]
+    part = round(100 * abs(saved) / whole) if whole > 0 else 0
+    if part == 0:
+        return "Elastic, jobs complete as soon as rigid, on average."
+    when = "sooner" if saved > 0 else "later"
+    return f"Elastic, jobs complete {duration(abs(saved))} ({part} %) {when} on average."
+
+
 def register(app: typer.Typer) -> None:
     app.command()(scaling)
+    app.command()(elasticity)
