@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 
 import { JobsPage } from "@/features/jobs/jobs-page";
 import { renderPage } from "@/testing/render";
-import { aGpu, aJob, aReason, anAttempt } from "@/testing/samples";
+import { aJob, aReason, anAttempt } from "@/testing/samples";
 import { page, Refusal, server } from "@/testing/server";
 import { openStream } from "@/testing/stream";
 
@@ -27,7 +27,8 @@ describe("the jobs table", () => {
   });
 
   it("shows how many GPUs an elastic job has while it runs, and its range", async () => {
-    const placement = [{ node: "n1", gpus: [aGpu({ index: 0 }), aGpu({ index: 1 }), aGpu({ index: 2 })] }];
+    const gpus = [0, 1, 2].map((index) => ({ id: index, index }));
+    const placement = [{ node: "n1", node_id: 1, gpus, ranks: [0, 1, 2], state: "running" }];
     const { spec } = aJob({});
     const elastic = { gpus: 2, spec: { ...spec, elastic: { min_gpus: 1, max_gpus: 4 } } };
     const running = { state: "running" as const, phase: "running" as const };
@@ -40,8 +41,10 @@ describe("the jobs table", () => {
       ]),
     );
     await renderPage(JobsPage, member);
-    const gpus = async (name: RegExp) => within(await screen.findByRole("row", { name })).getAllByRole("cell");
-    const texts = async (name: RegExp) => (await gpus(name)).map((cell) => cell.textContent);
+    const texts = async (name: RegExp) => {
+      const cells = within(await screen.findByRole("row", { name })).getAllByRole("cell");
+      return cells.map((cell) => cell.textContent);
+    };
     expect(await texts(/grown/)).toContain("3 (1-4) V100");
     expect((await texts(/waiting/)).some((text) => text.startsWith("2 "))).toBe(true);
     expect(await texts(/rigid/)).toContain("3 V100");
