@@ -20,6 +20,7 @@ a lease on the same model is extended on the same GPUs. What is not:
   place until another is owed more by so much that the cost is `overhead` of that time, ten leases at most. In
   the paper moves are free but for the lease that is extended; where jobs have shares of all models, as an
   agnostic policy gives them, hardly a lease is.
+- Nobody shares in a view with jobs that never do (`co_location`).
 - Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
 - Jobs of equal deficit go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
@@ -41,6 +42,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
+from scheduler.core.building_blocks.co_location import CoLocation
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.rounds import Rounds, Rules, SolverRequest
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
@@ -121,7 +123,8 @@ class Gavel:
 
     def _ask(self, view: View, run_options: RunOptions) -> SolverRequest | None:
         by_tenant = self.objective in HIERARCHICAL
-        solver_input = solver_input_of(view, run_options, by_tenant=by_tenant, sharing=self.sharing)
+        sharing = self.sharing and all(map(CoLocation(view).shares, view.jobs.values()))
+        solver_input = solver_input_of(view, run_options, by_tenant=by_tenant, sharing=sharing)
         if solver_input is None:
             return None
         return SolverRequest((solver_input.digest,), partial(self._solved, view, solver_input))

@@ -333,6 +333,11 @@ class TestSharing:
         assert placed(plan) == {(1, 2): "V100"}
         assert plan.memory["research"]["shared"]["1+2"]["V100"] == pytest.approx(1.0)
 
+    def test_a_virtual_cluster_may_never_share(self) -> None:
+        facts = self.facts(sharing=True)
+        never = tuple(replace(vc, sharing="never") for vc in facts.virtual_clusters)
+        assert placed(decide(replace(facts, virtual_clusters=never))) == {(1,): "V100"}
+
     def test_without_sharing_they_take_turns(self) -> None:
         assert placed(decide(self.facts())) == {(1,): "V100"}
 

@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from scheduler.core.building_blocks.co_location import CoLocation
 from scheduler.core.building_blocks.ordering import (
     Outcome,
     Starts,
@@ -111,8 +112,9 @@ class Gandiva:
         if not (self.packing or self.in_place):
             return None
         view = state.view
-        hosts = [view.jobs[running.jobs[0]] for running in _alone(view)]
-        queue = [view.jobs[job] for job in outcome.queue]
+        shares = CoLocation(view).shares
+        hosts = [host for running in _alone(view) if shares(host := view.jobs[running.jobs[0]])]
+        queue = [guest for job in outcome.queue if shares(guest := view.jobs[job])]
         pair = next_pair(hosts, queue, state.failed, view.running)
         if pair is None:
             return None

@@ -188,6 +188,12 @@ class TestPacking:
         assert (start.kind, start.jobs) == (ActionKind.START, (1, 2))
         assert loop.step().actions == ()
 
+    def test_a_virtual_cluster_may_never_share(self) -> None:
+        snapshot = self.crowded()
+        never = tuple(replace(vc, sharing="never") for vc in snapshot.virtual_clusters)
+        grants = decision_on(replace(snapshot, virtual_clusters=never), {}).grants
+        assert all(len(grant.jobs) == 1 for grant in grants)
+
     def test_the_grant_says_how_they_share(self) -> None:
         [grant] = decision_on(self.crowded(), {}).grants
         assert (grant.jobs, grant.gpus, grant.mode) == ((1, 2), 8, Mode.PACK)
