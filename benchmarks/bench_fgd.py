@@ -1,37 +1,32 @@
-"""Replay the experiment of fragmentation gradient descent and compare with what its authors published.
+"""Fragmentation gradient descent: its authors' curves again, and how fast it places.
 
-    python benchmarks/bench_fgd.py [--seeds 42 43 44] [--workload default] [--data ../shared/data/openb]
+    python benchmarks/bench_fgd.py [--workloads default gpushare40] [--seeds 42 43] [--data DATA/openb]
 
-Q. Weng et al., USENIX ATC 2023, figure 7: the tasks of the openb trace arrive in a shuffled order at 1,213
-nodes with 6,212 GPUs and never leave. Copies of randomly drawn tasks are added until they ask for 130 % of
-the GPUs; printed is what part of the GPUs is not allocated when tasks for 100 % have arrived (a task that
-fits nowhere is dropped).
+Q. Weng et al., USENIX ATC 2023, figures 7, 9 and 11 to 14: the tasks of the openb lists arrive in a shuffled
+order at 1,213 nodes with 6,212 GPUs and never leave; copies of some are added until they ask for 130 % of the
+GPUs. Three parts:
 
-Schedulers, as in the authors' simulator: *FGD* (`core/fitting/fragmentation.py`); *BestFit*: least is left,
-CPUs and GPUs in parts of the largest node counting half each, truncated to whole percents; *Random*: any node
-that holds the task. A task that shares a GPU gets the one that FGD scores best, the fullest that suffices,
-or any.
-
-It ends with the time of one placement by each placer of the registry on nodes like those, all of them half
-full.
+- *curves*: each policy in the published simulator's own order of tasks and nodes (its random numbers): GPUs
+  not allocated when tasks for all of them have arrived, the largest difference from the authors' curves of
+  allocation and fragmentation over all loads, in points, and processor time;
+- *speed*: 10,000 tasks that ask for a part of a GPU, drawn from the default list, by `fgd` on the nodes;
+  beside it the plain form, which scores every node anew for every task, on the first of them, in processor
+  time a task, and as a ratio;
+- *placers*: the time of one placement by each placer of the registry on nodes like those, half full.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
-import random
 import statistics
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from machine import describe_machine
 
-from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent, runs_on
+from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free, fragment, score
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import (
     AllocationId,
@@ -50,28 +45,28 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import PLACERS
+from scheduler.simulation.reproduction.openb.go_random import GoRandom
+from scheduler.simulation.reproduction.openb.replay import POLICIES, NodeState, Replay, published
+from scheduler.simulation.reproduction.openb.replay import replay as run_again
+from scheduler.simulation.reproduction.openb.workload import (
+    OpenbNode,
+    OpenbTask,
+    read_nodes,
+    read_tasks,
+    typical,
+)
 
-POLICIES = {"FGD": "06-FGD", "BestFit": "05-BestFit", "Random": "01-Random"}
-
-#: What a task does to a node: a score, and what is left; None when it cannot run there.
-Score = Callable[[Free, Ask], tuple[float, Free] | None]
-
-
-@dataclass
-class Scores:
-    """The scores of one kind of task on every node; only nodes that changed are scored again."""
-
-    values: list[float]
-    seen: int = 0
-    stale: set[int] = field(default_factory=set)
+TASKS = 10_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
-    parser.add_argument("--workload", default="default")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43])
+    parser.add_argument("--workloads", nargs="+", default=["default"])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--plain", type=int, default=20, metavar="TASKS")
     data = Path(__file__).resolve().parents[2] / "shared" / "data" / "openb"
     parser.add_argument("--data", type=Path, default=data)
     options = parser.parse_args()
@@ -79,140 +74,87 @@ def main() -> None:
     if not options.data.exists():
         print(f"nothing to replay: the openb trace is not at {options.data}")
         return
-    nodes, tasks = read_nodes(options.data), read_tasks(options.data, options.workload)
+    nodes = read_nodes(options.data)
+    print(f"{len(nodes)} nodes, {sum(node.gpus for node in nodes)} GPUs")
+    for workload in options.workloads:
+        for policy in POLICIES:
+            compare(options.data, nodes, workload, policy, options.seeds)
+    time_parts(nodes, read_tasks(options.data, "default"), options.runs, options.plain)
+    time_placers([Free(node.model, node.cpu_milli, (WHOLE,) * node.gpus) for node in nodes])
+
+
+def compare(data: Path, nodes: Sequence[OpenbNode], workload: str, policy: str, seeds: Sequence[int]) -> None:
+    tasks = read_tasks(data, workload)
+    theirs = {kind: published(data, kind, workload, policy) for kind in ("allo", "frag")}
+    unallocated, apart, seconds = [], {"allo": 0.0, "frag": 0.0}, []
+    for seed in seeds:
+        began = time.process_time()
+        curve = run_again(nodes, tasks, policy, seed)
+        seconds.append(time.process_time() - began)
+        ours = {"allo": curve.allocation(), "frag": curve.fragmentation()}
+        unallocated.append(100 - ours["allo"][100])
+        for kind, curves in theirs.items():
+            points = [abs(ours[kind][load] - value) for load, value in curves.get(seed, {}).items()]
+            apart[kind] = max([apart[kind], *points])
+    known = "not published" if not theirs["allo"] else "most apart"
     print(
-        f"{len(nodes)} nodes, {sum(len(node.shares) for node in nodes)} GPUs, {len(tasks)} tasks in the list"
+        f"{workload:12} {policy:12} unallocated {' '.join(f'{value:.2f}' for value in unallocated)} %"
+        f"  {known}: allocation {apart['allo']:.2f}, fragmentation {apart['frag']:.2f}"
+        f"  {statistics.mean(seconds):.2f} s a run"
     )
-    for name, label in POLICIES.items():
-        runs = [replay(name, nodes, tasks, seed) for seed in options.seeds]
-        ours = [unallocated for unallocated, _ in runs]
-        theirs = published(options.data, options.workload, label)
-        print(
-            f"{name:8} unallocated at 100 % arrived: {statistics.mean(ours):5.2f} %"
-            f"  (runs {' '.join(f'{value:.2f}' for value in ours)})"
-            f"  published {statistics.mean(theirs):5.2f} % ({min(theirs):.2f} to {max(theirs):.2f},"
-            f" {len(theirs)} runs)  {statistics.mean([seconds for _, seconds in runs]):.1f} s a run"
-        )
-    time_placers(nodes)
 
 
-def replay(name: str, nodes: list[Free], tasks: list[Ask], seed: int) -> tuple[float, float]:
-    """Return the GPUs not allocated when tasks for all of them have arrived, in percent, and the seconds."""
-    dice = random.Random(seed)
-    total = sum(len(node.shares) for node in nodes) * WHOLE
-    arriving, asked = list(tasks), sum(task.gpus * task.share for task in tasks)
-    while asked < 1.3 * total:
-        arriving.append(dice.choice(tasks))
-        asked += arriving[-1].gpus * arriving[-1].share
-    dice.shuffle(arriving)
-    state = dice.sample(nodes, len(nodes))
+def time_parts(nodes: Sequence[OpenbNode], tasks: Sequence[OpenbTask], runs: int, plain: int) -> None:
+    """Time tasks of parts of GPUs by `fgd`, and the plain form on the first `plain` of them."""
+    parts = [task for task in tasks if task.ask.gpus == 1 and task.ask.share < WHOLE]
+    dice, workload = GoRandom(42), typical(tasks)
+    arriving = [parts[dice.below(len(parts))] for _ in range(TASKS)]
+    seconds, first = [], list[int | None]()
+    for _ in range(runs):
+        began = time.process_time()
+        cluster = Replay(nodes, workload, "fgd", dice)
+        places = [cluster.place(task) for task in arriving]
+        seconds.append(time.process_time() - began)
+        first = places[:plain]
+    held = sum(place is not None for place in places)
+    print(
+        f"fgd: {TASKS} parts of GPUs, {held} placed: {' '.join(f'{each:.2f}' for each in seconds)} s"
+        f" of processor time, median {statistics.median(seconds):.2f} s"
+    )
+    cluster = Replay(nodes, workload, "best_fit", dice)
     began = time.process_time()
-    if name == "Random":
-        allocated = fill_at_random(state, arriving, total, dice)
-    else:
-        allocated = fill_by_score(state, arriving, total, scorer(name, tasks, nodes))
-    return 100 * (1 - allocated / total), time.process_time() - began
+    same = [plainly(cluster.nodes, task, workload) for task in arriving[:plain]] == first
+    slow = (time.process_time() - began) / plain
+    fast = statistics.median(seconds) / TASKS
+    print(
+        f"plain form, first {plain} tasks: {1e3 * slow:.0f} ms a task, {slow / fast:.0f} times as long as"
+        f" {1e3 * fast:.2f} ms; the same nodes: {same}"
+    )
 
 
-def scorer(name: str, tasks: list[Ask], nodes: list[Free]) -> Score:
-    if name == "FGD":
-        return Fragmentation(frequent(Counter(tasks))).best
-    cpus = max(node.cpus for node in nodes)
-    gpus = max(len(node.shares) for node in nodes) * WHOLE
-
-    def best_fit(free: Free, ask: Ask) -> tuple[float, Free] | None:
-        if not runs_on(free, ask):
-            return None
-        after = taken(free, ask, lambda shares: min(shares, key=lambda gpu: (free.shares[gpu], gpu)))
-        left = after.cpus / cpus / 2 + sum(after.shares) / gpus / 2
-        return int(100 * (1 - left)), after
-
-    return best_fit
-
-
-def taken(free: Free, ask: Ask, choose: Callable[[list[int]], int]) -> Free:
-    """Return what a task leaves of a node that it runs on."""
-    shares = list(free.shares)
-    able = [gpu for gpu, share in enumerate(shares) if share >= ask.share]
-    chosen = [choose(able)] if ask.gpus == 1 and ask.share < WHOLE else able[: ask.gpus]
-    for gpu in chosen:
-        shares[gpu] -= ask.share
-    return Free(free.model, free.cpus - ask.cpus, tuple(shares))
+def plainly(nodes: Sequence[NodeState], task: OpenbTask, workload: Sequence[tuple[Ask, float]]) -> int | None:
+    """Place a part of a GPU by the definition: every GPU of every node, every class of task."""
+    best, chosen, gpu = -1, None, 0
+    for at, node in enumerate(nodes):
+        if not node.holds(task):
+            continue
+        before = expected(Free(node.model, node.cpus, tuple(node.shares)), workload)
+        for index, share in enumerate(node.shares):
+            if share < task.ask.share:
+                continue
+            left = (*node.shares[:index], share - task.ask.share, *node.shares[index + 1 :])
+            points = score(before - expected(Free(node.model, node.cpus - task.ask.cpus, left), workload))
+            if points > best:
+                best, chosen, gpu = points, at, index
+    if chosen is not None:
+        nodes[chosen].shares[gpu] -= task.ask.share
+        nodes[chosen].cpus -= int(task.ask.cpus)
+        nodes[chosen].memory -= task.memory_mib
+    return chosen
 
 
-def fill_by_score(state: list[Free], arriving: list[Ask], total: int, score: Score) -> int:
-    """Place each task on the first node of the highest score; return what is allocated."""
-    known: dict[Ask, Scores] = {}
-    changes: list[int] = []
-    allocated = arrived = 0
-    for ask in arriving:
-        if arrived >= total:
-            break
-        arrived += ask.gpus * ask.share
-        if ask not in known:
-            known[ask] = Scores([-1.0] * len(state), len(changes), set(range(len(state))))
-        scores = known[ask]
-        scores.stale.update(changes[scores.seen :])
-        scores.seen = len(changes)
-        for node in scores.stale:
-            found = score(state[node], ask)
-            scores.values[node] = -1.0 if found is None else found[0]
-        scores.stale.clear()
-        best = max(scores.values)
-        if best >= 0:
-            node = scores.values.index(best)
-            found = score(state[node], ask)
-            assert found is not None
-            state[node] = found[1]
-            changes.append(node)
-            allocated += ask.gpus * ask.share
-    return allocated
-
-
-def fill_at_random(state: list[Free], arriving: list[Ask], total: int, dice: random.Random) -> int:
-    allocated = arrived = 0
-    for ask in arriving:
-        if arrived >= total:
-            break
-        arrived += ask.gpus * ask.share
-        fitting = [node for node, free in enumerate(state) if runs_on(free, ask)]
-        if fitting:
-            node = dice.choice(fitting)
-            state[node] = taken(state[node], ask, dice.choice)
-            allocated += ask.gpus * ask.share
-    return allocated
-
-
-def read_nodes(data: Path) -> list[Free]:
-    with (data / "openb_node_list_gpu_node.csv").open() as rows:
-        return [
-            Free(row["model"], float(row["cpu_milli"]), (WHOLE,) * int(row["gpu"]))
-            for row in csv.DictReader(rows)
-        ]
-
-
-def read_tasks(data: Path, workload: str) -> list[Ask]:
-    path = data / f"openb_pod_list_{workload}.csv"
-    text = path.read_text() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes()).decode()
-    return [
-        Ask(
-            gpus=int(row["num_gpu"]),
-            cpus=float(row["cpu_milli"]),
-            share=int(row["gpu_milli"]) if int(row["num_gpu"]) else 0,
-            models=frozenset(filter(None, (row.get("gpu_spec") or "").split("|"))),
-        )
-        for row in csv.DictReader(text.splitlines())
-    ]
-
-
-def published(data: Path, workload: str, label: str) -> list[float]:
-    """Return the percentages of the authors' runs."""
-    with gzip.open(data / "published" / "analysis_allo_discrete.csv.gz", "rt") as rows:
-        return [
-            100 - float(row["100"])
-            for row in csv.DictReader(rows)
-            if row["workload"] == f"openb_pod_list_{workload}" and row["sc_policy"] == label
-        ]
+def expected(free: Free, workload: Sequence[tuple[Ask, float]]) -> float:
+    return sum([often * fragment(free, ask) for ask, often in workload])
 
 
 def time_placers(free: list[Free], starts: int = 20) -> None:

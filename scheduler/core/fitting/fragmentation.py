@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 #: A whole GPU, in the unit of shares.
@@ -40,6 +41,31 @@ class Free(NamedTuple):
     cpus: float
     #: Of each GPU.
     shares: tuple[int, ...]
+
+
+class Cause(Enum):
+    """Why a task can not use what is idle on a node, in the order of the authors' simulator."""
+
+    GPUS_AND_CPUS = "gpus_and_cpus"
+    #: Too few GPUs with enough of them free; also those with too little free beside others that have it.
+    GPUS = "gpus"
+    CPUS = "cpus"
+    #: The task needs no GPU, and finds its CPUs or does not.
+    NO_GPU = "no_gpu"
+    NO_GPU_NO_CPUS = "no_gpu_no_cpus"
+    MODEL = "model"
+
+
+def _cause(free: Free, ask: Ask) -> Cause | None:
+    """Return why the task can not run on the node or uses no GPU; None if it runs there on GPUs."""
+    short = ask.cpus > free.cpus
+    if not ask.gpus:
+        return Cause.NO_GPU_NO_CPUS if short else Cause.NO_GPU
+    if ask.models and free.model not in ask.models:
+        return Cause.MODEL
+    if sum([share >= ask.share for share in free.shares]) >= ask.gpus:
+        return Cause.CPUS if short else None
+    return Cause.GPUS_AND_CPUS if short else Cause.GPUS
 
 
 def runs_on(free: Free, ask: Ask) -> bool:
@@ -72,7 +98,8 @@ def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, f
             break
         chosen[ask] = counts[ask]
         covered += counts[ask]
-    return {ask: count / covered for ask, count in chosen.items()}
+    # In two steps, as theirs: the last bit counts.
+    return {ask: count / total / (covered / total) for ask, count in chosen.items()}
 
 
 def score(descent: float) -> int:
@@ -87,18 +114,29 @@ def score(descent: float) -> int:
 class Fragmentation:
     """The measure under one target workload: kinds of tasks with their frequencies, which sum to 1."""
 
-    def __init__(self, workload: Mapping[Ask, float]) -> None:
-        self._workload = tuple(workload.items())
+    def __init__(self, workload: Mapping[Ask, float] | Sequence[tuple[Ask, float]]) -> None:
+        self._workload = tuple(workload.items() if isinstance(workload, Mapping) else workload)
         # Nodes are alike whose CPUs suffice for the same kinds of tasks: thousands of states become few.
-        self._steps = sorted({ask.cpus for ask in workload})
+        self._steps = sorted({ask.cpus for ask, _ in self._workload})
         self._known: dict[tuple[str, int, tuple[int, ...]], float] = {}
 
     def of(self, free: Free) -> float:
         """Return the expected fragment of the node, between 0 and all that is idle there."""
         key = (free.model, bisect_right(self._steps, free.cpus), tuple(sorted(free.shares)))
         if key not in self._known:
-            self._known[key] = sum([often * fragment(free, ask) for ask, often in self._workload])
+            # By cause first: a score is truncated, so that the last bit of a sum may decide.
+            self._known[key] = sum(self.causes(free).values())
         return self._known[key]
+
+    def causes(self, free: Free) -> dict[Cause, float]:
+        """Return the parts of the expected fragment by what the tasks find missing."""
+        amounts = dict.fromkeys(Cause, 0.0)
+        idle = sum(free.shares)
+        for ask, often in self._workload:
+            cause = _cause(free, ask)
+            lost = idle if cause else sum([share for share in free.shares if share < ask.share])
+            amounts[cause or Cause.GPUS] += often * lost
+        return amounts
 
     def best(self, free: Free, ask: Ask) -> tuple[int, Free] | None:
         """Return the score of the task on this node and what it leaves of it; None when it cannot run there.
