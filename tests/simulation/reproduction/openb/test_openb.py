@@ -132,7 +132,7 @@ def test_a_policy_that_is_none_is_named() -> None:
 def test_lists_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"openb_node_list_gpu_node\.csv cannot be read: No such file"):
         read_nodes(tmp_path)
-    (tmp_path / "openb_pod_list_default.csv").write_text("name,num_gpu\na,1\n")
+    (tmp_path / "openb_pod_list_default.csv").write_text("name,num_gpu,cpu_milli\na,1,4000\n")
     with pytest.raises(
         InputError, match=r"openb_pod_list_default\.csv is no list of openb tasks: 'gpu_milli'"
     ):
