@@ -78,15 +78,17 @@ def arrivals(
     dice.shuffle(arriving)
     asked = sum([task.gpu_milli for task in arriving])
     most = LOAD * sum([node.gpus for node in nodes]) * WHOLE
-    while asked > most:
-        asked -= arriving.pop(dice.below(len(arriving))).gpu_milli
-    while asked < most:
-        # Counted by one GPU of the next task and by all of those before, as theirs.
-        task = tasks[dice.below(len(tasks))]
-        if asked + task.ask.share > most:
-            break
-        arriving.append(task)
-        asked += task.gpu_milli
+    if asked > most:
+        while asked > most:
+            asked -= arriving.pop(dice.below(len(arriving))).gpu_milli
+    else:
+        while asked < most:
+            # Counted by one GPU of the next task and by all of those before, as theirs.
+            task = tasks[dice.below(len(tasks))]
+            if asked + task.ask.share > most:
+                break
+            arriving.append(task)
+            asked += task.gpu_milli
     for _ in range(_DRAWS_OF_OTHERS):
         dice.int63()
     order = dice.permutation(len(nodes))
