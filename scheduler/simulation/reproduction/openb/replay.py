@@ -117,7 +117,7 @@ def best_fit(node: NodeState, ask: Ask) -> int:
 
 
 def dot_product(node: NodeState, ask: Ask) -> int:
-    """The smaller the product of what is idle and what is asked for, the better."""
+    """The smaller the product of what is idle and what the task takes, the better."""
     product = node.cpus / _MOST_CPUS * (ask.cpus / _MOST_CPUS)
     product += node.idle / _MOST_GPUS * (ask.gpus * ask.share / _MOST_GPUS)
     return int(100 * (1 - product / 2))
@@ -214,13 +214,13 @@ class Replay:
     def run(self, arriving: Sequence[OpenbTask]) -> Curve:
         """Place the tasks in their order."""
         arrived, allocated, lost = list[int](), list[int](), list[float]()
-        asked = held = placed = 0
+        requested = held = placed = 0
         for task in arriving:
-            asked += task.gpu_milli
+            requested += task.gpu_milli
             if self.place(task) is not None:
                 held += task.gpu_milli
                 placed += 1
-            arrived.append(asked)
+            arrived.append(requested)
             allocated.append(held)
             lost.append(self.fragment)
         return Curve(sum([len(node.shares) for node in self.nodes]), arrived, allocated, lost, placed)

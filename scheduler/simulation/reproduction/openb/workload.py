@@ -76,19 +76,19 @@ def arrivals(
     dice.int63()
     arriving = list(tasks)
     dice.shuffle(arriving)
-    asked = sum([task.gpu_milli for task in arriving])
+    requested = sum([task.gpu_milli for task in arriving])
     most = LOAD * sum([node.gpus for node in nodes]) * WHOLE
-    if asked > most:
-        while asked > most:
-            asked -= arriving.pop(dice.below(len(arriving))).gpu_milli
+    if requested > most:
+        while requested > most:
+            requested -= arriving.pop(dice.below(len(arriving))).gpu_milli
     else:
-        while asked < most:
+        while requested < most:
             # Counted by one GPU of the next task and by all of those before, as theirs.
             task = tasks[dice.below(len(tasks))]
-            if asked + task.ask.share > most:
+            if requested + task.ask.share > most:
                 break
             arriving.append(task)
-            asked += task.gpu_milli
+            requested += task.gpu_milli
     for _ in range(_DRAWS_OF_OTHERS):
         dice.int63()
     order = dice.permutation(len(nodes))
