@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import (
     AllocationId,
     Gpu,
@@ -84,6 +85,27 @@ def make_job(
         tasks=tuple(tasks) or (Task(replicas=replicas, gpus=gpus),),
         **fields,
     )
+
+
+def make_part(
+    number: int,
+    request: float,
+    *,
+    limit: float | None = None,
+    memory_bytes: int = 0,
+    replicas: int = 1,
+    labels: Mapping[str, str] | None = None,
+    cpus: float = 0.0,
+    **fields: Any,
+) -> Job:
+    """A job that asks for parts of GPUs; request and limit in GPUs."""
+    part = GpuPart(
+        request=round(request * 1_000),
+        limit=round((request if limit is None else limit) * 1_000),
+        memory_bytes=memory_bytes,
+    )
+    tasks = (Task(replicas=replicas, gpus=1, cpus=cpus, part=part),)
+    return make_job(number, tasks=tasks, sharing=labels and SharingLabels(**labels), **fields)
 
 
 def make_running(

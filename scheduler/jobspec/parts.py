@@ -212,7 +212,7 @@ SHARING = Object(
         "affinity": stated(
             Word(),
             default="",
-            help="It shares GPUs with jobs of the same affinity alone.",
+            help="It joins GPUs on which a job of the same affinity is; the first opens one.",
             flag=Flag(("--share-with",), metavar="LABEL"),
             label="Share a GPU only with",
         ),

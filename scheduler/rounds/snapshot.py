@@ -226,7 +226,8 @@ def _jobs(
                 short_runs=short_runs,
                 may_borrow_at=may_borrow_at,
                 version=version,
-                **stated.facts(),
+                # Whole GPUs until the rows of what is held know parts too.
+                **stated.facts() | {"tasks": tuple(replace(task, part=None) for task in stated.tasks)},
             )
         )
         if stated.after_trial:

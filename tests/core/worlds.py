@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from scheduler.core.fitting.demand import all_sizes_of
+from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
     FIXED_WORLD,
@@ -28,6 +29,14 @@ MODELS = ("P100", "V100")
 
 def task(replicas: int, gpus: int, cpus: float = 0.0, memory_bytes: int = 0) -> Task:
     return Task(replicas=replicas, gpus=gpus, cpus=cpus, memory_bytes=memory_bytes)
+
+
+def part(replicas: int, request: int, memory_bytes: int = 0) -> Task:
+    return Task(
+        replicas=replicas,
+        gpus=1,
+        part=GpuPart(request=request, limit=1_000, memory_bytes=memory_bytes),
+    )
 
 
 SCALES = Goodput(
@@ -62,6 +71,10 @@ GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (task(4, 1),), "topology": Topology(level="node", required=True)},
     {"tasks": (task(2, 4),), "topology": Topology(level="rack", required=True)},
     {"tasks": (task(2, 2),), "topology": Topology(level="node")},
+    {"tasks": (part(1, 300),)},
+    {"tasks": (part(1, 500),), "sharing": SharingLabels(exclusion="a")},
+    {"tasks": (part(2, 400, memory_bytes=2**33),), "sharing": SharingLabels(anti_affinity="b")},
+    {"tasks": (part(1, 700), task(1, 2))},
 )
 
 CONDITIONS: tuple[dict[str, Any], ...] = (

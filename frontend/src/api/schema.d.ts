@@ -6035,7 +6035,7 @@ export interface components {
         SeverityEnum: "info" | "warning" | "error";
         /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
         Sharing: {
-            /** @description It shares GPUs with jobs of the same affinity alone. */
+            /** @description It joins GPUs on which a job of the same affinity is; the first opens one. */
             affinity?: string | null;
             /** @description It shares no GPU with a job of the same anti-affinity. */
             anti_affinity?: string | null;
@@ -6046,7 +6046,7 @@ export interface components {
         SharingRequest: {
             /**
              * Share a GPU only with
-             * @description It shares GPUs with jobs of the same affinity alone.
+             * @description It joins GPUs on which a job of the same affinity is; the first opens one.
              */
             affinity?: string | null;
             /**

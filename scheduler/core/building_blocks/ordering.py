@@ -21,6 +21,7 @@ from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, shape_in, sizes_of
 from scheduler.core.fitting.holding import Fit, Holding
 from scheduler.core.fitting.settle import settle
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Decision, Grant, Locality, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -161,8 +162,9 @@ def serve_ranked(
 def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]], bool]:
     """Return the gangs that run for which no GPUs are left by mere numbers, and whether anyone may start."""
     capacity = view.capacity
-    left = {model: capacity.offered(model) for model in capacity.models}
+    left: dict[str, float] = {model: capacity.offered(model) for model in capacity.models}
     most, may_start = max(left.values(), default=0), False
+    gpus: float
     losers: set[tuple[JobId, ...]] = set()
     counted: set[tuple[JobId, ...]] = set()
     for job in order:
@@ -171,13 +173,17 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
             if running.jobs in counted:
                 continue
             counted.add(running.jobs)
-            model, gpus = running.gpu_model, capacity.pending[running.jobs].gpus
+            model, gpus = running.gpu_model, _amount(job, capacity.pending[running.jobs].gpus)
             if left.get(model, 0) < gpus:
                 losers.add(running.jobs)
                 continue
         else:
+            if job.has_parts and capacity.has_open_gpus:
+                may_start = True
+                continue
             if most <= 0 or (gpus := least_gpus(job)) > most:
                 continue
+            gpus = _amount(job, int(gpus))
             found = next((name for name in job.gpu_models or left if left.get(name, 0) >= gpus), None)
             if found is None:
                 continue
@@ -185,6 +191,11 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
         left[model] -= gpus
         most = max(left.values())
     return losers, may_start
+
+
+def _amount(job: Job, gpus: int) -> float:
+    """Return what a gang takes of GPUs by mere numbers: a GPU has room for several parts."""
+    return job.milligpus / WHOLE_GPU if job.has_parts else gpus
 
 
 def _undisturbed(capacity: Capacity) -> int:
@@ -210,8 +221,8 @@ class Starts:
 
     @property
     def exhausted(self) -> bool:
-        """Whether not even one GPU is left."""
-        return self._most <= 0
+        """Whether not even one GPU is left, or a part of one."""
+        return self._most <= 0 and not self.capacity.has_open_gpus
 
     def count(self, model: str, gpus: int) -> None:
         """Note that so many GPUs are given."""
@@ -222,7 +233,7 @@ class Starts:
 
     def start(self, job: Job, *, may_displace: bool = True) -> tuple[Grant, Holding] | None:
         """Settle the gang at the largest size that fits, and return what it takes; None when none does."""
-        if least_gpus(job) > self._most:
+        if least_gpus(job) > self._most and not job.has_parts:
             return None
         locality = self._locality_of(job)
         shape = (shape_in(self.capacity.cluster, job), locality)
@@ -232,7 +243,8 @@ class Starts:
             fit = self._find(demand_of(job, self.capacity.cluster, size, None, locality), may_displace)
             if fit is not None:
                 self.capacity.take(fit)
-                self.count(fit.holding.model, size)
+                # Parts are not counted: how many GPUs they open shows when they are there.
+                self.count(fit.holding.model, 0 if job.has_parts else size)
                 return Grant(jobs=(job.id,), gpus=size, locality=locality), fit.holding
         if may_displace:
             self._misfits.add(shape)
@@ -320,7 +332,7 @@ class _Turns:
         if not capacity.may_stay(holding):
             return False
         capacity.keep(holding)
-        self.starts.count(holding.model, holding.gpus)
+        self.starts.count(holding.model, 0 if holding.shared else holding.gpus)
         return True
 
     def _move(self, grant: Grant) -> bool:

@@ -1,15 +1,4 @@
-"""What a view may hand out, down to single GPUs, and what taking it would cost others.
-
-GPUs are offered in layers, each one containing the layer before it:
-
-    idle       nobody holds them or is nominated for them
-    releasing  and those whose holder is stopping, with no successor named yet
-    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
-               guarantee in the view's own virtual cluster makes room for higher priorities only
-    own        and those of the view's own jobs that are not settled yet
-
-A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
-"""
+"""What a view may hand out, down to single GPUs, and what taking it would cost others (`offers`)."""
 
 from __future__ import annotations
 
@@ -18,26 +7,36 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import partial
 
-from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
+from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand
-from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, holding_at
+from scheduler.core.fitting.holding import (
+    Fit,
+    Holding,
+    Part,
+    by_node,
+    fit_at,
+    gpus_of,
+    holding_at,
+    holding_in,
+)
+from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, Offers, Pending
+from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.reclaim import fewest, reclaim
 from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant, Placement
-from scheduler.core.model.snapshot import JobId, Node
-
-IDLE, RELEASING, EVICTING, OWN = range(4)
+from scheduler.core.model.snapshot import JobId
 
 #: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
 Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
-#: A view's own holdings by their jobs.
-Pending = dict[tuple[JobId, ...], Holding]
+#: The same for a gang that has parts of GPUs, at a reach: `Capacity.open_gpus` is what it is offered, and
+#: `Capacity.fit_of` makes a fit of its choice.
+PartChooser = Callable[["Capacity", Demand, int], Fit | None]
 
 
-class Capacity:
+class Capacity(Offers):
     """The GPUs a view may use. Changes as gangs are settled on it; `fork` gives a scratch copy."""
 
     def __init__(
@@ -46,28 +45,22 @@ class Capacity:
         layers: Mapping[str, Sequence[Layer]],
         evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
     ) -> None:
-        self.cluster = cluster
+        super().__init__(cluster, layers, evictable)
         #: GPUs of each model that may still be handed out; None means all there are.
         self.limits: dict[str, int] | None = None
         #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
         self.chooser: Chooser | None = None
-        #: The view's own holdings that are neither kept nor dropped yet, the most important first.
-        self.pending: Pending = {}
-        #: Holdings that were stopped, by their own view or by one that reclaimed their GPUs.
-        self.dropped: set[Holding] = set()
-        self._layers = {model: list(offers) for model, offers in layers.items()}
-        self._evictable = evictable
-        #: Lapsed holdings of the view's own virtual cluster, and the priorities that they have.
-        self._lapsed: Mapping[Holding, int] = {}
-        #: Models of which the view has its own, with nobody to be evicted.
-        self._private: frozenset[str] = frozenset()
+        #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
+        self.part_chooser: PartChooser | None = None
         #: Holdings that were counted against the limits; and those that were, all at once.
         self._counted: set[Holding] = set()
         self._kept: Pending = {}
         #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
         self._own: tuple[Mapping[str, int], int] = ({}, 0)
-        #: Jobs of those of the view's own holdings that stay whatever is decided.
-        self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
+        #: GPUs that holdings counted against the limits have parts of, with how many do: each counts once.
+        self._opened: Counter[tuple[str, int, int]] = Counter()
+        #: Whether some of the view's own holdings had parts of GPUs when nothing was settled yet.
+        self._has_parts = False
         #: Layers that no fork shares; others are copied before they are changed.
         self._unshared: set[Layer] = set()
 
@@ -77,10 +70,12 @@ class Capacity:
         twin.cluster, twin._evictable, twin._lapsed = self.cluster, self._evictable, self._lapsed
         twin.limits = None if self.limits is None else dict(self.limits)
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
+        twin.part_chooser = self.part_chooser
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
         twin._kept, twin._own, twin._private = self._kept, self._own, self._private
         twin._pinned = self._pinned
+        twin._opened, twin._has_parts = self._opened.copy(), self._has_parts
         self._unshared, twin._unshared = set(), set()
         return twin
 
@@ -92,16 +87,18 @@ class Capacity:
         lapsed: Mapping[Holding, int] | None = None,
         *,
         may_evict: bool,
+        has_parts: bool = False,
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which are so many GPUs of each model. Who has `lapsed` makes room
-        only for what has a higher priority.
+        Its jobs hold `pending` already, which are so many GPUs of each model; `has_parts`: parts of some. Who
+        has `lapsed` makes room only for what has a higher priority.
         """
         view = self.fork()
         view._lapsed = lapsed or {}
         view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
         view.pending, view._own, view._pinned = dict(pending), (used, len(pending)), frozenset()
+        view._opened, view._has_parts = Counter(), has_parts
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
@@ -151,7 +148,7 @@ class Capacity:
 
     def may_stay(self, holding: Holding) -> bool:
         """Whether the view may still hand out what one of its own has."""
-        return self._is_pinned(holding) or holding.gpus <= self.room(holding.model)
+        return self._is_pinned(holding) or self._cost(holding) <= self.room(holding.model)
 
     def idle(self, model: str) -> int:
         """Return the GPUs of a model that nobody holds or is nominated for."""
@@ -213,6 +210,9 @@ class Capacity:
 
     def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
         """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
+        if demand.has_parts:
+            fits = (self._find_parts(model, reach, demand, 0, nodes) for reach in range(OWN + 1))
+            return next((fit for fit in fits if fit is not None), None)
         needs, fleet = by_node(nodes, demand.needs), self.cluster.fleets[model]
         free = self._layers[model][RELEASING].masks
         for reach in range(OWN + 1 if demand.gpus <= self.room(model) else 0):
@@ -245,14 +245,6 @@ class Capacity:
             return fit
         return fit if self.cluster.can_bind(fit.placement.gpus, demand.candidates) else None
 
-    def kept_from(self, demand: Demand) -> list[Holding]:
-        """Return which lapsed holdings of models that it accepts make no room for a gang."""
-        return [
-            holding
-            for holding, priority in self._lapsed.items()
-            if priority >= demand.priority and holding not in self.dropped and holding.model in demand.models
-        ]
-
     def regardless_of_lapsed(self) -> Capacity:
         """Return a copy in which whoever lapsed makes room for everyone."""
         twin = self.fork()
@@ -260,6 +252,8 @@ class Capacity:
         return twin
 
     def _search(self, demand: Demand) -> Fit | None:
+        if demand.has_parts:
+            return self._search_parts(demand)
         models = [model for model in demand.models if demand.gpus <= self.room(model)]
         for reach in range(OWN + 1):
             if self.chooser is not None and reach <= RELEASING:
@@ -290,31 +284,47 @@ class Capacity:
         )
         assert offered is not None
         masks: dict[int, int] = {}
-        for node, replica in zip(nodes, placement.replicas, strict=True):
-            masks[node] = masks.get(node, 0) | sum([self.cluster.where[gpu][2] for gpu in replica])
+        gpus = [sum([self.cluster.where[gpu][2] for gpu in replica]) for replica in placement.replicas]
+        for node, mask in zip(nodes, gpus, strict=True):
+            masks[node] = masks.get(node, 0) | mask
         if self._minds_pinned(model, demand):
             wrong = [node for node in masks if fleet.nodes[node].pinned_cell != demand.pinned_cell]
             if wrong:
                 raise PolicyError(
                     f"what was placed on node {fleet.nodes[wrong[0]].name} is in the wrong cell"
                 )
-        holding = holding_at(fleet, demand, nodes, masks)
+        if demand.has_parts:
+            holding = holding_in(fleet, demand, nodes, gpus)
+        else:
+            holding = holding_at(fleet, demand, nodes, masks)
         victims: dict[Holding, None] = {}
         for part in holding.parts:
             claimed = part.mask & ~free.masks[part.node]
+            if part.shares:
+                claimed &= ~gpus_in(part.shares)
             cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
             others = []
-            for occupant, there in self._occupants(model, True, demand, part.node):
-                if there.mask & claimed or occupant in victims:
+            occupants = self._occupants(model, True, demand, part.node)
+            makes_room = set[Holding]()
+            for share in part.shares:
+                asked = leaving(free, fleet, part.node, share, occupants, victims)
+                if asked is None:
+                    raise PolicyError(
+                        f"a part of a GPU of node {fleet.nodes[part.node].name} is not to be had"
+                    )
+                makes_room.update(asked)
+            for occupant, there in occupants:
+                if there.mask & claimed or occupant in victims or occupant in makes_room:
                     victims[occupant] = None
                     cpus, memory = cpus - there.cpus, memory - there.memory
                 else:
                     others.append((occupant, there))
             # Some may have to leave for their CPUs or memory though nobody wants their GPUs.
-            leaving = fewest(others, Part(part.node, 0, cpus, memory), 0)
-            if part.mask & ~offered.masks[part.node] or leaving is None:
+            also = fewest(others, Part(part.node, 0, cpus, memory), 0)
+            whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
+            if whole & ~offered.masks[part.node] or also is None:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
-            victims.update((occupant, None) for occupant, _ in leaving)
+            victims.update((occupant, None) for occupant, _ in also)
         return Fit(placement, holding, tuple(victims))
 
     # Changes
@@ -329,7 +339,7 @@ class Capacity:
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
         used, untouched = self._own
-        if not but and len(self.pending) == untouched:
+        if not but and len(self.pending) == untouched and not self._has_parts:
             # The usual case, which every round of every view begins with: nothing is looked at one by one.
             self._kept, self.pending = self.pending, {}
             if self.limits is not None:
@@ -353,32 +363,38 @@ class Capacity:
             is_counted = is_counted or self._kept.get(holding.running.jobs) is holding
         if is_counted and holding not in self.dropped:
             self._counted.discard(holding)
+            gpus = holding.gpus
+            for gpu in holding.shared:
+                self._opened[gpu] -= 1
+                gpus -= self._opened[gpu] > 0
             if self.limits is not None:
-                self.limits[holding.model] += holding.gpus
+                self.limits[holding.model] += gpus
         self.dropped.add(holding)
         usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for reach in range(RELEASING, stop):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if nobody took its place."""
         if self._is_pinned(holding):
             return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
-        if holding not in self.dropped or holding.gpus > self.room(holding.model):
+        if holding not in self.dropped or self._cost(holding) > self.room(holding.model):
             return False
-        for node, mask, cpus, memory in holding.parts:
-            mine = mask & fleet.usable[node]
+        for node, mask, cpus, memory, shares in holding.parts:
+            mine = mask & fleet.usable[node] & ~gpus_in(shares)
+            if not all([free.takes(node, share, fleet.memory_of(node, share.gpu)) for share in shares]):
+                return False
             if mine & ~free.masks[node] or cpus > free.cpus[node] or memory > free.memory[node]:
                 return False
         self.dropped.remove(holding)
         for reach in range(len(self._layers[holding.model])):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
-                layer.remove(part.node, part.mask, part.cpus, part.memory)
+                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
         self._count(holding)
         return True
 
@@ -389,13 +405,20 @@ class Capacity:
         for reach in range(len(self._layers[fit.holding.model])):
             layer = self._writable(fit.holding.model, reach)
             for part in fit.holding.parts:
-                layer.remove(part.node, part.mask, part.cpus, part.memory)
+                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
         self._count(fit.holding)
 
     def _count(self, holding: Holding) -> None:
         self._counted.add(holding)
         if self.limits is not None:
-            self.limits[holding.model] = self.limits.get(holding.model, 0) - holding.gpus
+            self.limits[holding.model] = self.limits.get(holding.model, 0) - self._cost(holding)
+        for gpu in holding.shared:
+            self._opened[gpu] += 1
+
+    def _cost(self, holding: Holding) -> int:
+        """Return how many more GPUs the view hands out with a holding: those that it has parts of already
+        cost nothing."""
+        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in holding.shared])
 
     def _writable(self, model: str, reach: int) -> Layer:
         layer = self._layers[model][reach]
@@ -405,64 +428,6 @@ class Capacity:
         return layer
 
     # Searching
-
-    def _offered(self, model: str, reach: int, demand: Demand) -> Layer | None:
-        """Return what a gang is offered at that reach; None where this view does not reach so far."""
-        layers = self._layers[model]
-        if reach < len(layers):
-            return layers[reach] if reach < EVICTING else self._but_kept(layers[reach], model, demand)
-        own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]
-        if reach < OWN or not own:
-            return None
-        layer, usable = self._but_kept(layers[-1], model, demand).copy(), self.cluster.fleets[model].usable
-        for holding in own:
-            for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory)
-        return layer
-
-    def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
-        """Return a layer of what may be reclaimed, without those who make no room for the gang."""
-        kept = (
-            [holding for holding in self.kept_from(demand) if holding.model == model] if self._lapsed else []
-        )
-        if not kept:
-            return layer
-        left = layer.copy()
-        for holding in kept:
-            for part in holding.parts:
-                left.remove(part.node, part.mask, part.cpus, part.memory)
-        return left
-
-    def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
-        """Return the layer without the nodes that will not do for the gang."""
-        allowed = self._allowed(demand, model)
-        return offered if allowed is None else offered.on(allowed)
-
-    def _allowed(self, demand: Demand, model: str) -> int | None:
-        """Return the set of nodes that will do for the gang; None: all of them."""
-        in_pinned = self._minds_pinned(model, demand)
-        if not demand.avoid and not demand.candidates and not in_pinned:
-            return None
-        nodes = self.cluster.fleets[model].nodes
-        if model in self._private:
-            left = sum([1 << number for number, node in enumerate(nodes) if self._will_do(node, demand)])
-        else:
-            left = allowed_nodes(self.cluster, model, demand)
-        if in_pinned:
-            pinned = demand.pinned_cell
-            left &= sum([1 << number for number, node in enumerate(nodes) if node.pinned_cell == pinned])
-        return left
-
-    def _will_do(self, node: Node, demand: Demand) -> bool:
-        """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""
-        home = self.cluster.home_of(node)
-        if home is not None:
-            return home.id not in demand.avoid and allowed_by(demand.candidates, home.name)
-        return not demand.candidates or self.cluster.can_bind([node.gpus[0].id], demand.candidates)
-
-    def _minds_pinned(self, model: str, demand: Demand) -> bool:
-        """Whether it matters which nodes are part of pinned cells; it does not to what is not guaranteed."""
-        return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
@@ -481,19 +446,52 @@ class Capacity:
         }
         return fit_at(fleet, demand, nodes, masks)
 
-    def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
-        """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
-        found = []
-        if len(self._layers[model]) > EVICTING and model not in self._private:
-            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
-            if self._lapsed:
-                kept = self.kept_from(demand)
-                found = [pair for pair in found if pair[0] not in kept]
-        if own:
-            for holding in reversed(self.pending.values()):
-                if holding.model == model and not self._is_pinned(holding):
-                    found += [(holding, part) for part in holding.parts if part.node == node]
-        return found
+    # Parts of GPUs
 
-    def _is_pinned(self, holding: Holding) -> bool:
-        return bool(self._pinned) and holding.running is not None and holding.running.jobs in self._pinned
+    def _search_parts(self, demand: Demand) -> Fit | None:
+        for reach in range(OWN + 1):
+            if self.part_chooser is not None and reach <= RELEASING:
+                chosen = self.part_chooser(self, demand, reach)
+                if chosen is not None:
+                    return chosen
+            # In cells of its own a view has whole GPUs only (decision 0053).
+            for model in [model for model in demand.models if model not in self._private]:
+                for rank in demand.ranks:
+                    fit = self._find_parts(model, reach, demand, rank)
+                    if fit is not None:
+                        return fit
+        return None
+
+    def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
+        """Return what a gang with parts is offered at that reach; None: this view does not reach so far."""
+        offered = self._offered(model, reach, demand)
+        if offered is None:
+            return None
+        kept, layers = self._layers[model][RELEASING], self._layers[model]
+        loss = None
+        if reach > RELEASING:
+            occupants = partial(self._occupants, model, reach == OWN, demand)
+            loss = partial(loss_of, kept, self.cluster.fleets[model], occupants)
+        return OpenGpus(
+            layer=self._but(demand, model, offered),
+            fleet=self.cluster.fleets[model],
+            budget=None if self.limits is None else self.room(model),
+            opened=lambda node, gpu: self._opened[model, node, gpu] > 0,
+            is_carried=is_carried(kept, demand) or is_carried(layers[IDLE], demand),
+            loss=loss,
+        )
+
+    def fit_of(self, demand: Demand, model: str, places: Places) -> Fit:
+        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not to be had."""
+        gpus = self.cluster.fleets[model].gpus
+        replicas = [
+            tuple([gpus[node][gpu] for gpu in members(mask)]) for node, mask in zip(*places, strict=True)
+        ]
+        return self.fit_on(demand, Placement(gpu_model=model, replicas=tuple(replicas)), places[0])
+
+    def _find_parts(
+        self, model: str, reach: int, demand: Demand, rank: int, nodes: Sequence[int] | None = None
+    ) -> Fit | None:
+        offered = self.open_gpus(model, reach, demand)
+        places = None if offered is None else offered.place(demand, rank, self.cluster.node_rank, nodes)
+        return None if places is None else self.fit_of(demand, model, places)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scheduler.core.fitting.capacity import EVICTING, IDLE, RELEASING
+from scheduler.core.fitting.cards import Card, gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.snapshot import AllocationId
 
@@ -69,6 +70,9 @@ class Claims:
         for _, part in self.evictable.get((model, number), ()):
             evictable = _together(evictable, part)
         layers = self._layers[model]
+        if all_claims.shares:
+            self._settle_shared(model, number)
+            return
         layers[IDLE].set(
             number, usable & ~all_claims.mask, cpus - all_claims.cpus, memory - all_claims.memory
         )
@@ -80,9 +84,48 @@ class Claims:
             memory - kept.memory + evictable.memory,
         )
 
+    def _settle_shared(self, model: str, number: int) -> None:
+        """Do the same where GPUs are had in parts, of which some may leave and others not."""
+        fleet = self._cluster.fleets[model]
+        claims = list(self._claims[model, number].items())
+        may_leave = {_allocation_of(holding) for holding, _ in self.evictable.get((model, number), ())}
+        every = [part for _, (part, _) in claims]
+        kept = [part for _, (part, leaves) in claims if not leaves]
+        fixed = [part for allocation, (part, leaves) in claims if not leaves and allocation not in may_leave]
+        usable = fleet.usable[number]
+        for reach, parts in ((IDLE, every), (RELEASING, kept), (EVICTING, fixed)):
+            claimed = sum_of(number, parts)
+            self._layers[model][reach].set(
+                number,
+                usable & ~claimed.mask,
+                fleet.cpus[number] - claimed.cpus,
+                fleet.memory[number] - claimed.memory,
+                _open(parts, usable),
+            )
+
+
+def sum_of(node: int, parts: Sequence[Part]) -> Part:
+    """Return what these have of a node together."""
+    total = Part(node, 0, 0.0, 0.0)
+    for part in parts:
+        total = _together(total, part)
+    return total
+
+
+def _open(parts: Sequence[Part], usable: int) -> dict[int, Card]:
+    """Return the GPUs of a node that are had in parts alone, and what these are."""
+    cards: dict[int, Card] = {}
+    whole = 0
+    for part in parts:
+        whole |= part.mask & ~gpus_in(part.shares)
+        for share in part.shares:
+            cards[share.gpu] = (*cards.get(share.gpu, ()), share)
+    return {gpu: card for gpu, card in cards.items() if gpu & usable & ~whole}
+
 
 def _together(one: Part, other: Part) -> Part:
-    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory)
+    shares = one.shares + other.shares if one.shares or other.shares else ()
+    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory, shares)
 
 
 def _allocation_of(holding: Holding) -> AllocationId:

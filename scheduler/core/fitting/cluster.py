@@ -99,6 +99,8 @@ class Fleet:
     #: Per node: the GPUs that may be newly taken, which are the healthy ones of a node that takes work.
     usable: tuple[int, ...]
     layouts: tuple[Layout, ...]
+    #: Per node: the memory of its GPUs in bytes, in the same order; 0: unknown.
+    gpu_memory: tuple[tuple[int, ...], ...]
     #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
     cpus: tuple[float, ...]
     memory: tuple[float, ...]
@@ -114,6 +116,10 @@ class Fleet:
     #: GPUs in all, and those that may be newly taken.
     total: int
     total_usable: int
+
+    def memory_of(self, node: int, gpu: int) -> int:
+        """Return the memory of a GPU in bytes, given the set of just this one; 0: unknown."""
+        return self.gpu_memory[node][gpu.bit_length() - 1]
 
     @property
     def everything(self) -> int:
@@ -205,6 +211,7 @@ class Cluster:
         where: dict[GpuId, Place],
     ) -> Fleet:
         gpus: list[tuple[GpuId, ...]] = []
+        gpu_memory: list[tuple[int, ...]] = []
         usable: list[int] = []
         shapes: list[Layout] = []
         for number, node in enumerate(nodes):
@@ -214,6 +221,7 @@ class Cluster:
                 where[gpu.id] = (model, number, 1 << place)
                 healthy |= gpu.healthy << place
             gpus.append(tuple([gpu.id for gpu in devices]))
+            gpu_memory.append(tuple([gpu.memory_bytes for gpu in devices]))
             usable.append(healthy if node.takes_work else 0)
             paths = tuple([gpu.path for gpu in devices])
             if paths not in layouts:
@@ -228,6 +236,7 @@ class Cluster:
             gpus=tuple(gpus),
             usable=tuple(usable),
             layouts=tuple(shapes),
+            gpu_memory=tuple(gpu_memory),
             cpus=tuple([node.cpus or UNKNOWN for node in nodes]),
             memory=tuple([node.memory_bytes or UNKNOWN for node in nodes]),
             cpus_per_gpu=max(

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
 from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.plan import Grant, Locality
-from scheduler.core.model.snapshot import FIXED_WORLD, Candidates, Job, JobId, NodeId
+from scheduler.core.model.snapshot import FIXED_WORLD, Candidates, Job, JobId, NodeId, Task
 
 
 class Need(NamedTuple):
@@ -18,6 +19,10 @@ class Need(NamedTuple):
     gpus: int
     cpus: float
     memory_bytes: int
+    #: Of its one GPU; None: it has its GPUs to itself.
+    part: GpuPart | None = None
+    #: With whom it shares that.
+    labels: SharingLabels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Demand:
     priority: int = 0
     #: Replicas without which an elastic gang cannot run: those after them are flexible. 0: all.
     base: int = 0
+    #: Whether some replicas have a part of their GPU.
+    has_parts: bool = False
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -72,18 +79,18 @@ def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
     CPUs that one of them asks for, and all have their memory.
     """
     if gpus == job.gpus or job.elastic is None:
-        return tuple(
-            [
-                need
-                for task in job.tasks
-                for need in (Need(task.gpus, task.cpus, task.memory_bytes),) * task.replicas
-            ]
-        )
+        return tuple([need for task in job.tasks for need in (_need_of(task, job.sharing),) * task.replicas])
     task = job.tasks[0]
     memory, devices = task.memory_bytes, max(gpus // task.gpus, 1)
     if job.elastic_mode == FIXED_WORLD:
         memory *= -(-task.replicas // devices)
     return (Need(task.gpus, task.cpus, memory),) * (gpus // task.gpus)
+
+
+def _need_of(task: Task, labels: SharingLabels | None) -> Need:
+    if task.part is None:
+        return Need(task.gpus, task.cpus, task.memory_bytes)
+    return Need(task.gpus, task.cpus, task.memory_bytes, task.part, labels)
 
 
 def divides_world(job: Job, gpus: int) -> bool:
@@ -97,6 +104,11 @@ def divides_world(job: Job, gpus: int) -> bool:
 def least_gpus(job: Job) -> int:
     """Return the smallest size of a gang, in GPUs."""
     return job.gpus if job.elastic is None else job.elastic[0]
+
+
+def least_amount(job: Job) -> float:
+    """Return what the smallest size of a gang is in GPUs, of which parts count as such: for quotas."""
+    return job.milligpus / WHOLE_GPU if job.has_parts else least_gpus(job)
 
 
 def sizes_of(job: Job) -> tuple[int, ...]:
@@ -128,6 +140,20 @@ def shape_of(job: Job) -> Hashable:
     near = job.topology and (job.topology.level, job.topology.required)
     nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
     elastic = job.elastic and (job.elastic, job.elastic_mode)
+    if job.has_parts:
+        parts = [task.part and (task.part.request, task.part.memory_bytes) for task in job.tasks]
+        labels = job.sharing and (job.sharing.affinity, job.sharing.anti_affinity, job.sharing.exclusion)
+        return (
+            tasks,
+            tuple(parts),
+            labels,
+            job.gpu_models,
+            near,
+            job.avoid,
+            job.outlasts,
+            job.pinned_cell,
+            nodes,
+        )
     return tasks, job.gpu_models, near, elastic, job.avoid, job.outlasts, job.pinned_cell, nodes
 
 
@@ -173,6 +199,7 @@ def demand_of(
             pinned_cell=job.pinned_cell,
             priority=job.priority if cluster.shapes.by_priority else 0,
             base=0 if job.elastic is None else -(-job.elastic[0] // job.tasks[0].gpus),
+            has_parts=job.has_parts,
         )
     return cluster.demands[key]
 
@@ -216,6 +243,8 @@ def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
     """Return what gangs that share GPUs need together: the same GPUs, everyone's CPUs and memory."""
     if len(gangs) == 1:
         return gangs[0]
+    if any([need.part is not None for gang in gangs for need in gang]):
+        raise PolicyError("jobs that have parts of GPUs share them by these alone, and not by a grant")
     sizes = {tuple([need.gpus for need in gang]) for gang in gangs}
     if len(sizes) != 1:
         raise PolicyError(f"jobs with replicas of different sizes cannot share GPUs: {sorted(sizes)}")

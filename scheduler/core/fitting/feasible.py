@@ -20,6 +20,7 @@ from scheduler.core.fitting.demand import (
     all_sizes_of,
     demand_of,
     divides_world,
+    least_amount,
     least_gpus,
     models_of,
     shape_of,
@@ -27,8 +28,9 @@ from scheduler.core.fitting.demand import (
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
+from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Job, Snapshot, Tenant, VirtualCluster
+from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
 
 UNLIMITED = float("inf")
 
@@ -70,7 +72,7 @@ class Feasibility:
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
         kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
-        reason = self._membership(job)
+        reason = self._membership(job) or self._shares_parts(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._containers(job)
             reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)
@@ -106,6 +108,30 @@ class Feasibility:
             hint=f"Submit it to {wording.either(open_to)}." if open_to else "Ask an operator for membership.",
         )
 
+    def _shares_parts(self, job: Job) -> Reason | None:
+        """Whether parts of GPUs can be had at all by a job that asks for some."""
+        if not job.has_parts:
+            return None
+        if self.virtual_clusters[job.virtual_cluster].sharing == SHARE_NEVER:
+            return Reason(
+                code="sharing_off",
+                tier=Tier.NEVER,
+                message=f"Virtual cluster {job.virtual_cluster} never shares a GPU; this job asks for parts.",
+                blocking={"virtual_cluster": job.virtual_cluster},
+                hint="Ask for whole GPUs, or an operator to let the virtual cluster share.",
+            )
+        models = models_of(job, self.cluster)
+        if models and all([self._is_in_cells(job, model) for model in models]):
+            return Reason(
+                code="no_parts_in_cells",
+                tier=Tier.NEVER,
+                message=f"{wording.listed(models)} are guaranteed by cells here, which are never less than a"
+                " whole GPU; this guaranteed job asks for parts.",
+                blocking={"virtual_cluster": job.virtual_cluster},
+                hint="Submit it as opportunistic, or ask for whole GPUs.",
+            )
+        return None
+
     def _well_formed(self, job: Job) -> Reason | None:
         if not job.tasks or any(task.gpus < 1 or task.replicas < 1 for task in job.tasks):
             return Reason(
@@ -121,11 +147,23 @@ class Feasibility:
                 message=f"This cluster has no topology level {job.topology.level}.",
                 hint=f"Use {wording.either(self.cluster.levels)}.",
             )
+        if job.has_parts and any([not _is_part(task) for task in job.tasks]):
+            return Reason(
+                code="part_wrong",
+                tier=Tier.NEVER,
+                message="A part is of exactly one GPU per replica: at most all of it, and within its limit.",
+                hint="Use `gpu` below 1, and `gpu_limit` from there to 1.",
+            )
         if job.elastic is None:
             return None
         least, most = job.elastic
         step = job.tasks[0].gpus
-        if len(job.tasks) == 1 and 0 < least <= job.gpus <= most and least % step == most % step == 0:
+        if (
+            len(job.tasks) == 1
+            and not job.has_parts
+            and 0 < least <= job.gpus <= most
+            and least % step == most % step == 0
+        ):
             return self._divided(job)
         return Reason(
             code="elastic_range_wrong",
@@ -207,11 +245,11 @@ class Feasibility:
 
     def _quota(self, job: Job) -> Reason | None:
         quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
-        if not quota or least_gpus(job) <= min(quota.values()):
+        if not quota or least_amount(job) <= min(quota.values()):
             return None
         models = models_of(job, self.cluster)
         most = min(quota.get("*", UNLIMITED), max(quota.get(model, UNLIMITED) for model in models))
-        if least_gpus(job) <= most:
+        if least_amount(job) <= most:
             return None
         return Reason(
             code="exceeds_quota",
@@ -344,6 +382,16 @@ class Feasibility:
                     f" for one replica of {wording.gpus(need.gpus)}.",
                     hint="Ask for fewer CPUs or less memory per replica.",
                 )
+        for need in demand.needs:
+            largest_memory = max([max(sizes, default=0) for sizes in fleet.gpu_memory], default=0)
+            if need.part is not None and 0 < largest_memory < need.part.memory_bytes:
+                return 2, Reason(
+                    code="exceeds_gpu_memory",
+                    tier=Tier.NEVER,
+                    message=f"A GPU of model {model} has {wording.gibibytes(largest_memory)} of memory;"
+                    f" one replica of this job needs {wording.gibibytes(need.part.memory_bytes)} of it.",
+                    hint="Ask for less `gpu_memory`, or for another model.",
+                )
         if locate(layer, fleet, demand, widest, self.cluster.node_rank) is not None:
             return None
         if locate(layer, fleet, demand, len(self.cluster.levels), self.cluster.node_rank) is not None:
@@ -373,6 +421,12 @@ class Feasibility:
             whole = [layout.levels[-1][0] for layout in fleet.layouts]
             self._empty[model] = Layer.unclaimed(fleet, whole)
         return self._empty[model]
+
+
+def _is_part(task: Task) -> bool:
+    """Whether what a task asks for is possible: whole GPUs, or a part of one."""
+    part = task.part
+    return part is None or (task.gpus == 1 and 0 < part.request <= part.limit <= WHOLE_GPU)
 
 
 def _nearness(misfit: tuple[int, Reason]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from scheduler.core.fitting.cards import Share, share_of
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
@@ -21,6 +22,8 @@ class Part(NamedTuple):
     mask: int
     cpus: float
     memory: float
+    #: Of some of these GPUs it has only a part.
+    shares: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +40,11 @@ class Holding:
     evictable: bool = False
     #: Seconds of work lost when it is preempted.
     cost_seconds: float = 0.0
+
+    @property
+    def shared(self) -> list[tuple[str, int, int]]:
+        """The GPUs of which it has a part, as (model, node, set of just this GPU)."""
+        return [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
 
     @property
     def size(self) -> int:
@@ -86,6 +94,29 @@ def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mappin
         Part(node, masks[node], *processors_of(needs)) for node, needs in by_node(nodes, demand.needs).items()
     ]
     return Holding(fleet.model, demand.gpus, tuple(parts))
+
+
+def holding_in(fleet: Fleet, demand: Demand, nodes: Sequence[int], gpus: Sequence[int]) -> Holding:
+    """Return what a gang with parts would hold, given the node of each replica and the set of its GPUs."""
+    parts: dict[int, Part] = {}
+    for node, need, mask in zip(nodes, demand.needs, gpus, strict=True):
+        before = parts.get(node, Part(node, 0, 0.0, 0.0))
+        shares = before.shares
+        if need.part is not None:
+            shares = (*shares, share_of(need.part, need.labels, mask, fleet.memory_of(node, mask)))
+        cpus, memory = before.cpus + need.cpus, before.memory + need.memory_bytes
+        parts[node] = Part(node, before.mask | mask, cpus, memory, shares)
+    return Holding(fleet.model, demand.gpus, tuple(parts.values()))
+
+
+def freed(leaving: Iterable[Part], staying: Iterable[Part]) -> int:
+    """Return the set of a node's GPUs that nobody has any more when some leave."""
+    gone, kept = 0, 0
+    for part in leaving:
+        gone |= part.mask
+    for part in staying:
+        kept |= part.mask
+    return gone & ~kept
 
 
 def fit_at(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
@@ -17,7 +18,7 @@ from scheduler.core.model.bits import members
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cpus", "gpus", "masks", "memory")
+    __slots__ = ("by_count", "cards", "cpus", "gpus", "masks", "memory")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -30,6 +31,9 @@ class Layer:
             self.by_count[mask.bit_count()] |= 1 << node
         #: GPUs on offer in all.
         self.gpus = sum(mask.bit_count() for mask in masks)
+        #: Per node: its open GPUs, of which parts are on offer, with what jobs have of them. They are in no
+        #: mask. The inner mappings are shared by copies, and replaced rather than changed.
+        self.cards: dict[int, dict[int, Card]] = {}
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -39,7 +43,7 @@ class Layer:
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
-        twin.by_count, twin.gpus = self.by_count.copy(), self.gpus
+        twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -59,21 +63,59 @@ class Layer:
         twin.by_count = [same & nodes for same in self.by_count]
         twin.by_count[0] |= others
         twin.gpus = self.gpus_in(nodes)
+        twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
         return twin
 
-    def set(self, node: int, mask: int, cpus: float, memory: float) -> None:
+    def set(
+        self, node: int, mask: int, cpus: float, memory: float, cards: dict[int, Card] | None = None
+    ) -> None:
         self._replace(node, mask)
         self.cpus[node], self.memory[node] = cpus, memory
+        if cards:
+            self.cards[node] = cards
+        else:
+            self.cards.pop(node, None)
 
-    def add(self, node: int, mask: int, cpus: float, memory: float) -> None:
+    def add(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
+        """Offer what somebody had: GPUs that others still have parts of come back when these do."""
+        if shares:
+            cards = dict(self.cards.get(node, {}))
+            for share in shares:
+                left = without(cards.pop(share.gpu, ()), share)
+                if left:
+                    cards[share.gpu], mask = left, mask & ~share.gpu
+            self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
         self.cpus[node] += cpus
         self.memory[node] += memory
 
-    def remove(self, node: int, mask: int, cpus: float, memory: float) -> None:
+    def remove(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
+        """Offer no more what somebody has: of GPUs that he has a part of, what is left is offered on."""
+        if shares or node in self.cards:
+            cards = dict(self.cards.get(node, {}))
+            for gpu in members(mask & ~gpus_in(shares)):
+                cards.pop(1 << gpu, None)
+            for share in shares:
+                # A GPU that is offered neither whole nor in parts has somebody else on it, who leaves.
+                if share.gpu & self.masks[node] or share.gpu in cards:
+                    cards[share.gpu] = (*cards.get(share.gpu, ()), share)
+            self._set_cards(node, cards)
         self._replace(node, self.masks[node] & ~mask)
         self.cpus[node] -= cpus
         self.memory[node] -= memory
+
+    def takes(self, node: int, share: Share, device_bytes: int) -> bool:
+        """Whether this can be had of a GPU as things are; labels and all."""
+        if share.gpu & self.masks[node]:
+            return has_room(share, (), device_bytes)
+        card = self.cards.get(node, {}).get(share.gpu)
+        return card is not None and has_room(share, card, device_bytes) and may_join(share.labels, card)
+
+    def _set_cards(self, node: int, cards: dict[int, Card]) -> None:
+        if cards:
+            self.cards[node] = cards
+        else:
+            self.cards.pop(node, None)
 
     def _replace(self, node: int, mask: int) -> None:
         before, after = self.masks[node].bit_count(), mask.bit_count()

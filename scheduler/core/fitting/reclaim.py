@@ -10,7 +10,16 @@ from itertools import islice
 
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand
-from scheduler.core.fitting.holding import Fit, Holding, Part, by_node, fit_at, gpus_of, processors_of
+from scheduler.core.fitting.holding import (
+    Fit,
+    Holding,
+    Part,
+    by_node,
+    fit_at,
+    freed,
+    gpus_of,
+    processors_of,
+)
 from scheduler.core.fitting.packing import Layer, locate, single_nodes
 
 #: Nodes compared for one gang; those with most GPUs to be had without an eviction come first.
@@ -63,13 +72,15 @@ def _make_room(
         had = free.masks[node]
         cpus, memory = processors_of(needs)
         cpus, memory = cpus - free.cpus[node], memory - free.memory[node]
-        staying = []
+        staying: list[tuple[Holding, Part]] = []
+        left: list[Part] = []
         for holding, part in occupants(node):
             if holding in victims:
-                had |= part.mask & usable
+                left.append(part)
                 cpus, memory = cpus - part.cpus, memory - part.memory
             else:
                 staying.append((holding, part))
+        had |= freed(left, [part for _, part in staying]) & usable
         choices: list[tuple[int, int, int, list[tuple[Holding, Part]]]] = []
         for group in layout.levels[rank]:
             lacking = count - (had & group).bit_count()
@@ -81,8 +92,9 @@ def _make_room(
             return None
         *_, group, chosen = min(choices, key=lambda choice: choice[:2])
         victims += [holding for holding, _ in chosen]
-        for _, part in chosen:
-            had |= part.mask & usable
+        gone = {id(holding) for holding, _ in chosen}
+        left += [part for _, part in chosen]
+        had |= freed(left, [part for holding, part in staying if id(holding) not in gone]) & usable
         masks[node] = layout.nearest(had & group, count)[1]
     return masks, victims
 
@@ -96,9 +108,18 @@ def fewest(
     the most expensive first. None when all of them together are not enough.
     """
 
+    shared = any([part.shares for _, part in occupants])
+
+    def gpus_from(chosen: Sequence[tuple[Holding, Part]]) -> int:
+        if not shared:
+            return sum([(part.mask & lacking.mask).bit_count() for _, part in chosen])
+        leaving = {id(pair) for pair in chosen}
+        staying = [pair[1] for pair in occupants if id(pair) not in leaving]
+        return (freed([part for _, part in chosen], staying) & lacking.mask).bit_count()
+
     def enough(chosen: Sequence[tuple[Holding, Part]]) -> bool:
         return (
-            sum([(part.mask & lacking.mask).bit_count() for _, part in chosen]) >= gpus
+            gpus_from(chosen) >= gpus
             and sum([part.cpus for _, part in chosen]) >= lacking.cpus
             and sum([part.memory for _, part in chosen]) >= lacking.memory
         )

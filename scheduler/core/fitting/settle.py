@@ -26,7 +26,7 @@ def settle(grant: Grant, jobs: Mapping[JobId, Job], capacity: Capacity) -> Place
         fit = capacity.find(demand_of_grant(grant, jobs, capacity.cluster))
     elif not _may_stay(grant, jobs, holding.size, holding.model):
         fit = _find_elsewhere(grant, jobs, holding, capacity)
-    elif holding.gpus > capacity.room(holding.model):
+    elif not capacity.may_stay(holding):
         return None
     else:
         fit = None

@@ -354,6 +354,13 @@ class Job:
         """What the gang has of these GPUs, in thousandths of one."""
         return sum([task.replicas * task.milligpus for task in self.tasks])
 
+    def parts_on(self, replicas: tuple[tuple[GpuId, ...], ...]) -> dict[GpuId, GpuPart]:
+        """Return the part that it has of each of these GPUs, by task, then replica; none of a whole one."""
+        parts = [task.part for task in self.tasks for _ in range(task.replicas)]
+        return {
+            gpu: part for part, gpus in zip(parts, replicas, strict=False) if part is not None for gpu in gpus
+        }
+
     @property
     def has_parts(self) -> bool:
         """Whether it has parts of GPUs, and so may share them with others that have."""

@@ -33,6 +33,16 @@ def processors(cpus: float, memory_bytes: float) -> str:
     return listed([words for words, count in ((f"{cpus:g} CPUs", cpus), (memory, memory_bytes)) if count])
 
 
+def gibibytes(memory_bytes: float) -> str:
+    """Say "5.5 GiB"."""
+    return f"{memory_bytes / 1024**3:.4g} GiB"
+
+
+def parts(milligpus: Sequence[int]) -> str:
+    """Say "0.3 of a GPU", "parts of 4 GPUs"."""
+    return f"{milligpus[0] / 1000:g} of a GPU" if len(milligpus) == 1 else f"parts of {len(milligpus)} GPUs"
+
+
 def listed(names: Collection[str], most: int = 5) -> str:
     """Say "A", "A and B", "A, B and 7 more"."""
     shown = list(names)[:most]

@@ -8,11 +8,12 @@ same tenant back for ever.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.fitting.demand import least_amount, least_gpus, models_of
 from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.model import wording
@@ -82,19 +83,19 @@ class Admission:
             _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
         return looked_at
 
-    def still_held(self, tenant: str) -> dict[str, int]:
+    def still_held(self, tenant: str) -> dict[str, float]:
         """Return by model what processes of a tenant hold that were told to stop, beyond what their jobs have
         already been promised in its place."""
         facts = self._facts
-        found: dict[str, int] = {}
+        found: dict[str, float] = {}
         for number, leaving in facts.stopping.items():
             job = facts.jobs.get(number)
             if job is None or job.tenant != tenant or leaving.jobs[0] != number:
                 continue
             self._ending_of[number] = tenant
-            gpus, next_one = len(leaving.gpus), facts.current.get(number)
+            gpus, next_one = facts.amount(leaving), facts.current.get(number)
             if next_one is not None and next_one.gpu_model == leaving.gpu_model:
-                gpus -= len(next_one.gpus)
+                gpus -= facts.amount(next_one)
             found[leaving.gpu_model] = found.get(leaving.gpu_model, 0) + max(gpus, 0)
         return found
 
@@ -268,7 +269,8 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     stopped counts until its processes are gone.
     """
     still_held = admission.still_held(jobs[0].tenant) if quota else {}
-    most = sum([job.elastic[1] if job.elastic else job.gpus for job in jobs]) + sum(still_held.values())
+    most = sum([job.elastic[1] if job.elastic else least_amount(job) for job in jobs])
+    most += sum(still_held.values())
     if not quota or most <= min(quota.values()):
         admission.admitted.update([(job.id, job) for job in jobs])
         return
@@ -286,7 +288,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     for job in jobs:
         running = facts.current.get(job.id)
         if running is None:
-            least = least_gpus(job)
+            least = least_amount(job)
             accepted = models_of(job, facts.cluster)
             models = tuple([model for model in accepted if room(model) >= least])
             if not models:
@@ -294,18 +296,18 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
                 continue
             narrows = models != accepted
         else:
-            least, models = len(running.gpus), (running.gpu_model,)
+            least, models = facts.amount(running), (running.gpu_model,)
             # It counts on the model that it has: if it must move, it moves to the same.
             narrows = quota.keys() != {ALL_MODELS}
         if job.elastic is not None:
-            job = replace(job, elastic=(min(job.elastic[0], least), least))
+            job = replace(job, elastic=(min(job.elastic[0], int(least)), int(least)))
             elastic.append(job.id)
         if narrows:
             job = replace(job, gpu_models=models)
         admission.admitted[job.id] = job
         for line in (*models, ALL_MODELS):
             if line in left:
-                left[line] -= least
+                left[line] = round(left[line] - least, 3)
     _share_rest(
         left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
     )
@@ -345,19 +347,19 @@ def _share_rest(
             admission.admitted[name] = replace(job, elastic=(least, most))
 
 
-def _over_quota(job: Job, gpus: int, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:
+def _over_quota(job: Job, gpus: float, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:
     lines = [line for line in sorted(quota) if line in (ALL_MODELS, *(job.gpu_models or quota))]
     tightest = min(lines, key=lambda line: left[line])
     cap = wording.gpus(quota[tightest], () if tightest == ALL_MODELS else [tightest])
     available = max(int(left[tightest]), 0)
-    held = quota[tightest] - int(left[tightest])
+    held = round(quota[tightest] - left[tightest], 3)
     return Reason(
         code="quota",
         tier=Tier.QUOTA,
-        message=f"Tenant {job.tenant} may hold {cap} at once; {held} are held"
-        f" by its jobs or kept for those ahead, and this job needs {gpus}.",
+        message=f"Tenant {job.tenant} may hold {cap} at once; {held:g} are held"
+        f" by its jobs or kept for those ahead, and this job needs {gpus:g}.",
         blocking={"tenant": job.tenant, "quota": {tightest: quota[tightest]}},
-        needed=gpus,
+        needed=math.ceil(gpus),
         available=available,
         hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
     )

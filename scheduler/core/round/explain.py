@@ -162,6 +162,8 @@ class _Shortages:
     def _lacks(self, job: Job) -> Reason | None:
         capacity, cluster = self._outcome.capacity, self._facts.cluster
         demand = demand_of(job, cluster, sizes_of(job)[-1])
+        if demand.has_parts:
+            return self._lacks_parts(job, demand)
         roomy = tuple([model for model in demand.models if capacity.room(model) >= demand.gpus])
         if not roomy:
             return self._guarantee_in_use(job, demand)
@@ -185,6 +187,34 @@ class _Shortages:
         if capacity.find(anywhere) is None:
             return self._short_of_processors(demand)
         return self._scattered(job, demand)
+
+    def _lacks_parts(self, job: Job, demand: Demand) -> Reason | None:
+        """Return the same for a job that asks for parts of GPUs."""
+        capacity = self._outcome.capacity
+        if capacity.find(demand) is not None:
+            return None
+        parts = wording.parts([need.part.request for need in demand.needs if need.part is not None])
+        if label := capacity.label_in_the_way(demand):
+            return Reason(
+                code="sharing_label",
+                tier=Tier.CAPACITY,
+                message=f"{parts.capitalize()} would be left, but label {label} does not let it share there.",
+                blocking={"label": label},
+                needed=demand.gpus,
+                hint="It starts when those leave whom it may not join, or a GPU comes free that nobody has.",
+            )
+        if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
+            return waits_for_candidates(demand)
+        if not any([capacity.room(model) >= demand.gpus for model in demand.models]):
+            return self._guarantee_in_use(job, demand)
+        return Reason(
+            code="no_part_left",
+            tier=Tier.CAPACITY,
+            message=f"No GPU that it may use has room for {parts}: compute, device memory, or the CPUs and"
+            " memory of its node are taken.",
+            needed=demand.gpus,
+            hint="It starts when others leave. A smaller part, or less `gpu_memory`, may fit now.",
+        )
 
     def _guarantee_in_use(self, job: Job, demand: Demand) -> Reason:
         vc = self._facts.virtual_clusters[job.virtual_cluster]

@@ -7,13 +7,15 @@ last round is noted for the steps that keep indexes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.cells.compiling import compiled
+from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.snapshot import (
     RETURNING,
     AllocationId,
@@ -167,18 +169,61 @@ class Facts:
         stale: set[AllocationId] = set()
         if self.nominated:
             taken: set[GpuId] = set()
+            shared: dict[GpuId, Card] = {}
             for running in self.running.values():
                 if running.phase == "held" and not running.stopping:
-                    taken.update(running.gpus)
+                    self._take(running, taken, shared)
             for running in sorted(self.nominated.values(), key=lambda running: running.allocation):
-                if taken.isdisjoint(running.gpus) and all(map(self.is_usable, running.gpus)):
-                    taken.update(running.gpus)
+                if self._can_have(running, taken, shared) and all(map(self.is_usable, running.gpus)):
+                    self._take(running, taken, shared)
                 else:
                     stale.add(running.allocation)
         for allocation in self.stale ^ stale:
             if allocation in self.running:
                 self._note(self.running[allocation])
         self.stale = frozenset(stale)
+
+    def shares(self, running: Running) -> dict[GpuId, Share]:
+        """Return the GPUs of which an allocation has a part, and what it has."""
+        job = self.jobs.get(running.jobs[0])
+        found: dict[GpuId, Share] = {}
+        for gpu, part in job.parts_on(running.replicas).items() if job is not None and job.has_parts else ():
+            if gpu in self.cluster.where:
+                mask = self.cluster.where[gpu][2]
+                found[gpu] = share_of(part, job.sharing if job else None, mask, self.device_bytes(gpu))
+        return found
+
+    def device_bytes(self, gpu: GpuId) -> int:
+        """Return the memory of a GPU; 0: unknown."""
+        if gpu not in self.cluster.where:
+            return 0
+        model, node, mask = self.cluster.where[gpu]
+        return self.cluster.fleets[model].memory_of(node, mask)
+
+    def amount(self, running: Running) -> float:
+        """Return the GPUs that an allocation has, of which parts count as such."""
+        job = self.jobs.get(running.jobs[0])
+        return job.milligpus / WHOLE_GPU if job is not None and job.has_parts else len(running.gpus)
+
+    def _take(self, running: Running, taken: set[GpuId], shared: dict[GpuId, Card]) -> None:
+        """Note what an allocation has."""
+        shares = self.shares(running)
+        taken.update([gpu for gpu in running.gpus if gpu not in shares] if shares else running.gpus)
+        for gpu, share in shares.items():
+            shared[gpu] = (*shared.get(gpu, ()), share)
+
+    def _can_have(self, running: Running, taken: Collection[GpuId], shared: Mapping[GpuId, Card]) -> bool:
+        """Whether nobody stays on the GPUs that an allocation is promised but those it shares them with."""
+        if any([gpu in taken for gpu in running.gpus]):
+            return False
+        shares = self.shares(running)
+        for gpu in running.gpus:
+            card = shared.get(gpu, ())
+            if card and gpu not in shares:
+                return False
+            if gpu in shares and not has_room(shares[gpu], card, self.device_bytes(gpu)):
+                return False
+        return True
 
     # Questions
 
@@ -255,13 +300,18 @@ class Facts:
             # GPUs that left the inventory hold nothing any more.
             places = [where[gpu] for gpu in replica if gpu in where]
             if places:
-                node, mask = places[0][1], sum([bit for _, _, bit in places])
+                model, node, _ = places[0]
+                mask = sum([bit for _, _, bit in places])
+                shares: tuple[Share, ...] = ()
+                if need.part is not None:
+                    device = cluster.fleets[model].memory_of(node, mask)
+                    shares = (share_of(need.part, need.labels, mask, device),)
                 part = parts.get(node)
                 if part is None:
-                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes)
+                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes, shares)
                 else:
                     cpus, memory = part.cpus + need.cpus, part.memory + need.memory_bytes
-                    parts[node] = Part(node, part.mask | mask, cpus, memory)
+                    parts[node] = Part(node, part.mask | mask, cpus, memory, part.shares + shares)
         return Holding(
             running.gpu_model,
             sum([part.mask.bit_count() for part in parts.values()]),

@@ -20,8 +20,9 @@ from typing import Any
 
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.fitting.capacity import Capacity, Pending
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.holding import Holding
+from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
@@ -40,6 +41,8 @@ class _Part:
     pending: Pending = field(default_factory=dict)
     #: GPUs held, by model.
     used: dict[str, int] = field(default_factory=dict)
+    #: Allocations that have parts of GPUs.
+    with_parts: set[AllocationId] = field(default_factory=set)
 
 
 class Reservation:
@@ -98,6 +101,7 @@ class Reservation:
         for job in running.jobs:
             del part.running[job]
         part.used[running.gpu_model] -= gpus
+        part.with_parts.discard(allocation)
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
@@ -115,6 +119,8 @@ class Reservation:
         part.pending[running.jobs] = holding
         part.running.update(dict.fromkeys(running.jobs, running))
         part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + holding.gpus
+        if holding.shared:
+            part.with_parts.add(running.allocation)
 
     def order(self) -> Iterator[VirtualCluster]:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
@@ -136,14 +142,17 @@ class Reservation:
             guaranteed=True,
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
-            capacity=cluster.narrowed(limits, pending, used, lapsed, may_evict=True),
+            capacity=cluster.narrowed(
+                limits, pending, used, lapsed, may_evict=True, has_parts=bool(self._part(vc.name).with_parts)
+            ),
             **common,
         )
 
     def spare(self, cluster: Capacity) -> View:
         """Return the view of the opportunistic jobs of every virtual cluster."""
         pending, used, common = self._still_there(SPARE, cluster)
-        capacity = cluster.narrowed(None, pending, used, may_evict=False)
+        has_parts = bool(self._part(SPARE).with_parts)
+        capacity = cluster.narrowed(None, pending, used, may_evict=False, has_parts=has_parts)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:

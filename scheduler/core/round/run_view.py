@@ -11,7 +11,8 @@ from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
-from scheduler.core.model.plan import Decision, Grant, Placement, Reason
+from scheduler.core.model.gpu_parts import SHARE_NEVER
+from scheduler.core.model.plan import Decision, Grant, Mode, Placement, Reason
 from scheduler.core.model.snapshot import JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
@@ -108,13 +109,38 @@ def _standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
 def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
     """Return the policy's decision; raise PolicyError when it fails or grants what is not allowed."""
     try:
-        decision = policy.allocate(view, memory)
+        decision = _without_forbidden_sharing(policy.allocate(view, memory), view)
         check_decision(decision, view)
     except PolicyError:
         raise
     except Exception as error:  # A policy may fail in any way it likes: it costs only its own view.
         raise PolicyError(f"policy {type(policy).__name__} failed: {error!r}") from error
     return decision
+
+
+def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
+    """Return the decision with grants to one job instead of several that are not to share GPUs by a grant.
+
+    Who has parts shares GPUs by these, and a virtual cluster may never share. Others of such a grant wait.
+    """
+
+    def is_forbidden(grant: Grant) -> bool:
+        jobs = [view.jobs[job] for job in grant.jobs if job in view.jobs]
+        return len(grant.jobs) > 1 and any(
+            [job.has_parts or view.sharing.get(job.virtual_cluster) == SHARE_NEVER for job in jobs]
+        )
+
+    if not any([is_forbidden(grant) for grant in decision.grants]):
+        return decision
+    grants: list[Grant] = []
+    others: list[JobId] = []
+    for grant in decision.grants:
+        if is_forbidden(grant):
+            others += grant.jobs[1:]
+            grants.append(replace(grant, jobs=grant.jobs[:1], mode=Mode.EXCLUSIVE))
+        else:
+            grants.append(grant)
+    return replace(decision, grants=tuple(grants), queue=(*decision.queue, *others))
 
 
 def check_decision(decision: Decision, view: View) -> None:
@@ -208,7 +234,7 @@ def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Plac
 def _nodes_of(placement: Placement, demand: Demand, capacity: Capacity) -> list[int]:
     """Return the node of each replica; raise PolicyError when the placement is not what was granted."""
     model, where = placement.gpu_model, capacity.cluster.where
-    if model not in demand.models or demand.gpus > capacity.room(model):
+    if model not in demand.models or (demand.gpus > capacity.room(model) and not demand.has_parts):
         raise PolicyError(f"{demand.gpus} GPUs of {model} were placed, which the view may not hand out")
     if tuple(map(len, placement.replicas)) != tuple([need.gpus for need in demand.needs]):
         raise PolicyError(f"a gang of {demand.gpus} GPUs was placed as {placement.replicas}")

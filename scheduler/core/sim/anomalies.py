@@ -30,6 +30,8 @@ MOST_POINTS = 200
 _CAUSES: Mapping[str, Cause] = {
     "candidate_nodes": Cause.FRAGMENTATION,
     "fragmented": Cause.FRAGMENTATION,
+    "no_part_left": Cause.FRAGMENTATION,
+    "sharing_label": Cause.FRAGMENTATION,
     "node_resources": Cause.FRAGMENTATION,
     "topology": Cause.FRAGMENTATION,
     "waits_for_locality": Cause.FRAGMENTATION,

@@ -73,7 +73,7 @@ class SimulatedCluster:
         self.progress: dict[JobId, Progress] = {}
         self.stays = Stays(lambda: self.facts, self.progress, events)
         self.sampler = ClusterSampler()
-        self.occupancy = Occupancy()
+        self.occupancy = Occupancy(self.facts.device_bytes)
         self.budgets = BudgetMeter(
             facts.tenants.values(), facts.frame.prices, events, notify=self._note_budget
         )
@@ -185,7 +185,7 @@ class SimulatedCluster:
         if self._may_begin(running):
             self._begin(running)
             return
-        self.occupancy.nominate(running.allocation, running.gpus)
+        self.occupancy.nominate(running.allocation, running.gpus, self.facts.shares(running))
         self.facts.put_running(running)
 
     # What happens
@@ -206,9 +206,9 @@ class SimulatedCluster:
             self.submit(waiting, truths[waiting.id])
         for running in facts.running:
             if running.is_nominated:
-                self.occupancy.nominate(running.allocation, running.gpus)
+                self.occupancy.nominate(running.allocation, running.gpus, self.facts.shares(running))
                 continue
-            self.occupancy.hold(running.allocation, running.gpus)
+            self.occupancy.hold(running.allocation, running.gpus, self.facts.shares(running))
             self._use(running)
             self._change_speeds(self._crowding.come(running.allocation, self._nodes_of(running)))
             for job in running.jobs:
@@ -295,7 +295,7 @@ class SimulatedCluster:
 
     def _use(self, running: Running, sign: int = 1) -> None:
         """Count the GPUs as used by the tenants of its jobs from now on, half each where two share them."""
-        part = sign * len(running.gpus) / len(running.jobs)
+        part = sign * self.facts.amount(running) / len(running.jobs)
         for job in running.jobs:
             self.budgets.change(self.progress[job].job.tenant, running.gpu_model, part)
 
@@ -314,10 +314,10 @@ class SimulatedCluster:
     def _may_begin(self, running: Running) -> bool:
         """Whether the GPUs are free, and the jobs have left where they were before."""
         has_left = all(self.progress[job].attempt is None for job in running.jobs)
-        return has_left and self.occupancy.is_free(running.gpus)
+        return has_left and self.occupancy.is_free(running.gpus, self.facts.shares(running))
 
     def _begin(self, running: Running) -> None:
-        self.occupancy.hold(running.allocation, running.gpus)
+        self.occupancy.hold(running.allocation, running.gpus, self.facts.shares(running))
         self._use(running)
         crowded = self._crowding.come(running.allocation, self._nodes_of(running))
         self.facts.put_running(replace(running, phase="held", since=self._events.now))
@@ -482,7 +482,7 @@ class SimulatedCluster:
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
         known = facts.jobs[job]
         service = dict(known.attained_service)
-        received = (self._events.now - running.since) * len(running.gpus)
+        received = (self._events.now - running.since) * self.facts.amount(running)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
         facts.put_job(replace(known, attained_service=service, training=self._training.end(job)))
         return ended

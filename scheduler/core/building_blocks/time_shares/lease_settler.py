@@ -14,9 +14,9 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices, gpus_of
 from scheduler.core.building_blocks.time_shares.units import Unit
-from scheduler.core.fitting.capacity import Pending
 from scheduler.core.fitting.demand import demand_of_grant, shape_in
 from scheduler.core.fitting.holding import Holding
+from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.plan import Grant, Mode
 from scheduler.core.model.snapshot import Job, JobId
 
@@ -70,7 +70,7 @@ class LeaseSettler:
         """Let units stay that run on the model on which they have their turn."""
         for unit, model in chosen.items():
             holding = self._capacity.pending.get(unit)
-            if holding is None or holding.model != model or holding.gpus > self._capacity.room(model):
+            if holding is None or holding.model != model or not self._capacity.may_stay(holding):
                 continue
             self._keep(unit, holding)
         if len(self._capacity.pending) > MANY:
@@ -106,7 +106,7 @@ class LeaseSettler:
     def spare_others(self) -> None:
         """Let everyone stay in whose place nobody came."""
         for jobs, holding in list(self._capacity.pending.items()):
-            if holding.gpus <= self._capacity.room(holding.model):
+            if self._capacity.may_stay(holding):
                 self._keep(jobs, holding)
 
     def fill(self, jobs: Iterable[Job], turns: TimeSlices, waiting_for: Collection[JobId] = ()) -> None:

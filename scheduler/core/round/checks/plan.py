@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from scheduler.core.fitting.demand import pinned_cell_of
 from scheduler.core.model.errors import PlanError
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import (
     FIXED_WORLD,
@@ -32,7 +33,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     jobs = {job.id: job for job in snapshot.jobs}
     allocations = {running.allocation: running for running in snapshot.running}
     current = {job: running for running in snapshot.running if not running.stopping for job in running.jobs}
-    holder: dict[GpuId, Action] = {}
+    uses = _Uses(jobs, where)
     placed: dict[JobId, Action] = {}
     settled: set[AllocationId] = set()
     regraded: dict[AllocationId, Running] = {}
@@ -50,10 +51,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         for job in action.jobs:
             _check_gang(jobs[job], action)
             _check_nodes(jobs[job], action, where)
-        for gpu in action.placement.gpus:
-            if gpu in holder:
-                raise PlanError(f"GPU {gpu} is given to {holder[gpu].jobs} and to {action.jobs}")
-            holder[gpu] = action
+        uses.add(action.jobs, action.placement.replicas)
         for job in action.jobs:
             if job in placed:
                 raise PlanError(f"job {job} is placed twice")
@@ -63,13 +61,13 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         for job, running in current.items()
         if running.allocation not in settled
     }
-    _check_kept(kept, holder)
+    _check_kept(kept, uses)
     # Of GPUs that have left the cluster nobody is guaranteed any either.
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
-    uses = _guaranteed_uses(plan, kept, jobs, nobodys)
-    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), uses)
+    owners = _guaranteed_uses(plan, kept, jobs, nobodys)
+    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
     _check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
@@ -137,12 +135,54 @@ def _check_nodes(job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu
         raise PlanError(f"job {job.id} was placed on {sorted(wrong)}, where it is not to run")
 
 
-def _check_kept(kept: Mapping[JobId, Running], holder: Mapping[GpuId, Action]) -> None:
-    """What was not decided about keeps its GPUs."""
+class _Uses:
+    """Who is given each GPU: one job, or several that have parts of it which it has room for."""
+
+    def __init__(self, jobs: Mapping[JobId, Job], where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
+        self._jobs, self._where = jobs, where
+        self._whole: dict[GpuId, tuple[JobId, ...]] = {}
+        self._parts: dict[GpuId, list[tuple[tuple[JobId, ...], GpuPart]]] = {}
+
+    def is_given(self, gpu: GpuId) -> bool:
+        return gpu in self._whole or gpu in self._parts
+
+    def add(self, jobs: tuple[JobId, ...], replicas: tuple[tuple[GpuId, ...], ...]) -> None:
+        first = self._jobs.get(jobs[0])
+        parts = {} if first is None else first.parts_on(replicas)
+        if len({gpu for replica in replicas for gpu in replica}) < _size(replicas):
+            raise PlanError(f"{jobs} were given a GPU twice: {replicas}")
+        if parts and len(jobs) > 1:
+            raise PlanError(f"jobs {jobs} have parts of GPUs and were granted these together")
+        for gpu in [gpu for replica in replicas for gpu in replica]:
+            others = self._whole.get(gpu) or tuple([job for by, _ in self._parts.get(gpu, ()) for job in by])
+            if others and (gpu in self._whole or gpu not in parts):
+                raise PlanError(f"GPU {gpu} is given to {others} and to {jobs}")
+            if gpu not in parts:
+                self._whole[gpu] = jobs
+                continue
+            there = self._parts.setdefault(gpu, [])
+            there.append((jobs, parts[gpu]))
+            request = sum([part.request for _, part in there])
+            device = self._where[gpu][1].memory_bytes if gpu in self._where else 0
+            memory = sum([part.memory_on(device) for _, part in there])
+            if request > WHOLE_GPU or (device and memory > device):
+                raise PlanError(
+                    f"GPU {gpu} has no room for {(*others, *jobs)}: {request} thousandths, {memory} B"
+                )
+
+
+def _check_kept(kept: Mapping[JobId, Running], uses: _Uses) -> None:
+    """What was not decided about keeps its GPUs, or its parts of them."""
+    seen: set[AllocationId] = set()
     for job, running in kept.items():
-        taken = [gpu for gpu in running.gpus if gpu in holder]
-        if taken:
-            raise PlanError(f"job {job} stays, but lost GPUs {taken}")
+        taken = [gpu for gpu in running.gpus if uses.is_given(gpu)]
+        if not taken or running.allocation in seen:
+            continue
+        seen.add(running.allocation)
+        try:
+            uses.add(running.jobs, running.replicas)
+        except PlanError as error:
+            raise PlanError(f"job {job} stays, but lost GPUs {taken}: {error}") from error
 
 
 def _check_guarantees(
@@ -154,25 +194,35 @@ def _check_guarantees(
 ) -> None:
     """A virtual cluster's guaranteed jobs stay within its guarantee, to which `nobodys` do not count."""
     used: dict[tuple[str, str], int] = {}
+    # A GPU counts once for a virtual cluster, however many of its jobs have parts of it.
+    shared: set[tuple[str, str, GpuId]] = set()
+
+    def count(vc: str, model: str, gpus: Collection[GpuId], parts: Collection[GpuId]) -> None:
+        new = {(vc, model, gpu) for gpu in gpus if gpu in parts} - shared
+        shared.update(new)
+        used[vc, model] = used.get((vc, model), 0) + len(new) + sum([gpu not in parts for gpu in gpus])
+
     for action in plan.actions:
         if action.guaranteed and action.placement is not None:
-            key = action.virtual_cluster, action.placement.gpu_model
-            used[key] = used.get(key, 0) + _size(action.placement.replicas) - action.opportunistic_gpus
+            replicas = action.placement.replicas
+            kept_gpus = action.placement.gpus[: len(action.placement.gpus) - action.opportunistic_gpus]
+            parts = jobs[action.jobs[0]].parts_on(replicas)
+            count(action.virtual_cluster, action.placement.gpu_model, kept_gpus, parts.keys())
     for running in snapshot.running:
         first = jobs.get(running.jobs[0])
         if first is None or not first.guaranteed or running.stopping:
             continue
         if first.id in kept and kept[first.id].guaranteed:
-            key = first.virtual_cluster, running.gpu_model
-            used[key] = used.get(key, 0) + sum([gpu not in nobodys for gpu in running.base.gpus])
+            own = [gpu for gpu in running.base.gpus if gpu not in nobodys]
+            count(first.virtual_cluster, running.gpu_model, own, first.parts_on(running.replicas).keys())
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
     known = {vc.name for vc in snapshot.virtual_clusters}
-    for key, count in used.items():
+    for key, gpus in used.items():
         # Jobs whose virtual cluster was deleted under them stay as they are.
-        if key[0] in known and count > guaranteed.get(key, 0):
-            raise PlanError(f"virtual cluster {key[0]} would use {count} {key[1]}, more than its guarantee")
+        if key[0] in known and gpus > guaranteed.get(key, 0):
+            raise PlanError(f"virtual cluster {key[0]} would use {gpus} {key[1]}, more than its guarantee")
 
 
 def _guaranteed_uses(
@@ -212,22 +262,27 @@ def _check_quotas(
             continue
         action, running = placed.get(job.id), current.get(job.id)
         if action is not None and action.placement is not None:
-            _add(used, job.tenant, action.placement.gpu_model, _size(action.placement.replicas))
+            _add(used, job.tenant, action.placement.gpu_model, _milligpus(job, action.placement.replicas))
         if job.id in kept:
-            _add(used, job.tenant, kept[job.id].gpu_model, _size(kept[job.id].replicas))
+            _add(used, job.tenant, kept[job.id].gpu_model, _milligpus(job, kept[job.id].replicas))
         if running is not None:
-            _add(before, job.tenant, running.gpu_model, _size(running.replicas))
+            _add(before, job.tenant, running.gpu_model, _milligpus(job, running.replicas))
     for tenant in snapshot.tenants:
         for line, cap in tenant.quota.items():
             key = tenant.name, line
-            if used.get(key, 0) > max(cap, before.get(key, 0)):
+            if used.get(key, 0) > max(cap * WHOLE_GPU, before.get(key, 0)):
                 raise PlanError(
-                    f"tenant {tenant.name} would hold {used[key]} ({line}), more than its quota {cap}"
+                    f"tenant {tenant.name} would hold {used[key] / WHOLE_GPU:g} ({line}), more than its quota"
+                    f" {cap}"
                 )
 
 
 def _size(replicas: tuple[tuple[GpuId, ...], ...]) -> int:
     return sum(map(len, replicas))
+
+
+def _milligpus(job: Job, replicas: tuple[tuple[GpuId, ...], ...]) -> int:
+    return job.milligpus if job.has_parts else _size(replicas) * WHOLE_GPU
 
 
 def _add(counts: dict[tuple[str, str], int], tenant: str, model: str, gpus: int) -> None:

@@ -1,0 +1,157 @@
+"""What a gang is offered: GPUs in layers, each one containing the layer before it.
+
+    idle       nobody holds them or is nominated for them
+    releasing  and those whose holder is stopping, with no successor named yet
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
+               guarantee in the view's own virtual cluster makes room for higher priorities only
+    own        and those of the view's own jobs that are not settled yet
+
+A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
+from scheduler.core.fitting.cards import has_room, objection, share_of
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.packing import Layer
+from scheduler.core.model.snapshot import JobId, Node
+
+IDLE, RELEASING, EVICTING, OWN = range(4)
+
+#: A view's own holdings by their jobs.
+Pending = dict[tuple[JobId, ...], Holding]
+
+
+class Offers:
+    """The layers of a view, and who may be asked to leave them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        layers: Mapping[str, Sequence[Layer]],
+        evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+    ) -> None:
+        self.cluster = cluster
+        #: The view's own holdings that are neither kept nor dropped yet, the most important first.
+        self.pending: Pending = {}
+        #: Holdings that were stopped, by their own view or by one that reclaimed their GPUs.
+        self.dropped: set[Holding] = set()
+        self._layers = {model: list(offers) for model, offers in layers.items()}
+        self._evictable = evictable
+        #: Lapsed holdings of the view's own virtual cluster, and the priorities that they have.
+        self._lapsed: Mapping[Holding, int] = {}
+        #: Models of which the view has its own, with nobody to be evicted.
+        self._private: frozenset[str] = frozenset()
+        #: Jobs of those of the view's own holdings that stay whatever is decided.
+        self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
+
+    @property
+    def has_open_gpus(self) -> bool:
+        """Whether somewhere a part of a GPU could be had though no whole one may be left."""
+        return any([layers[-1].cards for layers in self._layers.values()]) or any(
+            [holding.shared for holding in self.pending.values()]
+        )
+
+    def label_in_the_way(self, demand: Demand) -> str:
+        """Return a label, as "exclusion a", for which alone a gang does not get a part of an open GPU; empty:
+        there is none."""
+        for model in demand.models:
+            layer, fleet = self._layers[model][RELEASING], self.cluster.fleets[model]
+            for node, cards in sorted(layer.cards.items()):
+                for need in demand.needs:
+                    for gpu, card in sorted(cards.items()) if need.part is not None else ():
+                        assert need.part is not None
+                        device = fleet.memory_of(node, gpu)
+                        share = share_of(need.part, need.labels, gpu, device)
+                        label = objection(need.labels, card) if has_room(share, card, device) else ""
+                        if label:
+                            return label
+        return ""
+
+    def kept_from(self, demand: Demand) -> list[Holding]:
+        """Return which lapsed holdings of models that it accepts make no room for a gang."""
+        return [
+            holding
+            for holding, priority in self._lapsed.items()
+            if priority >= demand.priority and holding not in self.dropped and holding.model in demand.models
+        ]
+
+    def _offered(self, model: str, reach: int, demand: Demand) -> Layer | None:
+        """Return what a gang is offered at that reach; None where this view does not reach so far."""
+        layers = self._layers[model]
+        if reach < len(layers):
+            return layers[reach] if reach < EVICTING else self._but_kept(layers[reach], model, demand)
+        own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]
+        if reach < OWN or not own:
+            return None
+        layer, usable = self._but_kept(layers[-1], model, demand).copy(), self.cluster.fleets[model].usable
+        for holding in own:
+            for part in holding.parts:
+                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
+        return layer
+
+    def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
+        """Return a layer of what may be reclaimed, without those who make no room for the gang."""
+        kept = (
+            [holding for holding in self.kept_from(demand) if holding.model == model] if self._lapsed else []
+        )
+        if not kept:
+            return layer
+        left = layer.copy()
+        for holding in kept:
+            for part in holding.parts:
+                left.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
+        return left
+
+    def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:
+        """Return the layer without the nodes that will not do for the gang."""
+        allowed = self._allowed(demand, model)
+        return offered if allowed is None else offered.on(allowed)
+
+    def _allowed(self, demand: Demand, model: str) -> int | None:
+        """Return the set of nodes that will do for the gang; None: all of them."""
+        in_pinned = self._minds_pinned(model, demand)
+        if not demand.avoid and not demand.candidates and not in_pinned:
+            return None
+        nodes = self.cluster.fleets[model].nodes
+        if model in self._private:
+            left = sum([1 << number for number, node in enumerate(nodes) if self._will_do(node, demand)])
+        else:
+            left = allowed_nodes(self.cluster, model, demand)
+        if in_pinned:
+            pinned = demand.pinned_cell
+            left &= sum([1 << number for number, node in enumerate(nodes) if node.pinned_cell == pinned])
+        return left
+
+    def _will_do(self, node: Node, demand: Demand) -> bool:
+        """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""
+        home = self.cluster.home_of(node)
+        if home is not None:
+            return home.id not in demand.avoid and allowed_by(demand.candidates, home.name)
+        return not demand.candidates or self.cluster.can_bind([node.gpus[0].id], demand.candidates)
+
+    def _minds_pinned(self, model: str, demand: Demand) -> bool:
+        """Whether it matters which nodes are part of pinned cells; it does not to what is not guaranteed."""
+        return self.cluster.fleets[model].has_pinned or bool(self._private and demand.pinned_cell)
+
+    def _occupants(self, model: str, own: bool, demand: Demand, node: int) -> list[tuple[Holding, Part]]:
+        """Return who may be asked to leave a node: who loses least first, the view's own jobs last."""
+        found = []
+        if len(self._layers[model]) > EVICTING and model not in self._private:
+            found = [pair for pair in self._evictable.get((model, node), ()) if pair[0] not in self.dropped]
+            if self._lapsed:
+                kept = self.kept_from(demand)
+                found = [pair for pair in found if pair[0] not in kept]
+        if own:
+            for holding in reversed(self.pending.values()):
+                if holding.model == model and not self._is_pinned(holding):
+                    found += [(holding, part) for part in holding.parts if part.node == node]
+        return found
+
+    def _is_pinned(self, holding: Holding) -> bool:
+        return bool(self._pinned) and holding.running is not None and holding.running.jobs in self._pinned

@@ -1,0 +1,270 @@
+"""A place for a gang that has parts of GPUs: on open GPUs where they fit, else on fresh ones.
+
+KubeShare 1.0's choice of a device (HPDC 2020): of all GPUs that will do the one on which least is left, so
+that a fresh one is opened only when no open one fits. Deviations: a gang is placed whole, near together, and
+each of its replicas has a GPU of its own; a fresh GPU is taken where the fewest are left, so that big holes
+stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.fitting.cards import Card, Share, carries, has_room, may_join, share_of, without
+from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.packing import Layer
+from scheduler.core.model.bits import members
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+
+#: GPUs compared for one replica where others would have to leave.
+CANDIDATES = 64
+#: The node of each replica, and the set of its GPUs there.
+Places = tuple[list[int], list[int]]
+#: How many GPUs others lose if a share is taken; None: it is not to be had.
+Loss = Callable[[int, Share], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGpus:
+    """What is offered of a fleet to one gang, and on which terms."""
+
+    layer: Layer
+    fleet: Fleet
+    #: GPUs that the view may still hand out, and those of them that it has opened already; None: no limit.
+    budget: int | None
+    opened: Callable[[int, int], bool]
+    #: Whether a GPU with the gang's affinity is in use: then it waits for room there.
+    is_carried: bool = False
+    #: None: what is offered can be had without disturbing anybody.
+    loss: Loss | None = None
+
+    def place(
+        self, demand: Demand, rank: int, node_rank: int, nodes: Sequence[int] | None = None
+    ) -> Places | None:
+        """Return a place for the gang within one group of at most that rank; or None. `nodes`: which node
+        each replica has to be on."""
+        if nodes is not None:
+            return self._laid_out(demand, self.fleet.everything, -1, nodes)
+        if len(demand.needs) == 1 and demand.needs[0].part is not None:
+            return self._laid_out(demand, self.fleet.everything, -1)
+        for scope, group in self._scopes(rank, node_rank):
+            found = self._laid_out(demand, scope, group)
+            if found is not None:
+                return found
+        return None
+
+    def _scopes(self, rank: int, node_rank: int) -> Iterator[tuple[int, int]]:
+        """Yield groups of nodes, and of GPUs on each, the narrowest first."""
+        for level in range(min(rank, node_rank) + 1):
+            for node, layout in enumerate(self.fleet.layouts):
+                for group in layout.levels[level]:
+                    yield 1 << node, group
+        for domains in self.fleet.domains[: max(rank - node_rank, 0)]:
+            for domain in domains:
+                yield domain, -1
+
+    def _laid_out(
+        self, demand: Demand, scope: int, group: int, nodes: Sequence[int] | None = None
+    ) -> Places | None:
+        order = sorted(
+            range(len(demand.needs)),
+            key=lambda replica: (-demand.needs[replica].gpus, -_request(demand.needs[replica])),
+        )
+        budget, taken = self.budget, dict[int, tuple[int, float, float]]()
+        chosen: Places = ([0] * len(order), [0] * len(order))
+        for replica in order:
+            need = demand.needs[replica]
+            within = scope if nodes is None else 1 << nodes[replica]
+            found = (
+                self._whole(need, within, group, taken, budget)
+                if need.part is None
+                else self._part(need, within, group, taken, budget)
+            )
+            if found is None:
+                return None
+            cost, node, gpus = found
+            budget = None if budget is None else budget - cost
+            mask, cpus, memory = taken.get(node, (0, 0.0, 0.0))
+            taken[node] = mask | gpus, cpus + need.cpus, memory + need.memory_bytes
+            chosen[0][replica], chosen[1][replica] = node, gpus
+        return chosen
+
+    def _holds(self, node: int, need: Need, taken: Mapping[int, tuple[int, float, float]]) -> bool:
+        _, cpus, memory = taken.get(node, (0, 0.0, 0.0))
+        layer = self.layer
+        return layer.cpus[node] - cpus >= need.cpus and layer.memory[node] - memory >= need.memory_bytes
+
+    def _whole(
+        self,
+        need: Need,
+        scope: int,
+        group: int,
+        taken: Mapping[int, tuple[int, float, float]],
+        budget: int | None,
+    ) -> tuple[int, int, int] | None:
+        """Return (cost, node, GPUs) for a replica with whole GPUs, where the fewest would be left."""
+        layer, layouts = self.layer, self.fleet.layouts
+        if budget is not None and need.gpus > budget:
+            return None
+        for count in range(need.gpus, len(layer.by_count)):
+            for node in members(layer.by_count[count] & scope):
+                left = layer.masks[node] & ~taken.get(node, (0,))[0] & group
+                if left.bit_count() >= need.gpus and self._holds(node, need, taken):
+                    return need.gpus, node, layouts[node].nearest(left, need.gpus)[1]
+        return None
+
+    def _part(
+        self,
+        need: Need,
+        scope: int,
+        group: int,
+        taken: Mapping[int, tuple[int, float, float]],
+        budget: int | None,
+    ) -> tuple[int, int, int] | None:
+        """Return (cost, node, GPU) for a replica with a part: the GPU on which least is left."""
+        found = [
+            option
+            for option in (
+                *self._on_open(need, scope, group, taken),
+                *self._on_fresh(need, scope, group, taken),
+            )
+            if budget is None or option[0] <= budget
+        ]
+        if self.loss is None:
+            best = min(found, default=None)
+            return None if best is None else (best[0], best[2], best[3])
+        weighed = []
+        for cost, left, node, gpu in sorted(found)[:CANDIDATES]:
+            loss = self.loss(node, self._share(need, node, gpu))
+            if loss is not None:
+                weighed.append((cost, loss, left, node, gpu))
+        cheapest = min(weighed, default=None)
+        return None if cheapest is None else (cheapest[0], cheapest[3], cheapest[4])
+
+    def _on_open(
+        self, need: Need, scope: int, group: int, taken: Mapping[int, tuple[int, float, float]]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
+        assert need.part is not None
+        request = need.part.request
+        for node, cards in self.layer.cards.items():
+            if not scope >> node & 1 or not self._holds(node, need, taken):
+                continue
+            mine = taken.get(node, (0,))[0]
+            for gpu, card in cards.items():
+                left = WHOLE_GPU - request - sum([share[1] for share in card])
+                if left < 0 or gpu & mine or not gpu & group:
+                    continue
+                share = self._share(need, node, gpu)
+                if has_room(share, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
+                    yield self._cost(node, gpu), left, node, gpu
+
+    def _on_fresh(
+        self, need: Need, scope: int, group: int, taken: Mapping[int, tuple[int, float, float]]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the same for GPUs that nobody has, where the fewest of them are left; one is enough, or a few
+        where others lose more or less."""
+        assert need.part is not None
+        if self.is_carried:
+            return
+        layer, yielded = self.layer, 0
+        for count in range(1, len(layer.by_count)):
+            for node in members(layer.by_count[count] & scope):
+                left = layer.masks[node] & ~taken.get(node, (0,))[0] & group
+                if not left or not self._holds(node, need, taken):
+                    continue
+                gpu = self.fleet.layouts[node].nearest(left, 1)[1]
+                if not has_room(self._share(need, node, gpu), (), self.fleet.memory_of(node, gpu)):
+                    continue
+                yield self._cost(node, gpu), WHOLE_GPU - need.part.request, node, gpu
+                yielded += 1
+                if self.loss is None or yielded >= CANDIDATES:
+                    return
+
+    def _cost(self, node: int, gpu: int) -> int:
+        return 0 if self.budget is None or self.opened(node, gpu) else 1
+
+    def _share(self, need: Need, node: int, gpu: int) -> Share:
+        assert need.part is not None
+        return share_of(need.part, need.labels, gpu, self.fleet.memory_of(node, gpu))
+
+
+def is_carried(layer: Layer, demand: Demand) -> bool:
+    """Whether a job with the affinity of the gang has a part of a GPU there."""
+    affinities = {need.labels.affinity for need in demand.needs if need.labels is not None}
+    affinities.discard("")
+    return any(
+        carries(card, affinity)
+        for affinity in affinities
+        for cards in layer.cards.values()
+        for card in cards.values()
+    )
+
+
+def _request(need: Need) -> int:
+    return WHOLE_GPU if need.part is None else need.part.request
+
+
+def loss_of(
+    free: Layer,
+    fleet: Fleet,
+    occupants: Callable[[int], Sequence[tuple[Holding, Part]]],
+    node: int,
+    share: Share,
+) -> float | None:
+    """Return the GPUs of those who have to leave a GPU for a share of it; None: that is not enough."""
+    found = leaving(free, fleet, node, share, occupants(node), ())
+    return None if found is None else sum([holding.gpus for holding in found])
+
+
+def leaving(
+    free: Layer,
+    fleet: Fleet,
+    node: int,
+    share: Share,
+    occupants: Sequence[tuple[Holding, Part]],
+    gone: Collection[Holding],
+) -> list[Holding] | None:
+    """Return who has to leave a GPU for a share of it, besides those who are gone; None: that is not
+    enough. Who is asked first loses least."""
+    device = fleet.memory_of(node, share.gpu)
+    if free.takes(node, share, device):
+        return []
+    there = [pair for pair in occupants if pair[1].mask & share.gpu]
+    card = free.cards.get(node, {}).get(share.gpu)
+    if card is None:
+        # Whole jobs are there, or nobody who could be asked.
+        if not there or any([pair[1].shares for pair in there]):
+            return None
+        return [holding for holding, _ in there] if has_room(share, (), device) else None
+
+    def rest(chosen: Collection[Holding]) -> Card:
+        left = card
+        for holding, part in there:
+            if holding in chosen:
+                for other in part.shares:
+                    if other.gpu == share.gpu:
+                        left = without(left, other)
+        return left
+
+    def enough(chosen: Collection[Holding]) -> bool:
+        left = rest(chosen)
+        return has_room(share, left, device) and may_join(share.labels, left)
+
+    chosen = [holding for holding, _ in there if holding in gone]
+    asked = list(chosen)
+    for holding, _ in there:
+        if enough(chosen):
+            break
+        if holding not in chosen:
+            chosen.append(holding)
+    if not enough(chosen):
+        return None
+    for holding in reversed([each for each in chosen if each not in asked]):
+        fewer = [other for other in chosen if other is not holding]
+        if enough(fewer):
+            chosen = fewer
+    return chosen
