@@ -307,12 +307,12 @@ class Capacity(Offers):
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()
             for share in part.shares:
-                asked = leaving(free, fleet, part.node, share, occupants, victims)
-                if asked is None:
+                movers = leaving(free, fleet, part.node, share, occupants, victims)
+                if movers is None:
                     raise PolicyError(
                         f"a part of a GPU of node {fleet.nodes[part.node].name} is not to be had"
                     )
-                makes_room.update(asked)
+                makes_room.update(movers)
             for occupant, there in occupants:
                 if there.mask & claimed or occupant in victims or occupant in makes_room:
                     victims[occupant] = None

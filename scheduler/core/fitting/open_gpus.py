@@ -255,7 +255,7 @@ def leaving(
         return has_room(share, left, device) and may_join(share.labels, left)
 
     chosen = [holding for holding, _ in there if holding in gone]
-    asked = list(chosen)
+    already = list(chosen)
     for holding, _ in there:
         if enough(chosen):
             break
@@ -263,7 +263,7 @@ def leaving(
             chosen.append(holding)
     if not enough(chosen):
         return None
-    for holding in reversed([each for each in chosen if each not in asked]):
+    for holding in reversed([each for each in chosen if each not in already]):
         fewer = [other for other in chosen if other is not holding]
         if enough(fewer):
             chosen = fewer
