@@ -104,7 +104,7 @@ class GpuCount(Kind):
 
     def schema(self, definitions: "Definitions") -> Schema:
         whole = {"type": "integer", "minimum": 1, "maximum": MAX_GPUS_PER_REPLICA}
-        part = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+        part = {"type": "number", "minimum": 0.001, "maximum": 0.999}
         return {"anyOf": [whole, part]}
 
 

@@ -18,7 +18,7 @@ from allot import schema
 from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
-from scheduler.models import Job, LogChunk, Node
+from scheduler.models import Guarantee, Job, LogChunk, Node
 from tenants.models import Role, Token, User
 from tests.allot.in_process import Allot, run
 from tests.api.caller import forget_wrong_passwords
@@ -284,6 +284,11 @@ def test_an_operator_lends_a_node_of_a_serving_pool_and_asks_it_back(allot: Allo
     User.objects.filter(username="ann").update(is_operator=True)
     Token.objects.filter(user__username="ann").update(scopes=["read", "submit", "manage", "operate"])
     assert allot("serving", "make", "chat", "--return", "10m").exit_code == 0
+    # Nobody is guaranteed what a pool may ask back.
+    refused = allot("serving", "assign", "v100-1", "chat")
+    assert refused.exit_code == 1
+    assert "guarantee" in refused.stderr
+    Guarantee.objects.filter(virtual_cluster__name="shared").update(gpus=4)
     assert allot("serving", "assign", "v100-1", "chat").exit_code == 0
     assert " SERVING " in allot("nodes").stdout
     assert allot("serving", "lend", "v100-1", "--until", "8h", "--why", "a quiet night").exit_code == 0

@@ -29,6 +29,7 @@ REMEMBERING = frozenset(
         "gandiva",
         "gandiva_fair",
         "gavel",
+        "muri",
         "optimus",
         "pollux",
         "shockwave",
