@@ -158,8 +158,8 @@ class TaskSpec:
     gpu: float = stated(
         GpuCount(),
         group=RESOURCES,
-        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with"
-        " other jobs that ask for parts.",
+        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned"
+        " with in simulations alone: the cluster gives it a whole GPU.",
         flag=Flag(("--gpus", "-g"), is_of_one_task=True),
     )
     #: None: the request.

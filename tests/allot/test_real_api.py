@@ -18,8 +18,8 @@ from allot import schema
 from allot.client import Client
 from allot.errors import NotSignedIn, Refused
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
-from scheduler.models import Guarantee, Job, LogChunk, Node
-from tenants.models import Role, Token, User
+from scheduler.models import Job, LogChunk, Node
+from tenants.models import Guarantee, Role, Token, User
 from tests.allot.in_process import Allot, run
 from tests.api.caller import forget_wrong_passwords
 from tests.scheduler.builders import (

@@ -4027,7 +4027,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
             gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -4226,7 +4226,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
             gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -5577,7 +5577,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         Resources: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
             gpu: number;
             /** @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part. */
             gpu_limit?: number | null;
@@ -5601,7 +5601,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
             gpu: number;
             /**
              * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
@@ -6069,7 +6069,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ShortResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3, which it shares with other jobs that ask for parts. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
             gpu?: number;
             /**
              * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.

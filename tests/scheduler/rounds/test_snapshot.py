@@ -106,6 +106,7 @@ def test_every_field_is_filled_from_rows():
         columns=columns,
     )
     job.shape |= {
+        "sharing": ["team", "", ""],
         "throughput": {"V100": 3.0},
         "estimate_seconds": 20,
         "application": "bert",
