@@ -14,7 +14,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.world import World
 from scheduler.core.fitting.candidates import allowed_nodes, bindable_nodes, misfit_on_candidates
 from scheduler.core.fitting.cell_room import misfit_in_cells
-from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import (
     Demand,
     all_sizes_of,
@@ -382,16 +382,8 @@ class Feasibility:
                     f" for one replica of {wording.gpus(need.gpus)}.",
                     hint="Ask for fewer CPUs or less memory per replica.",
                 )
-        for need in demand.needs:
-            largest_memory = max([max(sizes, default=0) for sizes in fleet.gpu_memory], default=0)
-            if need.part is not None and 0 < largest_memory < need.part.memory_bytes:
-                return 2, Reason(
-                    code="exceeds_gpu_memory",
-                    tier=Tier.NEVER,
-                    message=f"A GPU of model {model} has {wording.gibibytes(largest_memory)} of memory;"
-                    f" one replica of this job needs {wording.gibibytes(need.part.memory_bytes)} of it.",
-                    hint="Ask for less `gpu_memory`, or for another model.",
-                )
+        if reason := _exceeds_gpu_memory(demand, fleet, model):
+            return 2, reason
         if locate(layer, fleet, demand, widest, self.cluster.node_rank) is not None:
             return None
         if locate(layer, fleet, demand, len(self.cluster.levels), self.cluster.node_rank) is not None:
@@ -432,3 +424,17 @@ def _is_part(task: Task) -> bool:
 def _nearness(misfit: tuple[int, Reason]) -> tuple[int, int]:
     stage, reason = misfit
     return stage, reason.available or 0
+
+
+def _exceeds_gpu_memory(demand: Demand, fleet: Fleet, model: str) -> Reason | None:
+    largest = max([max(sizes, default=0) for sizes in fleet.gpu_memory], default=0)
+    needed = max([need.part.memory_bytes for need in demand.needs if need.part is not None], default=0)
+    if not 0 < largest < needed:
+        return None
+    return Reason(
+        code="exceeds_gpu_memory",
+        tier=Tier.NEVER,
+        message=f"A GPU of model {model} has {wording.gibibytes(largest)} of memory;"
+        f" one replica of this job needs {wording.gibibytes(needed)} of it.",
+        hint="Ask for less `gpu_memory`, or for another model.",
+    )

@@ -92,9 +92,8 @@ def _make_room(
             return None
         *_, group, chosen = min(choices, key=lambda choice: choice[:2])
         victims += [holding for holding, _ in chosen]
-        gone = {id(holding) for holding, _ in chosen}
         left += [part for _, part in chosen]
-        had |= freed(left, [part for holding, part in staying if id(holding) not in gone]) & usable
+        had |= freed(left, [pair[1] for pair in staying if pair not in chosen]) & usable
         masks[node] = layout.nearest(had & group, count)[1]
     return masks, victims
 
@@ -113,8 +112,7 @@ def fewest(
     def gpus_from(chosen: Sequence[tuple[Holding, Part]]) -> int:
         if not shared:
             return sum([(part.mask & lacking.mask).bit_count() for _, part in chosen])
-        leaving = {id(pair) for pair in chosen}
-        staying = [pair[1] for pair in occupants if id(pair) not in leaving]
+        staying = [pair[1] for pair in occupants if pair not in chosen]
         return (freed([part for _, part in chosen], staying) & lacking.mask).bit_count()
 
     def enough(chosen: Sequence[tuple[Holding, Part]]) -> bool:
