@@ -31,6 +31,7 @@ import json, os, sys
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from allot.training import TrainingError
 from allot.training.adaptive import AdaptiveBatch
 from allot.training.batch_choice import Limits
 from allot.training.pytorch import AdaptiveOptimiser, FixedWorldOptimiser
@@ -85,12 +86,19 @@ for share in tuned.gradients(Sampler(400, seed=1, rank=0, world_size=1)):
     tuned.backward(loss_of(network, share))
 tuned.step()
 stepped = [p - rate * g for p, rate, g in zip(before, rates, mean(by_hand))]
+try:
+    loss_of(network, [0, 1]).backward()
+    tuned.step()
+    refused = ""
+except TrainingError as error:
+    refused = str(error)
 say(
     shape=[batch.local_batch, batch.accumulation],
     found=[batch.noise.estimate(group) for group in (0, 1)],
     expected=[[max((3 * t - l) / 2, 0.0), (l - t) / 2] for l, t in zip(local, total)],
     off=max(float((a - b).abs().max()) for a, b in zip(parameters, stepped)),
     rates=[group["lr"] for group in optimiser.param_groups],
+    refused=refused,
 )
 """
 
@@ -302,6 +310,7 @@ def test_each_accumulated_gradient_is_measured_and_the_step_is_that_of_their_mea
     assert [close(each) for each in said["expected"]] == said["found"]
     assert said["off"] < 1e-6
     assert said["rates"] == [0.1, 0.01], "the optimiser keeps its own rates"
+    assert "call backward(loss) of this optimiser" in said["refused"], "nobody divided that gradient"
 
 
 def test_one_gradient_a_step_is_measured_in_pairs() -> None:

@@ -94,6 +94,7 @@ class AdaptiveOptimiser:
         #: Whether the gradients of this iteration are measured.
         self.is_measured = False
         self._is_unscaled = False
+        self._is_divided = False
         self._skipped = 0
         #: By what Adam divides gradients, by parameter; None: by nothing. Their memory stays: to have it anew
         #: each time costs more than to compute them.
@@ -123,9 +124,15 @@ class AdaptiveOptimiser:
     def backward(self, loss: Any) -> None:
         """Add the gradient of a loss, which is the mean over its samples."""
         # Ranks add their gradients up: to divide these afterwards takes another look at each.
-        count = (self.batch.accumulation + 1) * self.batch.replicas
+        count = self._gradients
         loss = loss / count if count > 1 else loss
+        self._is_divided = True
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    @property
+    def _gradients(self) -> int:
+        """Of how many gradients, of all ranks, a step takes the mean."""
+        return (self.batch.accumulation + 1) * self.batch.replicas
 
     def unscale(self) -> None:
         """Divide the gradients by what the loss was scaled by, as before clipping them. `step` does it."""
@@ -137,8 +144,12 @@ class AdaptiveOptimiser:
         """Let the optimiser step, with the learning rates of its groups raised for this step, and clear the
         gradients. Schedules of the learning rate go by `run.step`.
 
-        Raises TrainingError when gradients were not finite so often that no scale of the loss will do.
+        Raises TrainingError when gradients were not finite so often that no scale of the loss will do, or when
+        a gradient of several came from the loss itself: nobody divided it by their number.
         """
+        if self._gradients > 1 and not self._is_divided:
+            raise TrainingError("call backward(loss) of this optimiser instead of loss.backward()")
+        self._is_divided = False
         if self.is_measured:
             self.unscale()
             if self._device.type == "cuda":
