@@ -144,8 +144,8 @@ class AdaptiveOptimiser:
         """Let the optimiser step, with the learning rates of its groups raised for this step, and clear the
         gradients. Schedules of the learning rate go by `run.step`.
 
-        Raises TrainingError when gradients were not finite so often that no scale of the loss will do, or when
-        a gradient of several came from the loss itself: nobody divided it by their number.
+        Raises TrainingError when gradients were not finite so often that no scale of the loss will do, or
+        when a gradient of several came from the loss itself: nobody divided it by their number.
         """
         if self._gradients > 1 and not self._is_divided:
             raise TrainingError("call backward(loss) of this optimiser instead of loss.backward()")
