@@ -8,7 +8,8 @@ SHELL := /bin/sh
 VENV := .venv/bin
 NPM := scripts/npm
 PYTEST := $(VENV)/python -m pytest
-WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors : 8)))
+# One more than processors, for many tests wait for something.
+WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 7 ? processors + 1 : 8)))
 EVERYDAY := $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)"
 # Tests of whole platforms, by their folders (ALONE in tests/conftest.py): collecting all the others takes longer than
 # some of them. They wait a lot, so they run beside the others; what compares times is slow, and runs by itself.

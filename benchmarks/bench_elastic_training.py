@@ -83,6 +83,8 @@ def compare(platform: Installation, jobs: Sequence[TrainingJob], seeds: Sequence
             found.append(train(platform, jobs, policy=policy, way=way, seed=seed))
             for each in found[-1]:
                 print_outcome(seed, policy, each)
+                for why in each.again:
+                    print(f"| {seed} | {policy} | {each.name} began again | | | {why} |")
             print(
                 f"| {seed} | {policy} | mean of the set, {load()} | {mean_seconds(found[-1]):.1f} | | |",
                 flush=True,

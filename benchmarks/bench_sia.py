@@ -31,7 +31,8 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from scheduler.core.model.snapshot import ADAPTIVE, Goodput, Job, Snapshot
+from scheduler.core.model.snapshot import ADAPTIVE, Job, Snapshot
+from scheduler.core.model.training import Goodput
 from scheduler.core.policies.sia import policy, program
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_snapshot, make_virtual_cluster

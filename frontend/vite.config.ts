@@ -49,6 +49,9 @@ export default defineConfig(({ command }) => ({
     license: { fileName: "licenses.md" },
   },
   test: {
+    // Tests run beside whole platforms on two slow processors: what hangs fails later, what is slow does not.
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
     projects: [
       {
         extends: true,

@@ -21,16 +21,16 @@ from scheduler.events.models import Event
 from scheduler.failures.models import FailureRules
 from scheduler.fairness.models import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
 from scheduler.forecasts.models import Forecast, WhatIf
-from scheduler.jobs.models import Explanation, Job, QueueOrder
+from scheduler.jobs.models import Dependency, Explanation, Job, QueueOrder
 from scheduler.ledger.models import LedgerLine
 from scheduler.logs.models import LogChunk, LogRemoval
 from scheduler.market.models import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
-from scheduler.metrics.models import NodeMetrics, PartMetrics, UsageSample
+from scheduler.metrics.models import FragmentationSample, NodeMetrics, PartMetrics, UsageSample
 from scheduler.nodes.models import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
 from scheduler.notifications.models import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.rounds.models import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.sessions.models import PortPass, Session
-from scheduler.throughputs.models import ClassProfile, SpeedCorrection, SpeedMeasurement
+from scheduler.throughputs.models import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
 from scheduler.virtual_clusters.models import Restraint
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "CreditAccount",
     "CreditTransfer",
     "Delivery",
+    "Dependency",
     "ElasticitySavings",
     "EmailNotice",
     "Event",
@@ -59,8 +60,10 @@ __all__ = [
     "FairnessState",
     "FairnessViolation",
     "Forecast",
+    "FragmentationSample",
     "Gpu",
     "GpuModel",
+    "InterferenceFit",
     "Job",
     "JobProfile",
     "JobScaling",

@@ -12,7 +12,7 @@ from scheduler.forecasts.models import WhatIf
 from scheduler.forecasts.services.questions import KEPT
 from scheduler.ledger.services import prune_ledger
 from scheduler.logs.services.retention import prune_logs
-from scheduler.metrics.models import UsageSample
+from scheduler.metrics.models import FragmentationSample, UsageSample
 from scheduler.metrics.services import metrics_prune
 from scheduler.notifications.services.dispatch import prune_deliveries
 from scheduler.rounds.models import Round
@@ -31,6 +31,7 @@ def prune() -> None:
     newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
     Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
     UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+    FragmentationSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
     prune_class_profiles()

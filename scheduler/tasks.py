@@ -24,6 +24,7 @@ from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.serving_pools import services as serving_pool_services
+from scheduler.throughputs.services.interference import interference_fit
 from scheduler.wakeups import request_round, round_begins
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,16 @@ def watch_budgets() -> None:
 @shared_task(time_limit=60)
 def sample_usage() -> None:
     metrics_services.sample_usage()
+
+
+@shared_task(time_limit=60)
+def sample_fragmentation() -> None:
+    metrics_services.sample_fragmentation()
+
+
+@shared_task(time_limit=60)
+def fit_interference() -> None:
+    interference_fit()
 
 
 @shared_task(time_limit=300)

@@ -175,6 +175,10 @@ class Quota(models.Model):
         ]
 
 
+#: What `VirtualCluster.sharing` can be (`core.model.gpu_parts`).
+SHARING = ("never", "measured", "free")
+
+
 class VirtualCluster(models.Model):
     """A guaranteed slice of the cluster, with its own policy and placer."""
 
@@ -185,6 +189,10 @@ class VirtualCluster(models.Model):
     placer = models.CharField(max_length=255, default="consolidate")
     placer_parameters = models.JSONField(default=dict)
     default_time_limit_seconds = models.FloatField(default=86_400.0, validators=[MinValueValidator(1)])
+    #: Whether its jobs share GPUs.
+    sharing = models.CharField(
+        max_length=8, choices=[(each, each) for each in SHARING], default="measured", db_default="measured"
+    )
     version = models.PositiveBigIntegerField(default=1)
 
     class Meta:
@@ -192,6 +200,7 @@ class VirtualCluster(models.Model):
             models.CheckConstraint(
                 condition=Q(default_time_limit_seconds__gt=0), name="vc_time_limit_positive"
             ),
+            models.CheckConstraint(condition=Q(sharing__in=list(SHARING)), name="vc_sharing_known"),
         ]
 
     def __str__(self) -> str:

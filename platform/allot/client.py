@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from allot.credentials import find_account
+from allot.earlier_names import EarlierNames
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of
 
@@ -31,7 +32,7 @@ MOST_JOBS_AT_ONCE = 1000
 WRITE_RETRY_SECONDS = 20.0
 
 
-class Client:
+class Client(EarlierNames):
     """One signed-in user of one server. Not for use by several threads at once.
 
     `insecure`: whether plain http may go to another machine.
@@ -132,6 +133,10 @@ class Client:
     def attempts(self, job_id: int) -> list[schema.Attempt]:
         return cast("list[schema.Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
 
+    def dependencies(self, job_id: int) -> schema.JobDependencies:
+        """Which other jobs it waits for, and which wait for it."""
+        return cast("schema.JobDependencies", self._read(f"/jobs/{job_id}/dependencies"))
+
     def why(self, job_id: int) -> schema.Why:
         return cast("schema.Why", self._read(f"/jobs/{job_id}/why"))
 
@@ -143,6 +148,10 @@ class Client:
         asked = self._write("/what-if", dict(question))
         path = f"/what-if/{asked['id']}"
         return cast("schema.WhatIf", self._when_done(asked, path, patience_seconds, pause_seconds))
+
+    def change(self, job_id: int, changes: Mapping[str, Any]) -> schema.Job:
+        """Give it other values of some fields of its specification; what is not named stays as it is."""
+        return cast("schema.Job", self._transport.request("PATCH", f"/jobs/{job_id}", body=dict(changes)))
 
     def cancel(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/cancel"))
@@ -200,6 +209,14 @@ class Client:
         return cast("Iterator[schema.JobUsage]", self._pages("/jobs/usage", {"tenant": tenant}, limit))
 
     # The cluster
+
+    def fragmentation(self, minutes: int = 60) -> schema.Fragmentation:
+        """How much of the idle GPUs is of no use to what usually runs, and why. For operators."""
+        return cast("schema.Fragmentation", self._read("/cluster/fragmentation", {"minutes": minutes}))
+
+    def shared_gpus(self) -> Iterator[schema.SharedGpu]:
+        """The GPUs of which jobs have parts, or that several have together: who has what."""
+        return cast("Iterator[schema.SharedGpu]", self._pages("/shared-gpus", {}, None))
 
     def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Event]:
         """What happened, newest first. Filters: job, node, tenant, kind."""
@@ -340,37 +357,7 @@ class Client:
         """Put advised cells in force; Refused when the cells have changed since."""
         return cast("schema.Cells", self._write(f"/cells/advice/{quote(advice_id, safe='')}/apply"))
 
-    # How fast jobs are, by the earlier name: deprecated, see `throughputs`
-
-    def speeds(
-        self, *, limit: int | None = None, **filters: str | int | bool | None
-    ) -> Iterator[schema.SpeedRow]:
-        """See `throughputs.list`."""
-        return cast("Iterator[schema.SpeedRow]", self._pages("/speeds", filters, limit))
-
-    def job_speeds(self, job_id: int) -> schema.JobSpeeds:
-        """See `throughputs.of_job`."""
-        return cast("schema.JobSpeeds", self._read(f"/jobs/{job_id}/speeds"))
-
-    def correct_speed(self, setting: Mapping[str, Any], value: float, *, reason: str = "") -> schema.SpeedRow:
-        """See `throughputs.correct`."""
-        body = {**setting, "value": value, "reason": reason}
-        return cast("schema.SpeedRow", self._transport.request("PUT", "/speeds/correction", body=body))
-
-    def uncorrect_speed(self, setting: Mapping[str, Any]) -> None:
-        """See `throughputs.remove_correction`."""
-        self._transport.request("DELETE", "/speeds/correction", parameters=setting)
-
-    def export_speeds(self, tenant: str, layout: str = "csv") -> Any:
-        """See `throughputs.export_table`."""
-        return self._read("/speeds/export", {"tenant": tenant, "layout": layout})
-
-    def import_speeds(
-        self, tenant: str, content: str, *, dry_run: bool = False, reason: str = ""
-    ) -> schema.ThroughputImport:
-        """See `throughputs.import_table`."""
-        body = {"tenant": tenant, "content": content, "dry_run": dry_run, "reason": reason}
-        return cast("schema.ThroughputImport", self._write("/speeds/import", body))
+    # Prices
 
     def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
         """Say what a GPU of a model costs for an hour."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allot.errors import FieldProblem
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from allot.schema import (
         Attempt,
         AttemptTurn,
+        AuxiliaryShare,
         ClusterSettings,
+        Dependency,
         Job,
+        JobDependencies,
         JobPreemptions,
         JobRunTime,
         Lot,
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     )
 
 
+#: So many of the jobs that wait for one are named.
+MOST_DEPENDENTS = 10
 #: Jobs in these states never change again.
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -41,9 +46,43 @@ def models(names: list[str]) -> str:
     return ",".join(names) or "any"
 
 
+def gpu_amount(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
+    """`2`; where replicas have parts, which are of a GPU each, `0.3`, `4×0.25`, `2 + 4×0.25`."""
+    parts: dict[float, int] = {}
+    for task in tasks:
+        part = (task.get("resources") or {}).get("gpu", 1)
+        if 0 < part < 1:
+            parts[part] = parts.get(part, 0) + task.get("replicas", 1)
+    whole = gpus - sum(parts.values())
+    terms = [f"{part:g}" if count == 1 else f"{count}×{part:g}" for part, count in parts.items()]
+    return " + ".join(([str(whole)] if whole or not terms else []) + terms)
+
+
+def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
+    """`2 GPUs`, `0.3 GPU`."""
+    amount = gpu_amount(gpus, tasks)
+    return plural(gpus, "GPU") if amount == str(gpus) else f"{amount} GPU"
+
+
+def task_name(job: Job) -> str:
+    """`train`; of a task of an array `train[7]`."""
+    array = job["array"]
+    return f"{job['name']}[{array['index']}]" if array else job["name"]
+
+
+def array_words(job: Job) -> str:
+    """`17, of which this is one of 100 tasks; at most 8 run at once`."""
+    array = job["array"]
+    if not array:
+        return ""
+    limit = f"; at most {array['at_most']} run at once" if array["at_most"] else ""
+    return f"{array['number']}, of which this is one of {plural(array['size'], 'task')}{limit}"
+
+
 def gpus_wanted(job: Job) -> str:
     """`2 GPUs of V100 or P100`."""
-    return f"{plural(job['gpus'], 'GPU')} of {' or '.join(job['gpu_models']) or 'any model'}"
+    wanted = asked_words(job["gpus"], job["spec"].get("tasks", []))
+    return f"{wanted} of {' or '.join(job['gpu_models']) or 'any model'}"
 
 
 def gpus_of(job: Job) -> str:
@@ -51,7 +90,7 @@ def gpus_of(job: Job) -> str:
     elastic, attempt = job["spec"].get("elastic"), job["attempt"]
     has = sum([len(share["gpus"]) for share in attempt["placement"]]) if attempt else 0
     if not elastic or job["state"] != "running" or not has:
-        return str(job["gpus"])
+        return gpu_amount(job["gpus"], job["spec"].get("tasks", []))
     return f"{has} ({elastic.get('min_gpus') or job['gpus']}-{elastic.get('max_gpus') or job['gpus']})"
 
 
@@ -64,8 +103,11 @@ def model_of(job: Job) -> str:
 
 
 def nodes_of(attempt: Attempt) -> str:
-    """`v100-1 x4, v100-2 x4`."""
-    return ", ".join(f"{share['node']} ×{len(share['gpus'])}" for share in attempt["placement"])
+    """`v100-1 ×4, v100-2 ×4`; of parts, `v100-1 ×0.3`."""
+    return ", ".join(
+        f"{share['node']} ×{sum(gpu.get('part', 1) for gpu in share['gpus']):g}"
+        for share in attempt["placement"]
+    )
 
 
 def run_time(job: Job) -> str:
@@ -114,6 +156,25 @@ def detail(job: Job) -> str:
     place = f"#{job['position']} in the queue" if job["position"] else ""
     reason = job["reasons"][0]["message"] if job["reasons"] else ""
     return ": ".join(part for part in (place, reason) if part)
+
+
+_WISHES = {"succeeded": "to succeed", "ended": "to end", "failed": "to fail", "started": "to start"}
+
+
+def dependency_line(one: Dependency) -> str:
+    """`job 17 prepare to succeed: it is running`."""
+    what = f"job {one['job']} {one['name']} {_WISHES[one['when']]}"
+    if one["state"] == "awaited":
+        return f"{what}: it is {one['job_state']}"
+    return f"{what}: {'done' if one['state'] == 'met' else 'it never will'}"
+
+
+def dependent_words(dependencies: JobDependencies) -> str:
+    """`jobs 18, 19 and 5 more`."""
+    ids, count = [str(one["job"]) for one in dependencies["awaited_by"]], dependencies["awaited_by_count"]
+    if count > MOST_DEPENDENTS:
+        return f"jobs {', '.join(ids[:MOST_DEPENDENTS])} and {count - MOST_DEPENDENTS:,} more"
+    return f"{'job' if count == 1 else 'jobs'} {', '.join(ids)}" if ids else ""
 
 
 def secret_line(use: Mapping[str, Any]) -> str:
@@ -201,6 +262,19 @@ def run_time_words(run_time: JobRunTime) -> str:
     return f"{before}by its steps {duration(measured)}{where}{after}"
 
 
+def usual_words(run_time: JobRunTime) -> str:
+    """Say how long jobs like it ran, and how far off such estimates were."""
+    usual, error = run_time.get("usual_seconds"), run_time.get("usual_error")
+    if usual is None:
+        return ""
+    alike = {
+        "size": "of the same application and size",
+        "application": "of the same application",
+    }.get(run_time["usual_by"], "of its user")
+    off = "" if error is None else f", off by {error:.0%}"
+    return f"{duration(usual)}, {plural(run_time['usual_jobs'], 'job')} {alike}{off}"
+
+
 def turn_words(turn: AttemptTurn) -> str:
     """Say that an attempt shares its GPUs in turns."""
     return (
@@ -208,9 +282,48 @@ def turn_words(turn: AttemptTurn) -> str:
     )
 
 
+def enforcement_words(enforcement: str) -> str:
+    """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
+    return {
+        "enforced": "enforced: the node holds it to its part",
+        "cooperative": "cooperative: it asks for its time on the GPU by itself",
+        "placement_only": "placement only: nothing holds it to its part but where it was placed",
+    }.get(enforcement, "")
+
+
+def auxiliary_lines(share: AuxiliaryShare) -> list[str]:
+    """Say what CPUs and memory it has of what it leaves to the platform, ranks alike in one line."""
+    lines: dict[str, list[int]] = {}
+    for each in share["replicas"]:
+        has = []
+        if each["cpus"]:
+            has.append(f"{each['cpus']:g} CPUs{_beside(each['cpus'], each['proportional_cpus'])}")
+        if each["memory_bytes"]:
+            memory, fair = each["memory_bytes"] / 2**30, each["proportional_memory_bytes"] / 2**30
+            has.append(f"{memory:.4g} GiB{_beside(memory, fair)}")
+        lines.setdefault(", ".join(has) or "as much as there is", []).append(each["rank"])
+    said = [
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, ranks))}: {text}"
+        for text, ranks in lines.items()
+    ]
+    return [*said, share["message"]] if share["message"] else said
+
+
+def _beside(has: float, fair: float) -> str:
+    """` (3 by its GPUs, 6 more)`; empty where it has just its part."""
+    if round(has, 3) == round(fair, 3):
+        return ""
+    return f" ({fair:.4g} by its GPUs, {abs(has - fair):.4g} {'more' if has > fair else 'less'})"
+
+
+#: What happened to an attempt whose job went on at once, by the cause.
+_ON_THE_WAY = {"resized": "RESIZED", "migrated": "MOVED"}
+
+
 def attempt_words(attempt: Attempt) -> str:
     """The state of an attempt, or how it ended."""
-    word = str(attempt["outcome"] or attempt["state"]).upper()
+    word = _ON_THE_WAY.get(attempt["stop_cause"]) if attempt["outcome"] == "preempted" else None
+    word = word or str(attempt["outcome"] or attempt["state"]).upper()
     return f"{word} (trial)" if attempt["is_trial"] else word
 
 
@@ -222,7 +335,7 @@ def task_line(task: Mapping[str, Any]) -> str:
     text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
     replicas = task.get("replicas", 1)
     each = " each" if replicas > 1 else ""
-    return f"{task.get('name', 'main')} ×{replicas}, {gpus:g} GPU{'' if gpus == 1 else 's'}{each}: {text}"
+    return f"{task.get('name', 'main')} ×{replicas}, {gpus:g} GPU{'' if 0 < gpus <= 1 else 's'}{each}: {text}"
 
 
 def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:

@@ -90,6 +90,13 @@ class AllowanceInputRequest(TypedDict):
 AnomaliesStateEnum: TypeAlias = Literal['never', 'waiting', 'done', 'failed']
 
 
+class ArrayTask(TypedDict):
+    number: int
+    index: int
+    size: int
+    at_most: int | None
+
+
 AttemptOutcomeEnum: TypeAlias = Literal['succeeded', 'failed', 'preempted', 'cancelled', 'lost']
 
 
@@ -106,6 +113,9 @@ AuditEntryKindEnum: TypeAlias = Literal['user', 'token', 'node', 'system', 'data
 
 
 AuditEntryOutcomeEnum: TypeAlias = Literal['done', 'refused']
+
+
+AuxiliaryEnum: TypeAlias = Literal['proportional', 'greedy', 'tune']
 
 
 BlankEnum: TypeAlias = Literal['']
@@ -254,6 +264,9 @@ class Delays(TypedDict):
 DeliveryState: TypeAlias = Literal['waiting', 'delivered', 'given_up']
 
 
+DependencyStateEnum: TypeAlias = Literal['awaited', 'met', 'never']
+
+
 class DrainInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -296,6 +309,9 @@ class ElasticityQuestionRequest(TypedDict):
 
 
 EmailEnum: TypeAlias = Literal['start', 'end', 'failure', 'preemption']
+
+
+EnforcementEnum: TypeAlias = Literal['enforced', 'cooperative', 'placement_only']
 
 
 Event = TypedDict(
@@ -352,6 +368,26 @@ class FieldProblem(TypedDict):
     field: str
     problem: str
     expected: str
+
+
+class FragmentationPoint(TypedDict):
+    at: str
+    idle: float
+    fragmented: float
+
+
+class FragmentedKind(TypedDict):
+    gpus: float
+    cpus: float
+    gpu_models: list[str]
+    frequency: float
+    usable: float
+
+
+class FragmentedNode(TypedDict):
+    name: str
+    idle: float
+    fragmented: float
 
 
 class GpuCounts(TypedDict):
@@ -412,6 +448,15 @@ class ImportInputRequest(TypedDict):
     reason: NotRequired[str]
 
 
+class Interference(TypedDict):
+    least_pairs: int
+    pairs: int
+    error: float | None
+    error_of_mean: float | None
+    fitted_at: str | None
+    rules: list[str]
+
+
 class InvitationSecretRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -419,6 +464,20 @@ class InvitationSecretRequest(TypedDict):
 
 
 IsolationLevelEnum: TypeAlias = Literal['sandbox', 'landlock', 'none', 'unknown']
+
+
+class JobArray(TypedDict):
+    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+
+    indices: str
+    at_most: NotRequired[int | None]
+
+
+class JobArrayRequest(TypedDict):
+    """The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX."""
+
+    indices: str
+    at_most: NotRequired[int | None]
 
 
 class JobChangesRequest(TypedDict):
@@ -453,12 +512,7 @@ class JobPreemptions(TypedDict):
     may_borrow_at: str | None
 
 
-class JobRunTime(TypedDict):
-    declared_seconds: float | None
-    measured_seconds: float | None
-    gpu_model: str
-    differs: bool
-    outlasts_limit: bool
+Tag: TypeAlias = str
 
 
 GpuModelItem: TypeAlias = str
@@ -486,7 +540,7 @@ class JobUsage(TypedDict):
     tenant: str
     virtual_cluster: str
     attempt: int
-    gpus: int
+    gpus: float
     gpu_model: str
     nodes: list[str]
     running_at: str | None
@@ -731,6 +785,9 @@ OfferState: TypeAlias = Literal['open', 'taken', 'withdrawn', 'expired']
 OnReclaimEnum: TypeAlias = Literal['preempt', 'downgrade']
 
 
+OnUnmetEnum: TypeAlias = Literal['cancel', 'wait']
+
+
 class OutgoingLoan(TypedDict):
     loan: int
     to: str
@@ -797,6 +854,18 @@ class PasswordChangeRequest(TypedDict):
     current: str
     new: str
     end_tokens: NotRequired[bool]
+
+
+class PatchedJobChangeRequest(TypedDict):
+    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`."""
+
+    name: NotRequired[str]
+    description: NotRequired[str | None]
+    virtual_cluster: NotRequired[str | None]
+    priority: NotRequired[int | None]
+    guarantee: NotRequired[GuaranteeEnum | None]
+    time_limit: NotRequired[str | float | None]
+    labels: NotRequired[dict[str, str] | None]
 
 
 class PatchedNodeChangeRequest(TypedDict):
@@ -869,6 +938,7 @@ class PhysicalCellRequest(TypedDict):
 class PlacedGpu(TypedDict):
     id: int
     index: int
+    part: NotRequired[float]
 
 
 class PlacementPart(TypedDict):
@@ -877,6 +947,7 @@ class PlacementPart(TypedDict):
     gpus: list[PlacedGpu]
     ranks: list[int]
     state: str
+    enforcement: EnforcementEnum | BlankEnum
 
 
 class PluginParameter(TypedDict):
@@ -977,6 +1048,14 @@ class Replay(TypedDict):
     seconds: float
 
 
+class ReplicaShare(TypedDict):
+    rank: int
+    cpus: float
+    memory_bytes: int
+    proportional_cpus: float
+    proportional_memory_bytes: int
+
+
 class Resources(TypedDict):
     """What each replica gets, all of it on one node."""
 
@@ -984,8 +1063,8 @@ class Resources(TypedDict):
     gpu_limit: NotRequired[float | None]
     gpu_memory: NotRequired[int]
     gpu_model: NotRequired[str | list[GpuModelItem]]
-    cpu: NotRequired[float]
-    memory: NotRequired[int]
+    cpu: NotRequired[Literal['auto'] | float]
+    memory: NotRequired[Literal['auto'] | int]
 
 
 class ResourcesRequest(TypedDict):
@@ -995,8 +1074,8 @@ class ResourcesRequest(TypedDict):
     gpu_limit: NotRequired[float | None]
     gpu_memory: NotRequired[str | int | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
-    cpu: NotRequired[float | None]
-    memory: NotRequired[str | int | None]
+    cpu: NotRequired[Literal['auto'] | float | None]
+    memory: NotRequired[Literal['auto'] | str | int | None]
 
 
 class Retry(TypedDict):
@@ -1138,6 +1217,20 @@ class SecretUseRequest(TypedDict):
     scope: NotRequired[SecretScope | None]
 
 
+class Sensitivity(TypedDict):
+    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+
+    cpu: NotRequired[dict[str, float]]
+    memory: NotRequired[dict[str, float]]
+
+
+class SensitivityRequest(TypedDict):
+    """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
+
+    cpu: NotRequired[dict[str, float] | None]
+    memory: NotRequired[dict[str, float] | None]
+
+
 SeriesKindEnum: TypeAlias = Literal['gpu', 'host', 'replica']
 
 
@@ -1175,6 +1268,9 @@ class Sharing(TypedDict):
     exclusion: NotRequired[str | None]
 
 
+SharingEnum: TypeAlias = Literal['never', 'measured', 'free']
+
+
 class SharingRequest(TypedDict):
     """With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say."""
 
@@ -1198,8 +1294,8 @@ class ShortResourcesRequest(TypedDict):
     gpu_limit: NotRequired[float | None]
     gpu_memory: NotRequired[str | int | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
-    cpu: NotRequired[float | None]
-    memory: NotRequired[str | int | None]
+    cpu: NotRequired[Literal['auto'] | float | None]
+    memory: NotRequired[Literal['auto'] | str | int | None]
 
 
 class SignInRequest(TypedDict):
@@ -1220,6 +1316,12 @@ class StartForecast(TypedDict):
     why_not: str
 
 
+StopCauseEnum: TypeAlias = Literal['preempted', 'migrated', 'resized', 'drained', 'cancelled', 'time_limit', 'part_failed', 'node_lost', 'gang_timeout', 'stuck', 'idle_gpus', 'trial_over']
+
+
+TagConstraintScopeEnum: TypeAlias = Literal['node', 'rack', 'cluster']
+
+
 class TakeInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1232,6 +1334,7 @@ class Task(TypedDict):
     name: NotRequired[str | None]
     replicas: NotRequired[int]
     resources: Resources
+    sensitivity: NotRequired[Sensitivity | None]
     command: list[str]
     env: NotRequired[dict[str, str]]
 
@@ -1242,6 +1345,7 @@ class TaskRequest(TypedDict):
     name: NotRequired[str | None]
     replicas: NotRequired[int | None]
     resources: ResourcesRequest
+    sensitivity: NotRequired[SensitivityRequest | None]
     command: str | list[str]
     env: NotRequired[dict[str, str | float] | None]
 
@@ -1431,6 +1535,9 @@ class UserInputRequest(TypedDict):
     your_password: NotRequired[str]
 
 
+UsualByEnum: TypeAlias = Literal['size', 'application', 'user']
+
+
 VerdictEnum: TypeAlias = Literal['ok', 'warning', 'failed']
 
 
@@ -1485,6 +1592,9 @@ class VirtualClusterUsage(TypedDict):
 WatchedThen: TypeAlias = Literal['warn', 'stop']
 
 
+WayEnum: TypeAlias = Literal['part', 'together', 'turns']
+
+
 class Webhook(TypedDict):
     id: int
     tenant: str | None
@@ -1527,6 +1637,9 @@ class WhatIfEffect(TypedDict):
 
 
 WhatIfState: TypeAlias = Literal['waiting', 'running', 'done', 'failed']
+
+
+WhenEnum: TypeAlias = Literal['succeeded', 'ended', 'failed', 'started']
 
 
 class Advice(TypedDict):
@@ -1589,6 +1702,25 @@ class AuditStatus(TypedDict):
     days_kept: int
     is_complete: bool
     receivers: list[Receiver]
+
+
+class AuxiliaryShare(TypedDict):
+    replicas: list[ReplicaShare]
+    message: str
+
+
+class Awaited(TypedDict):
+    """One job that another waits for."""
+
+    job: int
+    when: NotRequired[WhenEnum]
+
+
+class AwaitedRequest(TypedDict):
+    """One job that another waits for."""
+
+    job: int
+    when: NotRequired[WhenEnum | None]
 
 
 class BudgetInputRequest(TypedDict):
@@ -1715,6 +1847,7 @@ class ClusterSettings(TypedDict):
     spare_placer_plugin: ChosenPlugin
     spare_policy: str
     spare_placer: str
+    auxiliary: AuxiliaryEnum
     preemptions_per_round: int | None
     backoff_seconds: float
     most_backoff_seconds: float
@@ -1768,6 +1901,14 @@ class Delivery(TypedDict):
     reply: str
     seconds: float | None
     problem: str
+
+
+class Dependency(TypedDict):
+    job: int
+    name: str
+    job_state: JobState
+    when: WhenEnum
+    state: DependencyStateEnum
 
 
 Dropped: TypeAlias = DroppedAction
@@ -1864,6 +2005,15 @@ class Fairness(TypedDict):
 Foreseen: TypeAlias = StartForecast
 
 
+class FragmentationNow(TypedDict):
+    at: str
+    idle: float
+    fragmented: float
+    causes: dict[str, float]
+    kinds: list[FragmentedKind]
+    nodes: list[FragmentedNode]
+
+
 class Gpu(TypedDict):
     id: int
     index: int
@@ -1873,6 +2023,22 @@ class Gpu(TypedDict):
     healthy: bool
     problem: str
     state: GpuState
+    in_use: float
+
+
+class GpuSharer(TypedDict):
+    """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
+
+    id: int | None
+    name: str | None
+    tenant: str | None
+    virtual_cluster: str | None
+    request: float
+    limit: float
+    memory_bytes: int
+    way: WayEnum
+    enforcement: EnforcementEnum | BlankEnum
+    slowdown: float | None
 
 
 IncomingLoan = TypedDict(
@@ -1912,6 +2078,12 @@ class InvitationOffer(TypedDict):
     expires_at: str
 
 
+class JobDependencies(TypedDict):
+    waits_for: list[Dependency]
+    awaited_by: list[Dependency]
+    awaited_by_count: int
+
+
 class JobModelSpeed(TypedDict):
     gpu_model: str
     price_per_hour: float
@@ -1944,6 +2116,18 @@ class JobModelThroughput(TypedDict):
     attained_gpu_seconds: float
     attained_share: float | None
     runs_now: bool
+
+
+class JobRunTime(TypedDict):
+    declared_seconds: float | None
+    measured_seconds: float | None
+    gpu_model: str
+    differs: bool
+    outlasts_limit: bool
+    usual_seconds: float | None
+    usual_by: UsualByEnum | BlankEnum
+    usual_jobs: int
+    usual_error: float | None
 
 
 class JobSpeeds(TypedDict):
@@ -2285,6 +2469,7 @@ class PatchedClusterSettingsChangeRequest(TypedDict):
     spare_placer_plugin: NotRequired[ChosenPluginRequest]
     spare_policy: NotRequired[str]
     spare_placer: NotRequired[str]
+    auxiliary: NotRequired[AuxiliaryEnum]
     preemptions_per_round: NotRequired[int | None]
     backoff_seconds: NotRequired[float]
     most_backoff_seconds: NotRequired[float]
@@ -2398,6 +2583,16 @@ class Series(TypedDict):
     points: list[list[float]]
 
 
+class SharedGpu(TypedDict):
+    id: int
+    node: str
+    index: int
+    gpu_model: str | None
+    memory_bytes: int
+    in_use: float
+    jobs: list[GpuSharer]
+
+
 class SpecificationBodyRequest(TypedDict):
     specification: CellDocumentRequest
 
@@ -2412,6 +2607,30 @@ SpeedMeasured: TypeAlias = ThroughputMeasurement
 
 
 SpeedRenamed: TypeAlias = ThroughputRename
+
+
+TagConstraint = TypedDict(
+    'TagConstraint',
+    {
+        'with': str,
+        'scope': NotRequired[TagConstraintScopeEnum],
+        'min': NotRequired[int],
+        'max': NotRequired[int | None],
+        'weight': NotRequired[float | None],
+    },
+)
+
+
+TagConstraintRequest = TypedDict(
+    'TagConstraintRequest',
+    {
+        'with': str,
+        'scope': NotRequired[TagConstraintScopeEnum | None],
+        'min': NotRequired[int | None],
+        'max': NotRequired[int | None],
+        'weight': NotRequired[float | None],
+    },
+)
 
 
 class Targets(TypedDict):
@@ -2449,6 +2668,7 @@ class ThroughputRow(TypedDict):
     gpus: int
     spread: bool
     partner: str
+    gpu_limit: float
     may_correct: bool
     throughputs: list[ThroughputCell]
 
@@ -2467,6 +2687,7 @@ class VirtualCluster(TypedDict):
     policy_parameters: dict[str, Any]
     placer: str
     default_time_limit_seconds: float
+    sharing: SharingEnum
     min_run_seconds: float
     reclaim_min_run_seconds: float
     guaranteed: dict[str, int]
@@ -2495,6 +2716,7 @@ class VirtualClusterChangeRequest(TypedDict):
     policy_parameters: NotRequired[dict[str, Any]]
     placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
+    sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
@@ -2512,6 +2734,7 @@ class VirtualClusterInputRequest(TypedDict):
     policy_parameters: NotRequired[dict[str, Any]]
     placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
+    sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
@@ -2616,12 +2839,14 @@ class Attempt(TypedDict):
     gpu_model: str
     placement: list[PlacementPart]
     turn: AttemptTurn | None
+    enforcement: EnforcementEnum | BlankEnum
+    auxiliary: AuxiliaryShare | None
     exit_code: int | None
     category: str
     failure: str
     matched_rule: MatchedRule | None
     message: str
-    stop_cause: str
+    stop_cause: StopCauseEnum | BlankEnum
     preempted_by: list[int]
     lost_seconds: float | None
     planned_at: str
@@ -2660,6 +2885,11 @@ class Cells(TypedDict):
 
 class FailureRuleListRequest(TypedDict):
     rules: list[FailureRuleRequest]
+
+
+class Fragmentation(TypedDict):
+    points: list[FragmentationPoint]
+    newest: FragmentationNow | None
 
 
 class JobMetricsAnswer(TypedDict):
@@ -2708,6 +2938,12 @@ class JobSpec(TypedDict):
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[Sharing | None]
+    tags: NotRequired[list[Tag]]
+    constraints: NotRequired[list[TagConstraint]]
+    array: NotRequired[JobArray | None]
+    after: NotRequired[list[Awaited]]
+    on_unmet: NotRequired[OnUnmetEnum]
+    singleton: NotRequired[bool]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
@@ -2741,6 +2977,12 @@ class JobSpecRequest(TypedDict):
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[SharingRequest | None]
+    tags: NotRequired[list[Tag] | None]
+    constraints: NotRequired[list[TagConstraintRequest] | None]
+    array: NotRequired[JobArrayRequest | None]
+    after: NotRequired[list[int | str | AwaitedRequest] | None]
+    on_unmet: NotRequired[OnUnmetEnum | None]
+    singleton: NotRequired[bool | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -2754,6 +2996,7 @@ class JobSpecRequest(TypedDict):
     gpus: NotRequired[int | float | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     resources: NotRequired[ShortResourcesRequest | None]
+    sensitivity: NotRequired[SensitivityRequest | None]
     replicas: NotRequired[int | None]
     env: NotRequired[dict[str, str | float] | None]
     notebook: NotRequired[bool | None]
@@ -2782,6 +3025,12 @@ class JobSubmitRequest(TypedDict):
     pinned_cell: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[SharingRequest | None]
+    tags: NotRequired[list[Tag] | None]
+    constraints: NotRequired[list[TagConstraintRequest] | None]
+    array: NotRequired[JobArrayRequest | None]
+    after: NotRequired[list[int | str | AwaitedRequest] | None]
+    on_unmet: NotRequired[OnUnmetEnum | None]
+    singleton: NotRequired[bool | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -2795,6 +3044,7 @@ class JobSubmitRequest(TypedDict):
     gpus: NotRequired[int | float | None]
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     resources: NotRequired[ShortResourcesRequest | None]
+    sensitivity: NotRequired[SensitivityRequest | None]
     replicas: NotRequired[int | None]
     env: NotRequired[dict[str, str | float] | None]
     notebook: NotRequired[bool | None]
@@ -2864,6 +3114,12 @@ class PaginatedSecretList(TypedDict):
     previous: str | None
 
 
+class PaginatedSharedGpuList(TypedDict):
+    results: list[SharedGpu]
+    next: str | None
+    previous: str | None
+
+
 class PaginatedThroughputRowList(TypedDict):
     results: list[ThroughputRow]
     next: str | None
@@ -2888,6 +3144,7 @@ class SpeedRow(TypedDict):
     gpus: int
     spread: bool
     partner: str
+    gpu_limit: float
     may_correct: bool
     speeds: list[ThroughputCell]
 
@@ -2945,6 +3202,7 @@ class Job(TypedDict):
     labels: dict[str, str]
     cancelling: bool
     held: bool
+    array: ArrayTask | None
     version: int
 
 

@@ -30,9 +30,9 @@ class SpecFlag:
     #: Where it stands: ("topology", "level"); below "tasks" the flag counts for each task.
     path: tuple[str, ...]
     names: tuple[str, ...]
-    #: Its form on the command line, as the schema says: "text", "integer", "number", "choice", "switch",
-    #: "words" (WORD,WORD), "model_words" (the same; a single one stays text), "pairs" (KEY=VALUE, again and
-    #: again) or "entries" (again and again).
+    #: Its form on the command line, as the schema says: "text", "integer", "number", "amount" (a number, or
+    #: text), "choice", "switch", "words" (WORD,WORD), "model_words" (the same; a single one stays text),
+    #: "pairs" (KEY=VALUE, again and again) or "entries" (again and again).
     takes: str
     help: str
     metavar: str | None
@@ -70,6 +70,8 @@ class SpecFlag:
                 return self.words[0] if given else self.words[1]
             case "choice":
                 return str(given)
+            case "amount":
+                return _amount(given)
             case "words":
                 return list(words(given))
             case "model_words":
@@ -80,6 +82,13 @@ class SpecFlag:
             case "entries":
                 return list(given)
         return given
+
+
+def _amount(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @cache

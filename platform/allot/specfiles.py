@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The server takes requests of at most 1 MB, so a larger file cannot be submitted.
 LARGEST_FILE_BYTES = 1_000_000
 #: Fields of a task that may stand at the top level of a specification with one task.
-SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
+SHORTHAND = ("command", "gpus", "gpu_model", "resources", "sensitivity", "replicas", "env")
 LONGEST_NAME = 63
 #: What to do when the file of a job is missing.
 _NO_JOB = "To run a command put it after two dashes: `allot submit [flags] -- COMMAND ...`."

@@ -17,9 +17,12 @@ from scheduler.nodes.services.isolation import unisolated_nodes
 ANSWER_SECONDS = 2.0
 #: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.
 FRESH_SECONDS = 1.0
-#: More than a page holds, so that the disk must have room for one. It is taken back: what is left of it is
-#: free again with the next vacuum.
+#: More than a page holds, so that the table grows. It is taken back.
 _WRITE = "INSERT INTO controlplane_readiness (filling) SELECT repeat('x', 1900) FROM generate_series(1, 8)"
+#: Where vacuum has left free pages these rows need none, and a full disk would stay unseen until all are
+#: used. To sort more than memory may hold takes a new file each time.
+_LITTLE_MEMORY = "SET LOCAL work_mem = '64kB'"
+_SORT = "SELECT md5(n::text) AS hash FROM generate_series(1, 5000) AS n ORDER BY hash OFFSET 4999"
 
 
 @require_safe
@@ -84,7 +87,8 @@ def _ask_database() -> None:
 def _write_database() -> None:
     """Fails where the database takes only reads, as a standby does, and where its disk is full."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_WRITE)
+        for statement in (_WRITE, _LITTLE_MEMORY, _SORT):
+            cursor.execute(statement)
         transaction.set_rollback(True)
 
 

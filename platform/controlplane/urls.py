@@ -1,9 +1,8 @@
 """Mounts the two apps' APIs, metrics, the health checks and, for every other address, the dashboard."""
 
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularJSONAPIView
 
-from controlplane.dashboard import ApiDocs, dashboard
+from controlplane.dashboard import ApiDocs, ApiSchema, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
 from scheduler.jobs.schemas import job_spec_schema
@@ -13,7 +12,7 @@ urlpatterns = [
     path("api/v1/", include("tenants.api.urls")),
     path("api/v1/", include("scheduler.urls")),
     path("api/agent/v1/", include("scheduler.agents.api")),
-    path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("api/schema", ApiSchema.as_view(), name="schema"),
     path("api/docs", ApiDocs.as_view(url_name="schema"), name="docs"),
     path("api/job-spec.schema.json", job_spec_schema),
     path("metrics", Metrics.as_view()),

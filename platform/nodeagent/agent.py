@@ -19,11 +19,13 @@ from nodeagent.client import Backoff, Client, Refusal, Unreachable, stay_awake
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor
+from nodeagent.folder import read_json
 from nodeagent.health.checks import Monitor, checks_of
 from nodeagent.machine import (
     ALIVE,
     REPORTED,
     AgentLeaving,
+    ChangeLimits,
     DesiredReceived,
     Event,
     ExtendLease,
@@ -58,6 +60,7 @@ from nodeagent.metrics.jobs import agent_usage
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.output.shipping import Shipper
 from nodeagent.process.runtime import ProcessRuntime
+from nodeagent.process.sharing import enforcement_of, note_gpu_memory
 from nodeagent.procfs import boot_clock_seconds
 from nodeagent.sessions.serving import Sessions
 
@@ -199,6 +202,8 @@ class Agent:
                 )
             case TakeTurns(attempt=attempt, turn=turn):
                 self.runtime.take_turns(attempt, turn)
+            case ChangeLimits(desired=desired):
+                self.runtime.change_limits(desired)
             case Kill(attempt=attempt):
                 self.runtime.kill(attempt)
             case Forget(attempt=attempt):
@@ -253,6 +258,10 @@ class Agent:
                 self.sampler.delivered(self.sampler.next_readings())
                 await asyncio.sleep(REFUSED_SECONDS if error.status in NOT_LET_IN else backoff.failed())
                 continue
+            except Exception:
+                # As after a refusal: what one job wrote must not keep the next report back too.
+                self.shipper.drop_progress()
+                raise
             await wait_until(self.changed, wait_seconds)
 
     async def report(self) -> None:
@@ -298,6 +307,9 @@ class Agent:
             master_port=part.master_port,
             started_at=part.started_at,
             progress=self.shipper.progress_of(part),
+            enforcement=enforcement_of(
+                part.desired, read_json(self.runtime.folder(part.desired.attempt).held)
+            ),
         )
         if (outcome := part.outcome) is not None:
             report = replace(
@@ -335,6 +347,7 @@ class Agent:
         while True:
             alive = [part for part in self.state.parts.values() if part.phase in ALIVE]
             self.samples = await asyncio.to_thread(self.sampler.step, alive)
+            note_gpu_memory(self.runtime.folder, [part.desired for part in alive], self.sampler.replicas)
             if boot_clock_seconds() - inventory_at >= self.runtime.inventory_seconds:
                 inventory_at = boot_clock_seconds()
                 self.inventory = await asyncio.to_thread(self.read_inventory)
@@ -404,6 +417,12 @@ def describe(instruction: Instruction) -> str:
                 return f"Let attempt {attempt} run all the time"
             place = f"{turn.index + 1} of {turn.count}"
             return f"Let attempt {attempt} run in turn {place}, {turn.seconds:g} s each"
+        case ChangeLimits(desired=desired):
+            given = ", ".join(
+                f"rank {each.rank}: {each.cpus:g} CPUs, {each.memory_bytes / 2**30:.4g} GiB"
+                for each in desired.replicas
+            )
+            return f"Change limits of attempt {desired.attempt} to {given}"
         case Kill() | Release() | Forget():
             return f"{type(instruction).__name__} attempt {instruction.attempt}"
         case _:

@@ -137,6 +137,8 @@ class Configuration:
     containers: Containers | None = None
     #: Jobs of one tenant that share GPUs use them at the same time, by CUDA's Multi-Process Service.
     mps: bool = False
+    #: Jobs with parts of GPUs are held to them by a token for each GPU, where MPS does not hold them.
+    tokens: bool = True
     #: s3://BUCKET/PREFIX for checkpoints of allot.training, and that store's address: both or neither.
     checkpoint_store: str | None = None
     checkpoint_endpoint: str | None = None

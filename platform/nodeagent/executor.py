@@ -7,13 +7,21 @@ agent, and `batch.runtime` on a machine that another scheduler manages.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import AttemptAdopted, Event
-from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn
+from nodeagent.messages import (
+    NO_SECRETS,
+    DesiredPart,
+    MessageError,
+    Replica,
+    SecretsAnswer,
+    Turn,
+    decode,
+)
 
 
 class Runtime(Protocol):
@@ -77,6 +85,9 @@ class Runtime(Protocol):
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
         """From now on let it run in these turns only, frozen in those of others; None: all the time."""
 
+    def change_limits(self, desired: DesiredPart) -> None:
+        """From now on let the replicas of an attempt that runs have the CPUs and memory stated here."""
+
     def kill(self, attempt: int) -> None:
         """SIGKILL at once; what is frozen does not run before it."""
 
@@ -92,3 +103,31 @@ class Runtime(Protocol):
 
 #: Makes the runtime of one agent, given where to post events.
 Executor = Callable[[Configuration, Callable[[Event], None]], Runtime]
+
+
+def kept_desired(attempt: int, desired: Any, spec: Any) -> DesiredPart | None:
+    """Return what was asked for; None when it was not even prepared.
+
+    Another version of the agent may have written it in a form of its own. What it started still runs: then
+    as much is made up as stopping it and shipping its output take, until the server says the rest.
+    """
+    try:
+        return decode(DesiredPart, desired)
+    except MessageError:
+        if spec is None:
+            return None
+    ranks = [replica["rank"] for replica in spec["replicas"]]
+    return DesiredPart(
+        attempt=attempt,
+        job=0,
+        number=0,
+        name="unknown",
+        tenant="",
+        gpu_model="",
+        replicas=tuple(Replica(rank=rank, task="", gpu_indexes=(), command=()) for rank in ranks),
+        world_size=len(ranks),
+        go=True,
+        stop=False,
+        grace_seconds=spec["grace_seconds"],
+        has_rank_zero=0 in ranks,
+    )

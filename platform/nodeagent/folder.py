@@ -14,8 +14,11 @@
     rank-N.log    output of replica N; rank-N.sent says how much of it the server has
     environment-N what replica N's container gets as its environment
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
+    held          written by the shim: how each replica with a part of a GPU is held to it
+    on-gpu        written by the agent: what each replica with a part of a real GPU occupies of its memory
     secrets       where the job finds secrets that are files; what is there is on a tmpfs, where there is one
-    work/N, tmp   working folder of replica N, and its TMPDIR
+    work/N, tmp   working folder of replica N, and its TMPDIR; work/token-N is a socket at which it may ask
+                  for the token of a GPU of which it has a part (`shim/sharing.py`)
 
 Imported by the shim, so it imports nearly nothing.
 """
@@ -45,6 +48,8 @@ class AttemptFolder:
         self.resume = os.path.join(path, "resume")
         self.shim_lock = os.path.join(path, "minder.lock")
         self.shim_log = os.path.join(path, "shim.log")
+        self.held = os.path.join(path, "held")
+        self.on_gpu = os.path.join(path, "on-gpu")
         self.door = os.path.join(path, "door")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
@@ -62,6 +67,10 @@ class AttemptFolder:
 
     def environment(self, rank: int) -> str:
         return os.path.join(self.path, f"environment-{rank}")
+
+    def token(self, rank: int) -> str:
+        """Return where replica N asks for its GPU's token; all that it may write to is below `works`."""
+        return os.path.join(self.works, f"token-{rank}")
 
     def work(self, rank: int) -> str:
         return os.path.join(self.works, str(rank))

@@ -206,6 +206,13 @@ class TakeTurns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeLimits:
+    """From now on its replicas have the CPUs and memory that are stated here."""
+
+    desired: DesiredPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """The lease is over and it still runs: its shim failed. SIGKILL at once."""
 
@@ -222,7 +229,9 @@ class Report:
     """Something the server should know changed."""
 
 
-Instruction = ExtendLease | Prepare | Release | Start | Stop | TakeTurns | Kill | Forget | Report
+Instruction = (
+    ExtendLease | Prepare | Release | Start | Stop | TakeTurns | ChangeLimits | Kill | Forget | Report
+)
 Step = tuple[State, tuple[Instruction, ...]]
 
 
@@ -280,6 +289,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
             desired = newest.pop(number, None)
             if desired is not None and part.phase in ALIVE and desired.turn != part.desired.turn:
                 instructions.append(TakeTurns(attempt=number, turn=desired.turn))
+            if desired is not None and part.phase in ALIVE and _limits(desired) != _limits(part.desired):
+                instructions.append(ChangeLimits(desired=desired))
             parts[number] = replace(part, desired=desired or part.desired, is_desired=desired is not None)
         for new in newest.values() if not state.is_leaving else ():
             if new.stop:
@@ -292,6 +303,10 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
     advanced = [_advance(part, parts, state.is_leaving) for part in parts.values()]
     state, more = _settle(replace(state, parts=parts), advanced)
     return state, (*instructions, *more)
+
+
+def _limits(desired: DesiredPart) -> list[tuple[float, int]]:
+    return [(replica.cpus, replica.memory_bytes) for replica in desired.replicas]
 
 
 def _learn(part: Part, event: AttemptPrepared | AttemptStarted | AttemptExited | LogsShipped) -> Part:

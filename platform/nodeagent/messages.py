@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -159,8 +159,26 @@ class ProgressLine:
 PartState = Literal["preparing", "ready", "running", "stopping", "exited"]
 #: Why a part ended, from its exit status and the tail of its log.
 Category = Literal[
-    "", "user_error", "out_of_memory", "out_of_disk", "hardware", "network", "lost", "start_failed", "stopped"
+    "",
+    "user_error",
+    "out_of_memory",
+    "out_of_disk",
+    "gpu_memory_exceeded",
+    "hardware",
+    "network",
+    "lost",
+    "start_failed",
+    "stopped",
 ]
+#: How an attempt is held to its parts of GPUs: by the node, by its own doing (it asks before it runs), or by
+#: nothing but where it was placed. "": it has no parts, or nothing is known yet.
+Enforcement = Literal["", "enforced", "cooperative", "placement_only"]
+
+
+def weakest_enforcement(found: Collection[str]) -> Enforcement:
+    """Return how a whole is held of whose parts this is known: as the part of it that is held least."""
+    levels: tuple[Enforcement, ...] = ("placement_only", "cooperative", "enforced")
+    return next((level for level in levels if level in found), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +199,7 @@ class PartReport:
     started_at: float | None = None
     ended_at: float | None = None
     progress: tuple[ProgressLine, ...] = ()
+    enforcement: Enforcement = ""
 
 
 #: `failed` takes the node, or the one GPU it is about, out of service.
@@ -215,6 +234,16 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPart:
+    """A part of one GPU: compute that it gets whenever it can use it, and at most, in thousandths of the GPU;
+    and memory on the device, 0: nobody counts it."""
+
+    request: int
+    limit: int
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One process of the gang on this node."""
 
@@ -227,6 +256,8 @@ class Replica:
     memory_bytes: int = 0
     #: The container image it runs in; "" when the command runs on the node itself.
     image: str = ""
+    #: Of its one GPU; None: it has its GPUs whole.
+    gpu_part: GpuPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

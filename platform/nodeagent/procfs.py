@@ -106,6 +106,15 @@ def descendants(root: int) -> list[int]:
     return ProcessTree().below(root)
 
 
+def is_below(pid: int, root: int) -> bool:
+    """Whether a process lives and `root` is one of its ancestors; cheaper than to look at all of them."""
+    while pid > 1 and (fields := _stat(pid)) is not None:
+        pid = int(fields[1])
+        if pid == root:
+            return True
+    return False
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a process does nothing until SIGCONT, or is dead."""
     fields = _stat(pid)
@@ -119,6 +128,23 @@ def resident_bytes(pid: int) -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def occupies_more(pids: Iterable[int], limit_bytes: int) -> bool:
+    """Whether processes occupy more memory than that, what several of them share counted once."""
+    pids = list(pids)
+    if sum(map(resident_bytes, pids)) <= limit_bytes:
+        return False  # As nearly always; the other way costs the kernel a walk through all their pages.
+    return sum(map(_proportional_bytes, pids)) > limit_bytes
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Return the memory a process occupies, what it shares divided by the number of those who share it."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return resident_bytes(pid)
 
 
 def processes_with_setting(setting: str) -> list[int]:

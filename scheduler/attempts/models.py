@@ -4,8 +4,9 @@ from enum import StrEnum
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import BigIntegerField, Case, F, Q, Sum, Value, When
 
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, Outcome, PartState, StopCause
 from scheduler.jobs.models import Job, choices_of
 from scheduler.nodes.models import Gpu, Node
@@ -42,6 +43,10 @@ class Attempt(models.Model):
     #: Which of the site's rules it matched, and what that said then (`core.failures.site_rules`).
     matched_rule = models.JSONField(null=True)
     message = models.CharField(max_length=500, blank=True)
+    #: The CPUs and memory that it has now, where its job leaves them to the platform: as
+    #: `core.model.auxiliary.AuxiliaryShare`, each replica as [CPUs, bytes]. None: it says
+    #: itself what it needs.
+    auxiliary = models.JSONField(null=True)
     #: Work that was thrown away when it was stopped before its job was done (`services.preemption_cost`).
     lost_seconds = models.FloatField(null=True)
 
@@ -81,7 +86,8 @@ class Attempt(models.Model):
 
 
 class AttemptPart(models.Model):
-    """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}]."""
+    """What one node does for an attempt. `replicas` is [{rank, task, gpus: [id], gpu_indexes: [i]}], with
+    `part` (0 to 1) where that is of one GPU less than all."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="parts", db_index=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="parts")
@@ -91,6 +97,8 @@ class AttemptPart(models.Model):
     exit_code = models.IntegerField(null=True)
     category = models.CharField(max_length=20, blank=True)
     message = models.CharField(max_length=500, blank=True)
+    #: How the node holds its replicas to their parts of GPUs; "": they have none, or nothing is known yet.
+    enforcement = models.CharField(max_length=14, blank=True, default="", db_default="")
     #: Bytes of output stored, of all ranks here.
     log_size = models.PositiveBigIntegerField(default=0, db_default=0)
 
@@ -146,15 +154,25 @@ class Allocation(models.Model):
     def gpu_count(self) -> int:
         return sum(map(len, self.replicas))
 
+    @property
+    def gpu_amount(self) -> float:
+        """GPUs that it has or had, of which parts count as such."""
+        return (self.gpus.aggregate(sum=Sum("request"))["sum"] or 0) / WHOLE_GPU
+
     class Meta:
         indexes = [
             models.Index(fields=["id"], condition=~Q(phase="released"), name="allocation_active"),
         ]
 
 
+# Whole GPUs of all allocations are one entry, so that there is one; a part has an entry of its own.
+_ENTRY = Case(When(request=WHOLE_GPU, then=Value(0)), default=F("allocation"), output_field=BigIntegerField())
+
+
 class AllocatedGpu(models.Model):
-    """One GPU of an allocation. The two partial indexes are the last guard of the whole platform:
-    a GPU has at most one holder and at most one planned successor, whatever the code above believes."""
+    """One GPU of an allocation, or a part of it. Two partial indexes and a trigger (migration 0034) are the
+    last guard of the whole platform: a GPU has at most one holder and at most one planned successor, or
+    several with parts that it has room for, whatever the code above believes."""
 
     # No index of its own: the constraint's begins with it, and each is written with every row.
     allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="gpus", db_index=False)
@@ -162,12 +180,20 @@ class AllocatedGpu(models.Model):
     phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
     #: A gang may leave its nodes one after another.
     released_at = models.DateTimeField(null=True)
+    #: As in `GpuPart`; `WHOLE_GPU`: all of the GPU.
+    request = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
+    limit = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
+    memory_bytes = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["gpu"], condition=Q(phase="held"), name="one_holder_per_gpu"),
+            models.UniqueConstraint(F("gpu"), _ENTRY, condition=Q(phase="held"), name="one_holder_per_gpu"),
             models.UniqueConstraint(
-                fields=["gpu"], condition=Q(phase="planned"), name="one_successor_per_gpu"
+                F("gpu"), _ENTRY, condition=Q(phase="planned"), name="one_successor_per_gpu"
+            ),
+            models.CheckConstraint(
+                condition=Q(request__gte=1, request__lte=F("limit"), limit__lte=WHOLE_GPU),
+                name="part_is_of_one_gpu",
             ),
             models.UniqueConstraint(fields=["allocation", "gpu"], name="gpu_once_per_allocation"),
             models.CheckConstraint(condition=Q(phase__in=list(HoldPhase)), name="hold_phase_is_known"),
@@ -229,5 +255,5 @@ class JobProfile(models.Model):
     attempt = models.BigIntegerField(default=0)
     sequence = models.PositiveIntegerField(default=0)
     minute_at = models.FloatField(default=0)
-    #: The fields of `core.model.snapshot.Profile`.
+    #: The fields of `core.model.training.Profile`.
     profile = models.JSONField(default=dict)

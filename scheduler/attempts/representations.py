@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from nodeagent.messages import Turn
+from nodeagent.messages import Turn, weakest_enforcement
 from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.attempts.selectors import time_slices_of
 from scheduler.representation import Representation, iso
@@ -31,7 +31,7 @@ def attempts_by_id(rows: Iterable[Attempt]) -> dict[int, Representation]:
 def _placements_of(attempt_ids: Collection[int]) -> dict[int, list[Representation]]:
     found: dict[int, list[Representation]] = defaultdict(list)
     rows = AttemptPart.objects.filter(attempt_id__in=attempt_ids).order_by("attempt_id", "node__name")
-    for part in rows.values("attempt_id", "node_id", "node__name", "state", "replicas"):
+    for part in rows.values("attempt_id", "node_id", "node__name", "state", "replicas", "enforcement"):
         found[part["attempt_id"]].append(_part(part))
     return found
 
@@ -46,6 +46,8 @@ def _attempt(attempt: Attempt, placement: list[Representation], turn: Turn | Non
         "gpu_model": attempt.allocation.gpu_model,
         "placement": placement,
         "turn": turn and {"index": turn.index, "count": turn.count, "seconds": turn.seconds},
+        "enforcement": weakest_enforcement({part["enforcement"] for part in placement}),
+        "auxiliary": _auxiliary(attempt.auxiliary),
         "exit_code": attempt.exit_code,
         "category": attempt.category,
         "failure": attempt.failure,
@@ -66,15 +68,34 @@ def _attempt(attempt: Attempt, placement: list[Representation], turn: Turn | Non
     }
 
 
+def _auxiliary(share: Mapping[str, Any] | None) -> Representation | None:
+    if share is None:
+        return None
+    return {
+        "replicas": [
+            {
+                "rank": rank,
+                "cpus": has[0],
+                "memory_bytes": has[1],
+                "proportional_cpus": fair[0],
+                "proportional_memory_bytes": fair[1],
+            }
+            for rank, (has, fair) in enumerate(zip(share["replicas"], share["proportional"], strict=True))
+        ],
+        "message": share["message"],
+    }
+
+
 def _part(part: Mapping[str, Any]) -> Representation:
     return {
         "node": part["node__name"],
         "node_id": part["node_id"],
         "gpus": [
-            {"id": gpu, "index": index}
+            {"id": gpu, "index": index} | ({"part": replica["part"]} if "part" in replica else {})
             for replica in part["replicas"]
             for gpu, index in zip(replica["gpus"], replica["gpu_indexes"], strict=True)
         ],
         "ranks": [replica["rank"] for replica in part["replicas"]],
         "state": part["state"],
+        "enforcement": part["enforcement"],
     }

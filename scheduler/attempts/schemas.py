@@ -1,17 +1,24 @@
 """Attempts and their progress as the API's schema describes them; `representations` makes them."""
 
+from typing import get_args
+
 from rest_framework import serializers
 
+from nodeagent.messages import Enforcement
 from scheduler.core.failures.site_rules import Severity
-from scheduler.core.model.lifecycle import AttemptState, Outcome
+from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
 from scheduler.jobspec import ELASTIC_MODES
 
 ATTEMPT_STATES = [state.value for state in AttemptState]
 
 
+ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
+
+
 class PlacedGpu(serializers.Serializer):
     id = serializers.IntegerField()
     index = serializers.IntegerField()
+    part = serializers.FloatField(required=False, help_text="Of it, below 1; left out: all of it.")
 
 
 class PlacementPart(serializers.Serializer):
@@ -20,6 +27,9 @@ class PlacementPart(serializers.Serializer):
     gpus = PlacedGpu(many=True)
     ranks = serializers.ListField(child=serializers.IntegerField())
     state = serializers.CharField()
+    enforcement = serializers.ChoiceField(
+        choices=["", *ENFORCEMENTS], help_text="How the node holds these ranks to their parts of GPUs."
+    )
 
 
 class AttemptTurn(serializers.Serializer):
@@ -28,6 +38,21 @@ class AttemptTurn(serializers.Serializer):
     )
     count = serializers.IntegerField()
     seconds = serializers.FloatField()
+
+
+class ReplicaShare(serializers.Serializer):
+    rank = serializers.IntegerField()
+    cpus = serializers.FloatField(help_text="That it has now; 0: no limit, or the job states it.")
+    memory_bytes = serializers.IntegerField(help_text="Likewise.")
+    proportional_cpus = serializers.FloatField(help_text="The part of its node that its GPUs are.")
+    proportional_memory_bytes = serializers.IntegerField(help_text="Likewise.")
+
+
+class AuxiliaryShare(serializers.Serializer):
+    replicas = ReplicaShare(many=True)
+    message = serializers.CharField(
+        allow_blank=True, help_text="Why some replica has less than its proportional share and needs it."
+    )
 
 
 class MatchedRule(serializers.Serializer):
@@ -50,12 +75,26 @@ class Attempt(serializers.Serializer):
         allow_null=True,
         help_text="Where those that share its GPUs take turns, frozen otherwise; null: it always runs.",
     )
+    enforcement = serializers.ChoiceField(
+        choices=["", *ENFORCEMENTS],
+        help_text="How it is held to its parts of GPUs, where it is held least; empty: it has none, or nobody"
+        " has said yet.",
+    )
+    auxiliary = AuxiliaryShare(
+        allow_null=True,
+        help_text="CPUs and memory that its job leaves to the platform, as it has them now or had them last;"
+        " null: its job states what it needs.",
+    )
     exit_code = serializers.IntegerField(allow_null=True)
     category = serializers.CharField(allow_blank=True)
     failure = serializers.CharField(allow_blank=True, help_text="The class of its failure, if it failed.")
     matched_rule = MatchedRule(allow_null=True, help_text="Which of the site's rules its failure matched.")
     message = serializers.CharField(allow_blank=True)
-    stop_cause = serializers.CharField(allow_blank=True)
+    stop_cause = serializers.ChoiceField(
+        choices=[cause.value for cause in StopCause],
+        help_text="Why the platform stopped it. After `migrated` and `resized` the job goes on at once, on"
+        " other GPUs or on another number of them: `message` says why.",
+    )
     preempted_by = serializers.ListField(child=serializers.IntegerField())
     lost_seconds = serializers.FloatField(
         allow_null=True, help_text="Work that its end threw away, as far as is known; null: none, or unknown."

@@ -1,7 +1,7 @@
 """Budgets of tenants: what of them is used up, told at thresholds, and enforced where an operator says so.
 
 What was used is computed from the allocations, those that run included: each GPU counts from when it was
-held until it was given back, and half for each of two jobs while they share it.
+held until it was given back, and for jobs that share it an equal part for each of them meanwhile.
 """
 
 from collections.abc import Mapping
@@ -22,28 +22,40 @@ from tenants.selectors import Viewer
 THRESHOLDS = (50, 80, 100)
 #: What is expected until the period's end follows from what was used in so long.
 _PACE = timedelta(days=1)
-# Who shares is looked for once for each attempt, before there is a row for each GPU.
+# Who shares, and when, is looked for once for each attempt, before there is a row for each GPU.
 _USED = """
-WITH part AS MATERIALIZED (
-    SELECT a.allocation_id, least(l.released_at, a.ended_at, %(until)s) AS own_end,
-           greatest(l.held_at, %(since)s) AS start,
-           coalesce((SELECT max(coalesce(b.ended_at, %(until)s)) FROM scheduler_attempt b
-                     WHERE b.allocation_id = l.id AND b.id <> a.id), l.held_at) AS other_end,
+WITH own AS (
+    SELECT a.id, a.allocation_id, least(l.released_at, a.ended_at, %(until)s) AS own_end,
+           greatest(a.starting_at, %(since)s) AS start,
            CASE WHEN %(by_price)s THEN coalesce(m.price_per_hour, 1) ELSE 1 END AS price
     FROM scheduler_job j
     JOIN scheduler_attempt a ON a.job_id = j.id
     JOIN scheduler_allocation l ON l.id = a.allocation_id
     LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
     WHERE j.tenant_id = %(tenant)s AND (j.ended_at IS NULL OR j.ended_at > %(since)s)
-      AND l.held_at < %(until)s
+      AND a.starting_at < %(until)s
+), part AS MATERIALIZED (
+    -- From one coming or going of those beside it to the next it has an equal part.
+    SELECT own.allocation_id, price, cut.at AS start,
+           coalesce(lead(cut.at) OVER (PARTITION BY own.id ORDER BY cut.at), own_end) AS own_end,
+           (SELECT count(*) FROM scheduler_attempt b
+            WHERE b.allocation_id = own.allocation_id AND b.starting_at <= cut.at
+                  AND (b.ended_at IS NULL OR b.ended_at > cut.at)) AS sharers
+    FROM own, LATERAL (
+        SELECT own.start AS at
+        UNION SELECT change.at
+        FROM scheduler_attempt b, LATERAL (VALUES (b.starting_at), (b.ended_at)) AS change (at)
+        WHERE b.allocation_id = own.allocation_id AND b.id <> own.id
+              AND change.at > own.start AND change.at < own.own_end
+    ) cut
+    WHERE own_end > own.start
 ), held AS (
-    SELECT price, start, other_end, least(g.released_at, own_end) AS own_end
+    -- A part of a GPU costs its part.
+    SELECT price * g.request / 1000 / greatest(sharers, 1) AS price, start,
+           least(g.released_at, own_end) AS own_end
     FROM part JOIN scheduler_allocatedgpu g USING (allocation_id)
 )
-SELECT coalesce(sum(price * (
-    extract(epoch FROM own_end - start)::float8
-    - greatest(0, extract(epoch FROM least(own_end, other_end) - start)::float8) / 2
-)), 0) / 3600
+SELECT coalesce(sum(price * extract(epoch FROM own_end - start)::float8), 0) / 3600
 FROM held WHERE own_end > start
 """
 

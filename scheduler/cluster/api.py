@@ -12,8 +12,10 @@ from scheduler.clock import database_now
 from scheduler.cluster import schemas
 from scheduler.cluster.selectors import cluster_settings, cluster_summary
 from scheduler.cluster.services import cluster_settings_change
+from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
 from scheduler.jobs import selectors as job_selectors
 from scheduler.jobspec import WATCHED_THEN
+from scheduler.metrics.selectors.fragmentation import fragmentation
 from scheduler.metrics.selectors.series import usage_points
 from scheduler.plugins import PLACER, POLICY, ChosenPlugin, take_choice
 from scheduler.rest import checked
@@ -58,6 +60,11 @@ class ClusterSettingsChange(StrictSerializer):
     )
     spare_placer = serializers.CharField(
         required=False, max_length=PLUGIN_MOST, help_text="As `spare_placer_plugin`, likewise."
+    )
+    auxiliary = serializers.ChoiceField(
+        choices=list(DIVISIONS),
+        required=False,
+        help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
     )
     preemptions_per_round = serializers.IntegerField(
         required=False,
@@ -131,3 +138,14 @@ class ClusterUsage(APIView):
         minutes = checked(UsageQuery, request)["minutes"]
         points = usage_points(viewer(request), now=database_now(), minutes=minutes, most=POINTS_MOST)
         return Response({"points": points})
+
+
+class ClusterFragmentation(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses=schemas.Fragmentation)
+    def get(self, request: Request) -> Response:
+        """How much of the idle GPUs what usually runs here cannot use, and why. For operators."""
+        viewer(request).require_operator()
+        minutes = checked(UsageQuery, request)["minutes"]
+        return Response(fragmentation(database_now(), minutes=minutes, most=POINTS_MOST))

@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models import Q
 
+from scheduler.core.model.auxiliary import TUNE
+
 
 class ClusterSettings(models.Model):
     """One row, or none while everything is as it was installed."""
@@ -12,6 +14,9 @@ class ClusterSettings(models.Model):
     spare_policy_parameters = models.JSONField(default=dict)
     spare_placer = models.CharField(max_length=255, default="consolidate")
     spare_placer_parameters = models.JSONField(default=dict)
+
+    #: How CPUs and memory are divided among jobs that leave them to the platform.
+    auxiliary = models.CharField(max_length=12, default=TUNE, db_default=TUNE)
 
     #: Jobs that policies may displace in a round; None: any number.
     preemptions_per_round = models.PositiveIntegerField(null=True)

@@ -3,6 +3,7 @@
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
+from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
 from scheduler.jobspec import WATCHED_THEN
 from scheduler.rounds.schemas import Overrun
 from scheduler.virtual_clusters.schemas import ChosenPlugin
@@ -14,6 +15,10 @@ class ClusterSettings(serializers.Serializer):
     spare_placer_plugin = ChosenPlugin()
     spare_policy = serializers.CharField(help_text="See `spare_policy_plugin`: `name:parameter=value,...`.")
     spare_placer = serializers.CharField(help_text="See `spare_placer_plugin`, likewise.")
+    auxiliary = serializers.ChoiceField(
+        choices=list(DIVISIONS),
+        help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
+    )
     preemptions_per_round = serializers.IntegerField(
         allow_null=True, help_text="Jobs that policies may take GPUs from in a round; null: any number."
     )
@@ -73,3 +78,40 @@ class UsagePoint(serializers.Serializer):
 
 class Usage(serializers.Serializer):
     points = UsagePoint(many=True)
+
+
+class FragmentationPoint(serializers.Serializer):
+    at = serializers.DateTimeField()
+    idle = serializers.FloatField(help_text="GPUs that nobody holds and that take work.")
+    fragmented = serializers.FloatField(
+        help_text="Of these, what a task of the usual workload cannot use, on average."
+    )
+
+
+class FragmentedKind(serializers.Serializer):
+    gpus = serializers.FloatField(help_text="Of a replica on one node; below 1, a part of one GPU.")
+    cpus = serializers.FloatField()
+    gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
+    frequency = serializers.FloatField(help_text="Its part of all replicas, 0 to 1.")
+    usable = serializers.FloatField(help_text="Idle GPUs that such a replica can use.")
+
+
+class FragmentedNode(serializers.Serializer):
+    name = serializers.CharField()
+    idle = serializers.FloatField()
+    fragmented = serializers.FloatField()
+
+
+class FragmentationNow(FragmentationPoint):
+    causes = serializers.DictField(
+        child=serializers.FloatField(),
+        help_text="Fragmented GPUs by what replicas find missing: gpus, cpus, gpus_and_cpus, model, "
+        "no_gpu (they need none), no_gpu_no_cpus.",
+    )
+    kinds = FragmentedKind(many=True)
+    nodes = FragmentedNode(many=True)
+
+
+class Fragmentation(serializers.Serializer):
+    points = FragmentationPoint(many=True)
+    newest = FragmentationNow(allow_null=True)

@@ -49,6 +49,7 @@ def cluster_summary(viewer: Viewer) -> dict[str, Any]:
 
 
 _SETTINGS = (
+    "auxiliary",
     "preemptions_per_round",
     "backoff_seconds",
     "most_backoff_seconds",

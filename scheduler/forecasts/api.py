@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.core.perf.recurrence import LEVELS
 from scheduler.forecasts import schemas
 from scheduler.forecasts.services.answers import represented
 from scheduler.forecasts.services.forecasting import prediction_of
@@ -58,6 +59,21 @@ class JobRunTime(serializers.Serializer):
         help_text="Declared and measured are apart by more than a fifth of what is measured."
     )
     outlasts_limit = serializers.BooleanField(help_text="What is measured is longer than its time limit.")
+    usual_seconds = serializers.FloatField(
+        allow_null=True,
+        help_text="How long the latest jobs like it ran on average; null: too few have ended.",
+    )
+    usual_by = serializers.ChoiceField(
+        choices=[*LEVELS, ""],
+        help_text="Its user's jobs of the same application (else name) and size, of the same application, or"
+        " all of its user; empty: nobody.",
+    )
+    usual_jobs = serializers.IntegerField(help_text="How many of them count.")
+    usual_error = serializers.FloatField(
+        allow_null=True,
+        help_text="How far off such estimates were, in the middle, as a part of what came; null: none was"
+        " compared yet.",
+    )
 
 
 class RunTimeOfJob(APIView):

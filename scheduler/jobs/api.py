@@ -20,8 +20,9 @@ from scheduler.events.models import Event
 from scheduler.jobs import representations, schemas
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import new_job
-from scheduler.jobs.selectors import job_get, jobs_visible
+from scheduler.jobs.selectors import dependencies_of, dependents_of, job_get, jobs_visible
 from scheduler.jobs.services import control as services
+from scheduler.jobs.services.changing import job_change
 from scheduler.jobs.services.submission import Submission, warnings_for
 from scheduler.jobspec import did_you_mean
 from scheduler.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
@@ -47,9 +48,26 @@ class JobFilter(filters.FilterSet):
     label = filters.CharFilter(method="by_label", help_text='A label, "team=vision", or its name, "team".')
     id = CommaSeparatedIds(field_name="id", help_text="Numbers of jobs, separated by commas.")
 
+    array = filters.NumberFilter(
+        field_name="array_id", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="Its tasks."
+    )
+    fold = filters.BooleanFilter(
+        method="unchanged", help_text="Of each array only the first task under the other filters."
+    )
+
     class Meta:
         model = Job
         fields: list[str] = []
+
+    def unchanged(self, queryset: QuerySet[Job], name: str, value: bool) -> QuerySet[Job]:
+        return queryset
+
+    def filter_queryset(self, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        found: QuerySet[Job] = super().filter_queryset(queryset)
+        if not self.form.cleaned_data.get("fold"):
+            return found
+        earlier = found.filter(array_id=OuterRef("array_id"), id__lt=OuterRef("id")).order_by()
+        return found.filter(Q(array_id=None) | ~Exists(earlier))
 
     def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         key, has_value, text = value.partition("=")
@@ -166,11 +184,39 @@ class JobsCounts(GenericAPIView):
 
 
 class JobDetail(APIView):
+    scope = Scope.SUBMIT
+
     @extend_schema(responses=schemas.Job)
     def get(self, request: Request, job_id: int) -> Response:
         """One job, with its newest attempt and the reasons why it waits."""
         job = job_get(viewer(request), job_id)
         return Response(representations.jobs([job.id])[0])
+
+    @extend_schema(request=schemas.JobChange, responses=schemas.Job)
+    def patch(self, request: Request, job_id: int) -> Response:
+        """Change a job that has not ended. 409 for what can not be changed while it has GPUs."""
+        by = viewer(request)
+        job = job_get(by, job_id)
+        by.require(job.tenant, Role.MEMBER)
+        if not isinstance(request.data, Mapping):
+            raise Invalid("The body is not an object.", [FieldError("body", "is not an object", "an object")])
+        job_change(viewer=by, job=job, changes=dict(request.data))
+        return Response(representations.jobs([job.id])[0])
+
+
+class JobDependencies(APIView):
+    @extend_schema(responses=schemas.JobDependencies)
+    def get(self, request: Request, job_id: int) -> Response:
+        """Which other jobs it waits for, and which wait for it."""
+        job = job_get(viewer(request), job_id)
+        dependents, count = dependents_of(job)
+        return Response(
+            {
+                "waits_for": [representations.dependency(row, row.awaited) for row in dependencies_of(job)],
+                "awaited_by": [representations.dependency(row, row.job) for row in dependents],
+                "awaited_by_count": count,
+            }
+        )
 
 
 def _action(request: Request, job_id: int, service: Callable[..., None]) -> Response:

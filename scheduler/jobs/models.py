@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
+from scheduler.core.perf.throughput import JobClass, job_class_of
 from tenants.models import Tenant, VirtualCluster
 
 
@@ -38,6 +39,11 @@ class Job(models.Model):
     #: over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
+
+    #: Of a task of an array: the array's number, which is that of its first task.
+    array_id = models.BigIntegerField(null=True)
+    #: {"index": its own, "size": tasks of the array, "at_most": how many run at once, or null}.
+    array = models.JSONField(null=True)
 
     guaranteed = models.BooleanField(default=True)
     #: Higher wins.
@@ -92,6 +98,7 @@ class Job(models.Model):
             models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
             GinIndex(fields=["labels"], name="job_labels"),
+            models.Index(fields=["array_id", "id"], condition=Q(array_id__isnull=False), name="job_by_array"),
             # What is known of the cost of preemptions in a virtual cluster, the latest first.
             models.Index(
                 fields=["virtual_cluster", "-id"],
@@ -101,9 +108,41 @@ class Job(models.Model):
         ]
 
     @property
+    def job_class(self) -> JobClass:
+        """Which throughputs and run times it shares; its tenant is read along."""
+        return job_class_of(self.tenant.name, self.shape.get("application") or "", self.name)
+
+    @property
     def is_trial_due(self) -> bool:
         """Whether the next attempt is a trial run."""
         return "after_trial" in self.shape
+
+
+class DependencyState(StrEnum):
+    """What became of what a job waits for."""
+
+    AWAITED = "awaited"
+    MET = "met"
+    #: The other job ended otherwise.
+    NEVER = "never"
+
+
+class Dependency(models.Model):
+    """What a job waits for of another, as its specification says: here it can be found by either job."""
+
+    job = models.ForeignKey("scheduler.Job", on_delete=models.CASCADE, related_name="dependencies")
+    awaited = models.ForeignKey("scheduler.Job", on_delete=models.CASCADE, related_name="dependents")
+    when = models.CharField(max_length=9)
+    state = models.CharField(
+        max_length=7, choices=choices_of(DependencyState), default=DependencyState.AWAITED.value
+    )
+    #: Rounds have to look at it still.
+    is_open = models.BooleanField(default=True)
+    #: The job is cancelled when it can not be met any more; else it waits for ever.
+    cancels = models.BooleanField(default=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["id"], condition=Q(is_open=True), name="dependency_open")]
 
 
 class Explanation(models.Model):

@@ -15,7 +15,7 @@ from scheduler.attempts.models import Attempt
 from scheduler.attempts.representations import attempts_by_id
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobs.models import Job, QueueOrder
+from scheduler.jobs.models import Dependency, Job, QueueOrder
 from scheduler.jobs.selectors import view_of
 from scheduler.jobspec import in_order
 from scheduler.representation import Representation, iso
@@ -79,7 +79,19 @@ def _job(
         "labels": job.labels,
         "cancelling": job.cancelling,
         "held": job.held,
+        "array": None if job.array is None else {"number": job.array_id, **job.array},
         "version": job.version,
+    }
+
+
+def dependency(row: Dependency, other: Job) -> Representation:
+    """Return one thing that is awaited, seen from one of the two jobs; `other` is the other one."""
+    return {
+        "job": other.id,
+        "name": other.name,
+        "job_state": other.state,
+        "when": row.when,
+        "state": row.state,
     }
 
 

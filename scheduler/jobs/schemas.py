@@ -11,9 +11,12 @@ from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
 from scheduler.attempts.schemas import Attempt
+from scheduler.core.model.awaited import WHEN
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.plan import Tier
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.jobs.models import DependencyState
+from scheduler.jobs.services.changing import CHANGEABLE
 from scheduler.jobspec.schema import definitions, json_schema
 from tenants.api.strict import StrictSerializer
 
@@ -32,6 +35,10 @@ class JobSpec(serializers.Serializer):
 
 class JobSubmit(JobSpec):
     """A specification, and for whom."""
+
+
+class JobChange(JobSpec):
+    """Fields of the specification that get another value; labels are replaced as a whole."""
 
 
 class _JobSpecSchema(OpenApiSerializerExtension):
@@ -55,6 +62,9 @@ class _JobSpecSchema(OpenApiSerializerExtension):
                 name=name + suffix, type=ResolvedComponent.SCHEMA, object=name + suffix, schema=schema
             )
             auto_schema.registry.register_on_missing(component)
+        if isinstance(self.target, JobChange):
+            whole["properties"] = {name: whole["properties"][name] for name in CHANGEABLE}
+            del whole["required"]
         if isinstance(self.target, JobSubmit):
             tenant = {"type": "string", "description": "Needed by members of several tenants."}
             whole["properties"] = {"tenant": tenant, **whole["properties"]}
@@ -159,6 +169,13 @@ class Reason(serializers.Serializer):
     hint = serializers.CharField(allow_blank=True)
 
 
+class ArrayTask(serializers.Serializer):
+    number = serializers.IntegerField(help_text="Of the array: that of its first task.")
+    index = serializers.IntegerField()
+    size = serializers.IntegerField(help_text="How many tasks the array has.")
+    at_most = serializers.IntegerField(allow_null=True, help_text="So many run at once; null: any number.")
+
+
 class Job(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -192,7 +209,25 @@ class Job(serializers.Serializer):
     labels = serializers.DictField(child=serializers.CharField())
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
+    array = ArrayTask(allow_null=True, help_text="Of a task of an array.")
     version = serializers.IntegerField()
+
+
+class Dependency(serializers.Serializer):
+    job = serializers.IntegerField()
+    name = serializers.CharField()
+    job_state = serializers.ChoiceField(choices=JOB_STATES)
+    when = serializers.ChoiceField(choices=WHEN, help_text="What is awaited of the job that is waited for.")
+    state = serializers.ChoiceField(
+        choices=[state.value for state in DependencyState],
+        help_text="never: the job that is waited for ended otherwise.",
+    )
+
+
+class JobDependencies(serializers.Serializer):
+    waits_for = Dependency(many=True, help_text="The jobs that it waits for, or waited for.")
+    awaited_by = Dependency(many=True, help_text="The jobs that wait for it, the latest 100 of them.")
+    awaited_by_count = serializers.IntegerField(help_text="How many these are in all.")
 
 
 class JobCounts(serializers.Serializer):

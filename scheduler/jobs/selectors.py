@@ -5,7 +5,7 @@ Members of a job's tenant and operators see it; to everybody else it does not ex
 
 from django.db.models import QuerySet
 
-from scheduler.jobs.models import Job
+from scheduler.jobs.models import Dependency, Job
 from tenants.errors import NotFound
 from tenants.selectors import Viewer
 
@@ -26,6 +26,22 @@ def jobs_visible(viewer: Viewer) -> QuerySet[Job]:
 
 def job_visible(viewer: Viewer, job_id: int) -> bool:
     return jobs_visible(viewer).filter(id=job_id).exists()
+
+
+#: Of the jobs that wait for one.
+MOST_DEPENDENTS = 100
+
+
+def dependencies_of(job: Job) -> list[Dependency]:
+    """Return what a job waits for of others, with these."""
+    return list(job.dependencies.select_related("awaited").order_by("id"))
+
+
+def dependents_of(job: Job) -> tuple[list[Dependency], int]:
+    """Return which jobs wait for this one, the latest `MOST_DEPENDENTS` of them, and how many there are."""
+    rows = Dependency.objects.filter(awaited=job).select_related("job").order_by("-id")
+    found = list(rows[:MOST_DEPENDENTS])
+    return found, rows.count() if len(found) == MOST_DEPENDENTS else len(found)
 
 
 def job_get(viewer: Viewer, job_id: int) -> Job:

@@ -1,6 +1,8 @@
 """The job specification: what a user may write, and its normal form (DESIGN section 7)."""
 
+from scheduler.jobspec.awaiting import CANCEL
 from scheduler.jobspec.fields import Fields, did_you_mean
+from scheduler.jobspec.kinds import AUTO
 from scheduler.jobspec.parsing import parse
 from scheduler.jobspec.parts import ELASTIC_MODES, TOPOLOGY_LEVELS, WATCHED_THEN, SecretUse
 from scheduler.jobspec.spec import NOTIFIED, JobSpec, in_order
@@ -8,6 +10,8 @@ from scheduler.jobspec.tasks import ANY_MODEL, TaskSpec
 
 __all__ = [
     "ANY_MODEL",
+    "AUTO",
+    "CANCEL",
     "ELASTIC_MODES",
     "NOTIFIED",
     "TOPOLOGY_LEVELS",

@@ -6,6 +6,7 @@ A kind knows nothing of the field that has it: `declaring` joins it with a name,
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scheduler.jobspec.fields import Fields, bytes_of, described, is_storable
@@ -191,6 +192,98 @@ class Size(Kind):
         if definitions.normal:
             return in_bytes
         return {"anyOf": [{"type": "string", "pattern": r"^ *[0-9.]+ ?([KMGT]i?)?B? *$"}, in_bytes]}
+
+
+#: Of CPUs and memory: the platform gives as much as is of use.
+AUTO = "auto"
+
+
+class OrAuto(Kind):
+    """An amount, or the word "auto"; kept as that word."""
+
+    def __init__(self, of: Kind) -> None:
+        self.of = of
+        self.takes = "amount" if of.takes == "number" else of.takes
+
+    def check(self, fields: Fields, name: str, value: object) -> Any:
+        if isinstance(value, str) and value == AUTO:
+            return AUTO
+        if isinstance(value, str) and value.strip().lower() == AUTO:
+            fields.refuse(name, f"{described(value)} is not an amount", f'"{AUTO}", or an amount')
+            return self.of.blank
+        return self.of.check(fields, name, value)
+
+    def write(self, value: Any) -> Any:
+        return value if value == AUTO else self.of.write(value)
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        amount = self.of.schema(definitions)
+        return {"anyOf": [{"type": "string", "enum": [AUTO]}, *amount.get("anyOf", (amount,))]}
+
+
+@dataclass(frozen=True)
+class Curve(Kind):
+    """Speeds by an amount, which never fall as it grows; kept as (amount, speed), ascending."""
+
+    #: Of the amounts, as they are written: CPUs, or a size.
+    of: Kind
+    #: What they are amounts of, and one as it may be written.
+    called: str
+    example: str
+    most: int = 20
+    blank: tuple[tuple[float, float], ...] = ()
+
+    def check(self, fields: Fields, name: str, value: object) -> tuple[tuple[float, float], ...]:
+        expected = f"at most {self.most} speeds by {self.called}, such as {{{self.example}}}"
+        if not isinstance(value, Mapping):
+            fields.refuse(name, f"{described(value)} is not an object", expected)
+            return ()
+        if not 1 <= len(value) <= self.most:
+            fields.refuse(name, f"has {len(value)} entries", expected)
+            return ()
+        problems = len(fields.problems)
+        found: dict[float, float] = {}
+        for key, speed in value.items():
+            where = f"{name}.{str(key)[:80]}"
+            amount = self._amount(fields, where, key)
+            if amount in found:
+                fields.refuse(where, "says the same amount again", "each amount once")
+            found[amount] = fields.checked_number(where, speed, least=0, most=1e6)
+        if len(fields.problems) > problems:
+            return ()
+        points = tuple(sorted(found.items()))
+        for (_, slower), (amount, speed) in pairwise(points):
+            if speed < slower:
+                problem = (
+                    f"is slower with {plain(amount)} {self.called} ({speed:g}) than with less ({slower:g})"
+                )
+                fields.refuse(name, problem, "speeds that never fall")
+                return ()
+        if not points[-1][1]:
+            fields.refuse(name, "has no speed above 0", expected)
+            return ()
+        return points
+
+    def _amount(self, fields: Fields, where: str, key: object) -> float:
+        amount: Any = key
+        if isinstance(key, str) and not isinstance(self.of, Size):
+            try:
+                amount = float(key)
+            except ValueError:
+                amount = key
+        elif isinstance(key, str) and key.isdigit():
+            amount = int(key)
+        checked = float(self.of.check(fields, where, amount))
+        if checked == 0 and amount == 0:
+            fields.refuse(where, f"0 {self.called} need no speed", "more than 0")
+        return checked
+
+    def write(self, value: tuple[tuple[float, float], ...]) -> dict[str, float]:
+        return {str(plain(amount)): plain(speed) for amount, speed in value}
+
+    def schema(self, definitions: "Definitions") -> Schema:
+        values = {"type": "number", "minimum": 0, "maximum": 1e6}
+        return {"type": "object", "additionalProperties": values, "maxProperties": self.most}
 
 
 class Truth(Kind):

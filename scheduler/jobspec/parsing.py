@@ -48,6 +48,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
         problem = "an opportunistic job has no guarantee that could be taken"
         fields.refuse("on_reclaim", problem, "nothing, or guarantee: guaranteed")
     _check_parts(fields, spec)
+    _check_tags(fields, spec)
     _check_trial(fields, spec)
     for number, use in enumerate(spec.secrets):
         for task in spec.tasks:
@@ -65,6 +66,25 @@ def _check_parts(fields: Fields, spec: JobSpec) -> None:
     if spec.elastic is not None and parts:
         problem = "a job with parts of GPUs has a fixed number of replicas"
         fields.refuse("elastic", problem, "nothing, or whole GPUs in resources.gpu")
+
+
+def _check_tags(fields: Fields, spec: JobSpec) -> None:
+    """Note what does not go together with tags: replicas are placed one by one, and are all alike."""
+    name = "constraints" if spec.constraints else "tags"
+    if not (spec.tags or spec.constraints) or not spec.tasks:
+        return
+    if len(spec.tasks) > 1:
+        fields.refuse(name, f"the job has {len(spec.tasks)} tasks", "one task, whose replicas are alike")
+    if any([task.part is not None for task in spec.tasks]):
+        fields.refuse(name, "the job has parts of GPUs", "whole GPUs in resources.gpu")
+    if spec.elastic is not None:
+        fields.refuse(
+            "elastic", f"a job with {name} has a fixed number of replicas", f"nothing, or no {name}"
+        )
+    if spec.topology is not None:
+        problem = f"a job with {name} says by constraints how near its replicas are"
+        expected = "nothing, or a constraint with a tag of its own, such as scope: rack, min: 1"
+        fields.refuse("topology", problem, expected)
 
 
 def _check_elastic(fields: Fields, spec: JobSpec) -> None:

@@ -15,7 +15,8 @@ from scheduler.core.model.snapshot import (
     Candidates,
     Topology,
 )
-from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, Object, stated
+from scheduler.core.model.tag_constraints import SCOPES, TagConstraint
+from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.kinds import Choice, Duration, Kind, Names, Number, Schema, Table, Truth, Whole, Word
 from scheduler.jobspec.tables import (
@@ -232,6 +233,52 @@ SHARING = Object(
         ),
     },
     make=_labels,
+)
+
+
+MAX_TAGS = 10
+MAX_CONSTRAINTS = 10
+#: A replica with more others around it needs no number of them.
+MOST_OTHERS = 10_000
+
+
+def _asks_for_something(fields: Fields, constraint: TagConstraint) -> None:
+    if not constraint.least and constraint.most is None:
+        fields.refuse("max", "is missing", "how many there may be, such as 0; or min, how many there must be")
+    elif constraint.most is not None and constraint.most < constraint.least:
+        problem = f"{constraint.most} is less than min"
+        fields.refuse("max", problem, f"a whole number from {constraint.least} to {MOST_OTHERS}")
+
+
+CONSTRAINTS = ListOf(
+    Object(
+        TagConstraint,
+        "TagConstraint",
+        stated={
+            "tag": stated(Word(), name="with", help="The tag of the others.", example="cache"),
+            "scope": stated(
+                Choice(SCOPES), default=SCOPES[0], help="Others on its node, in its rack, or anywhere count."
+            ),
+            "least": stated(
+                Whole(0, MOST_OTHERS), name="min", default=0, help="At least so many others: affinity."
+            ),
+            "most": stated(
+                Whole(0, MOST_OTHERS),
+                name="max",
+                default=None,
+                help="At most so many others; 0: none (anti-affinity). Left out: any number.",
+            ),
+            "weight": stated(
+                Number(0.01, 10),
+                default=None,
+                help="It is a wish that counts for so much; left out: a must, for which the job waits.",
+            ),
+        },
+        check_together=_asks_for_something,
+    ),
+    least=0,
+    most=MAX_CONSTRAINTS,
+    called="constraints",
 )
 
 

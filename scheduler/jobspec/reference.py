@@ -28,6 +28,7 @@ _SECTIONS: tuple[tuple[str, str], ...] = (
     ("JobSpec", ""),
     ("Task", "tasks."),
     ("Resources", "tasks.resources."),
+    ("Sensitivity", "tasks.sensitivity."),
     ("Topology", "topology."),
     ("Elastic", "elastic."),
     ("Nodes", "nodes."),
@@ -39,6 +40,8 @@ _SECTIONS: tuple[tuple[str, str], ...] = (
     ("Notify", "notify."),
     ("Port", "ports."),
     ("SecretUse", "secrets."),
+    ("Awaited", "after."),
+    ("JobArray", "array."),
 )
 
 

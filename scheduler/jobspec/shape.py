@@ -5,12 +5,18 @@ people see and nodes run, and as columns what queries look for (decision 0039).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler.core.model import snapshot as core
-from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
+from scheduler.core.model.auxiliary import Auto, Sensitivity
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels
+from scheduler.core.model.tag_constraints import TagConstraint
+
+#: (amount, speed) of a curve, as they are stored.
+Points = Sequence[tuple[float, float]]
 
 
 class Shape(NamedTuple):
@@ -34,10 +40,20 @@ class Shape(NamedTuple):
     sharing: SharingLabels | None
     deadline_seconds: float | None
     needs_containers: bool
+    tags: tuple[str, ...] = ()
+    constraints: tuple[TagConstraint, ...] = ()
+    #: It waits for earlier jobs of its name and user.
+    singleton: bool = False
     #: Of a trial run, whatever the job's own; None: no other.
     limit_seconds: float | None = None
     #: Of a trial run: the job's own shape, as it is stored; else empty.
     after_trial: str = ""
+
+    def amount(self, gpus: int) -> float:
+        """Return what the gang has of so many GPUs, of which parts count as such."""
+        if all([task.part is None for task in self.tasks]):
+            return gpus
+        return sum([task.replicas * task.milligpus for task in self.tasks]) / WHOLE_GPU
 
     def facts(self) -> dict[str, Any]:
         """Return what a job of the core has of it unchanged, by the core's names."""
@@ -53,6 +69,8 @@ class Shape(NamedTuple):
             "search": self.search,
             "skew": self.skew,
             "sharing": self.sharing,
+            "tags": self.tags,
+            "constraints": self.constraints,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +96,12 @@ class Shape(NamedTuple):
             shape["elastic_mode"] = self.elastic_mode
         if self.sharing is not None:
             shape["sharing"] = [self.sharing.affinity, self.sharing.anti_affinity, self.sharing.exclusion]
+        if self.tags:
+            shape["tags"] = list(self.tags)
+        if self.constraints:
+            shape["constraints"] = [list(astuple(each)) for each in self.constraints]
+        if self.singleton:
+            shape["singleton"] = True
         return shape
 
     def limited(self, seconds: float | None) -> float | None:
@@ -91,15 +115,24 @@ class Shape(NamedTuple):
 
 
 def task_row(task: core.Task) -> list[Any]:
-    """Return a task as it is stored: one with parts of GPUs has (request, limit, memory) at the end."""
+    """Return a task as it is stored: one with parts of GPUs has (request, limit, memory) after that, and one
+    that leaves CPUs or memory to the platform (cpus, memory, speeds by CPUs, speeds by memory) at the end."""
     row: list[Any] = [task.replicas, task.gpus, task.cpus, task.memory_bytes]
     if task.part is not None:
         row.append([task.part.request, task.part.limit, task.part.memory_bytes])
+    if task.auto is not None:
+        curves = [list(map(list, curve)) for curve in astuple(task.auto.sensitivity)]
+        row += [None] * (task.part is None) + [[task.auto.cpus, task.auto.memory, *curves]]
     return row
 
 
 def _task(
-    replicas: int, gpus: int, cpus: float, memory_bytes: int, part: tuple[int, int, int] | None = None
+    replicas: int,
+    gpus: int,
+    cpus: float,
+    memory_bytes: int,
+    part: tuple[int, int, int] | None = None,
+    auto: tuple[bool, bool, Points, Points] | None = None,
 ) -> core.Task:
     # JSON knows one kind of number; a stored snapshot must read back as exactly what it was.
     return core.Task(
@@ -108,7 +141,22 @@ def _task(
         cpus=float(cpus),
         memory_bytes=int(memory_bytes),
         part=part and GpuPart(request=part[0], limit=part[1], memory_bytes=part[2]),
+        auto=auto
+        and Auto(
+            cpus=auto[0],
+            memory=auto[1],
+            sensitivity=Sensitivity(by_cpus=_curve(auto[2]), by_memory=_curve(auto[3])),
+        ),
     )
+
+
+def _curve(points: Points) -> tuple[tuple[float, float], ...]:
+    return tuple([(float(amount), float(speed)) for amount, speed in points])
+
+
+def stored_shape(column: Mapping[str, Any]) -> Shape:
+    """Return the shape of a job that was read with its column."""
+    return shape_of(json.dumps(column))
 
 
 # Thousands of jobs share a few shapes: each is built once.
@@ -138,6 +186,9 @@ def shape_of(text: str) -> Shape:
         and SharingLabels(affinity=sharing[0], anti_affinity=sharing[1], exclusion=sharing[2]),
         deadline_seconds=_number(shape.get("deadline_seconds")),
         needs_containers=bool(shape.get("needs_containers")),
+        tags=tuple(shape.get("tags", ())),
+        constraints=tuple(_constraint(*each) for each in shape.get("constraints", ())),
+        singleton=bool(shape.get("singleton")),
         limit_seconds=_number(shape.get("limit_seconds")),
         after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
     )
@@ -145,6 +196,10 @@ def shape_of(text: str) -> Shape:
 
 def _candidates(nodes: Mapping[str, list[str]] | None) -> core.Candidates | None:
     return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"])) if nodes else None
+
+
+def _constraint(tag: str, scope: str, least: int, most: int | None, weight: float | None) -> TagConstraint:
+    return TagConstraint(tag=tag, scope=scope, least=least, most=most, weight=_number(weight))
 
 
 def _number(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
+from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.gpu_parts import SharingLabels
 from scheduler.core.model.snapshot import (
     DOWNGRADE,
@@ -23,22 +24,30 @@ from scheduler.core.model.snapshot import (
     JobId,
     Topology,
 )
+from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.perf.throughput import HIGHEST
+from scheduler.jobspec.arrays import ARRAY, JobArray
+from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
 from scheduler.jobspec.declaring import Flag, Object, stated
 from scheduler.jobspec.kinds import (
+    NAME,
     Choice,
     Duration,
+    Names,
     Number,
     Table,
     Text,
+    Truth,
     Whole,
     Word,
     Words,
 )
 from scheduler.jobspec.parts import (
     CHECKPOINT,
+    CONSTRAINTS,
     ELASTIC,
     ELASTIC_MODES,
+    MAX_TAGS,
     NODES,
     NOTIFY,
     RETRY,
@@ -232,6 +241,48 @@ class JobSpec:
         help="Of a job that asks for parts of GPUs: with whom it shares them.",
         is_sparse=True,
     )
+    tags: tuple[str, ...] = stated(
+        Names(NAME, MAX_TAGS, one="a tag", many="tags"),
+        default=(),
+        help="As what others of the tenant count it in their constraints.",
+        example=["web"],
+        flag=Flag(("--tags",), metavar="TAG,..."),
+        is_sparse=True,
+    )
+    constraints: tuple[TagConstraint, ...] = stated(
+        CONSTRAINTS,
+        default=(),
+        help="How many jobs of the tenant with a tag may, must or should be near each of its replicas.",
+        is_sparse=True,
+    )
+    array: JobArray | None = stated(
+        ARRAY,
+        default=None,
+        help="The same job for many indices, each a job of its own.",
+        is_sparse=True,
+    )
+    after: tuple[Awaited, ...] = stated(
+        AwaitedJobs(),
+        default=(),
+        help="Other jobs that must have succeeded, ended, failed or started before it may start.",
+        example=[17, "failed:18"],
+        flag=Flag(("--after",), metavar="[WHEN:]JOB"),
+        is_sparse=True,
+    )
+    on_unmet: str = stated(
+        Choice(ON_UNMET),
+        default=CANCEL,
+        help="When a job that it waits for ended otherwise: it is cancelled, or waits for its user.",
+        flag=Flag(("--on-unmet",)),
+        is_sparse=True,
+    )
+    singleton: bool = stated(
+        Truth(),
+        default=False,
+        help="It starts when all earlier jobs of the same name and user have ended.",
+        flag=Flag(("--singleton",)),
+        is_sparse=True,
+    )
     retry: RetryRules = stated(
         RETRY, default=RetryRules(), help="How often it is tried again after failures."
     )
@@ -322,7 +373,7 @@ class JobSpec:
         if self.trial is None:
             return own
         first = self.tasks[0]
-        of_the_gang = ("max_gpus", "elastic_mode")
+        of_the_gang = ("max_gpus", "elastic_mode", "tags", "constraints")
         return {name: value for name, value in own.items() if name not in of_the_gang} | {
             "tasks": [task_row(replace(first.core_task(), replicas=1, gpus=self.trial.gpus))],
             "topology": None,
@@ -350,6 +401,9 @@ class JobSpec:
             sharing=self.sharing,
             deadline_seconds=self.deadline_seconds,
             needs_containers=bool(self.image),
+            tags=self.tags,
+            constraints=self.constraints,
+            singleton=self.singleton,
         )
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:
@@ -367,6 +421,7 @@ class JobSpec:
             throughput=shape.throughput,
             deadline_at=shape.deadline_at(submitted_at),
             estimate_seconds=shape.estimate_seconds,
+            awaits=self.after,
             **shape.facts(),
         )
 

@@ -3,17 +3,21 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.snapshot import Task as CoreTask
 from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described, is_storable
 from scheduler.jobspec.kinds import (
+    AUTO,
     NAME,
     NAME_EXPECTED,
+    Curve,
     Kind,
     Number,
+    OrAuto,
     Schema,
     Size,
     Table,
@@ -38,7 +42,7 @@ MAX_GPU_MEMORY_BYTES = 1024**4
 MAX_WORDS = 1_000
 MAX_MODELS = 16
 #: Fields of a one-task job that may stand at the top instead of in `tasks`.
-SHORTHAND = ("command", "gpus", "gpu_model", "resources", "replicas", "env")
+SHORTHAND = ("command", "gpus", "gpu_model", "resources", "sensitivity", "replicas", "env")
 
 RESOURCES = Group("resources", "Resources", "What each replica gets, all of it on one node.")
 
@@ -141,6 +145,29 @@ class Command(Kind):
         return words if definitions.normal else {"anyOf": [{"type": "string", "minLength": 1}, words]}
 
 
+SENSITIVITY = Object(
+    Sensitivity,
+    "Sensitivity",
+    stated={
+        "by_cpus": stated(
+            Curve(Number(0, MAX_CPUS), "CPUs", '"3": 1, "9": 2.5'),
+            name="cpu",
+            default=(),
+            help="Relative speed of a replica by its CPUs, fastest last: on the line between two, and no"
+            " faster beyond the last.",
+            example={"3": 1, "9": 2.5},
+        ),
+        "by_memory": stated(
+            Curve(Size(MAX_MEMORY_BYTES, "64TiB"), "memory", '"60GiB": 1, "120GiB": 2.5'),
+            name="memory",
+            default=(),
+            help="The same by its memory. The slower of the two decides.",
+            example={"60GiB": 1, "120GiB": 2.5},
+        ),
+    },
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
     """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a
@@ -158,8 +185,7 @@ class TaskSpec:
     gpu: float = stated(
         GpuCount(),
         group=RESOURCES,
-        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned"
-        " with in simulations alone: the cluster gives it a whole GPU.",
+        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3.",
         flag=Flag(("--gpus", "-g"), is_of_one_task=True),
     )
     #: None: the request.
@@ -193,23 +219,30 @@ class TaskSpec:
         example=["V100", "P100"],
         flag=Flag(("--model", "-m"), metavar="MODEL,..."),
     )
-    cpus: float = stated(
-        Number(0, MAX_CPUS),
+    cpus: float | Literal["auto"] = stated(
+        OrAuto(Number(0, MAX_CPUS)),
         name="cpu",
         default=0.0,
         group=RESOURCES,
-        help="CPUs of each replica.",
+        help='CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.',
         flag=Flag(("--cpu",), is_of_one_task=True),
     )
-    memory_bytes: int = stated(
-        Size(MAX_MEMORY_BYTES, "64TiB"),
+    memory_bytes: int | Literal["auto"] = stated(
+        OrAuto(Size(MAX_MEMORY_BYTES, "64TiB")),
         name="memory",
         default=0,
         unit="bytes",
         group=RESOURCES,
-        help='Memory of each replica: bytes, or a size such as "4GiB".',
+        help='Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.',
         example="4GiB",
         flag=Flag(("--memory",), is_of_one_task=True),
+    )
+    #: None: nobody says.
+    sensitivity: Sensitivity | None = stated(
+        SENSITIVITY,
+        default=None,
+        help="How fast a replica is with more CPUs or memory: where these are auto, it is given by that.",
+        is_sparse=True,
     )
     command: tuple[str, ...] = stated(
         Command(), help="A list of words, or one line for the shell.", example=["python", "train.py"]
@@ -244,10 +277,19 @@ class TaskSpec:
         return CoreTask(
             replicas=self.replicas,
             gpus=self.gpus,
-            cpus=self.cpus,
-            memory_bytes=self.memory_bytes,
+            cpus=0.0 if isinstance(self.cpus, str) else self.cpus,
+            memory_bytes=0 if isinstance(self.memory_bytes, str) else self.memory_bytes,
             part=self.part,
+            auto=self.auto,
         )
+
+    @property
+    def auto(self) -> Auto | None:
+        """What it leaves to the platform; None: nothing."""
+        cpus, memory = self.cpus == AUTO, self.memory_bytes == AUTO
+        if not cpus and not memory:
+            return None
+        return Auto(cpus=cpus, memory=memory, sensitivity=self.sensitivity or Sensitivity())
 
 
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
@@ -259,6 +301,19 @@ def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
     if task.gpu < 1 and task.gpu_limit is not None and task.gpu_limit < task.gpu:
         problem = f"{task.gpu_limit:g} is less than the part itself, {task.gpu:g}"
         fields.refuse("resources.gpu_limit", problem, f"a number from {task.gpu:g} to 1")
+
+
+def _is_possible(fields: Fields, task: TaskSpec) -> None:
+    """Note what contradicts itself in a task."""
+    _part_is_possible(fields, task)
+    said = task.sensitivity or Sensitivity()
+    for name, points, amount in (
+        ("cpu", said.by_cpus, task.cpus),
+        ("memory", said.by_memory, task.memory_bytes),
+    ):
+        if points and amount != AUTO:
+            problem = f"is of a task that leaves its {name} to the platform, and this one states it"
+            fields.refuse(f"sensitivity.{name}", problem, f'nothing, or resources.{name}: "{AUTO}"')
 
 
 class Tasks(ListOf):
@@ -295,7 +350,9 @@ class Tasks(ListOf):
             resources = {**resources, inner: short[name]}
             written_as[fields.path_of(f"resources.{inner}")] = fields.path_of(name)
         given: dict[str, Any] = {}
-        given.update((name, short[name]) for name in ("command", "replicas", "env") if name in short)
+        given.update(
+            (name, short[name]) for name in ("command", "replicas", "env", "sensitivity") if name in short
+        )
         problems: list[FieldError] = []
         task = self.of.read_fields(Fields({**given, "resources": resources}, fields.path, problems))
         fields.problems.extend(
@@ -324,5 +381,5 @@ def _is_noted(fields: Fields, where: str) -> bool:
     return any(problem.field == path for problem in fields.problems)
 
 
-TASK = Object(TaskSpec, "Task", check_together=_part_is_possible)
+TASK = Object(TaskSpec, "Task", check_together=_is_possible)
 TASKS = Tasks(TASK, least=1, most=MAX_TASKS, called="tasks")

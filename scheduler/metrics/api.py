@@ -107,7 +107,7 @@ class JobUsage(serializers.Serializer):
     tenant = serializers.CharField()
     virtual_cluster = serializers.CharField()
     attempt = serializers.IntegerField()
-    gpus = serializers.IntegerField()
+    gpus = serializers.FloatField(help_text="That it has; a part of one counts as such.")
     gpu_model = serializers.CharField()
     nodes = serializers.ListField(child=serializers.CharField())
     running_at = serializers.DateTimeField(allow_null=True)

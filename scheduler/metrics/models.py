@@ -1,4 +1,4 @@
-"""What nodes and attempts used, and how many GPUs each tenant held."""
+"""What nodes and attempts used, how many GPUs each tenant held, and how fragmented the idle ones were."""
 
 from django.db import models
 
@@ -55,9 +55,22 @@ class PartMetrics(Metrics):
 
 
 class UsageSample(models.Model):
-    """GPUs in use at one instant, by tenant name."""
+    """GPUs in use at one instant, and what tenants have of them by name, parts as such."""
 
     at = models.DateTimeField(unique=True)
     total = models.PositiveIntegerField()
     held = models.PositiveIntegerField()
     by_tenant = models.JSONField(default=dict)
+
+
+class FragmentationSample(models.Model):
+    """How much of the GPUs that were idle at one instant was of no use to what this cluster usually runs."""
+
+    at = models.DateTimeField(unique=True)
+    #: In GPUs, of which parts count as such.
+    idle = models.FloatField()
+    fragmented = models.FloatField()
+    #: GPUs by what tasks found missing; their sum is `fragmented`.
+    causes = models.JSONField(default=dict)
+    #: Of the newest only: {"kinds": [...], "nodes": [...]}, as the API shows them.
+    details = models.JSONField(null=True)

@@ -13,13 +13,22 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from django.db.models import DateTimeField, Func, Max, Min, QuerySet, Sum
+from django.db import transaction
+from django.db.models import Count, DateTimeField, Func, Max, Min, Q, QuerySet, Sum, TextField
+from django.db.models.functions import Cast
 
 from nodeagent.messages import READINGS_PER_REPORT, Reading, Report
 from scheduler.attempts.models import AllocatedGpu, AttemptPart
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import HoldPhase
-from scheduler.metrics.models import NodeMetrics, PartMetrics, Resolution, UsageSample
+from scheduler.core.fitting.fragmentation import kinds_of
+from scheduler.core.model.codec import loads_snapshot
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.lifecycle import HoldPhase, JobState
+from scheduler.core.model.snapshot import TaskKind
+from scheduler.core.round.fragmentation import ClusterFragments, KindFragments, cluster_fragments
+from scheduler.jobs.models import Job
+from scheduler.jobspec.shape import shape_of
+from scheduler.metrics.models import FragmentationSample, NodeMetrics, PartMetrics, Resolution, UsageSample
 from scheduler.metrics.selectors.buckets import (
     GPU_MEASURES,
     HOST_MEASURES,
@@ -31,6 +40,7 @@ from scheduler.metrics.selectors.buckets import (
 )
 from scheduler.metrics.selectors.reading import COLUMNS, KEPT, Row, part_row
 from scheduler.nodes.models import Gpu, Node
+from scheduler.rounds.models import Round
 from scheduler.stream import OPERATORS, on_commit, send
 
 #: A clock that is right within this is believed, so that a reading that is reported twice has one time.
@@ -193,6 +203,15 @@ def _merged(rows: list[Row], resolution: Resolution, at: datetime) -> dict[str, 
     }
 
 
+#: Jobs submitted so long ago still say what is likely to come; so do older ones that have not ended.
+HISTORY = timedelta(days=7)
+#: Different specifications that are looked at, the most frequent first.
+_SHAPES_MOST = 1_000
+#: Kinds of tasks that are kept of a sample, the most frequent; and nodes, the most fragmented.
+_KINDS_MOST = 100
+_NODES_MOST = 20
+_DIGITS = 4
+
 _Row = TypeVar("_Row", NodeMetrics, PartMetrics)
 
 
@@ -215,16 +234,23 @@ def _begin(at: datetime, resolution: Resolution) -> datetime:
 
 
 def sample_usage() -> None:
-    """Write down how many GPUs each tenant holds now."""
+    """Write down how many GPUs each tenant holds now, of which parts count as such."""
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD)
     # An allocation shared by several tenants' jobs counts for the first of them.
-    tenants = held.order_by("gpu_id", "allocation__attempts__id").distinct("gpu_id")
-    by_tenant = Counter(tenants.values_list("allocation__attempts__job__tenant__name", flat=True))
+    rows = held.order_by("allocation_id", "gpu_id", "allocation__attempts__id")
+    rows = rows.distinct("allocation_id", "gpu_id")
+    thousandths: Counter[str] = Counter()
+    for tenant, request in rows.values_list("allocation__attempts__job__tenant__name", "request"):
+        thousandths[tenant] += request
+    by_tenant = {
+        tenant: has / WHOLE_GPU if has % WHOLE_GPU else has // WHOLE_GPU
+        for tenant, has in thousandths.items()
+    }
     sample = UsageSample.objects.create(
         at=database_now(),
         total=Gpu.objects.filter(present=True).count(),
-        held=sum(by_tenant.values()),
-        by_tenant=dict(by_tenant),
+        held=held.aggregate(gpus=Count("gpu_id", distinct=True))["gpus"],
+        by_tenant=by_tenant,
     )
     publish_usage(
         {
@@ -239,3 +265,64 @@ def sample_usage() -> None:
 def publish_usage(point: Mapping[str, Any]) -> None:
     """A usage sample names tenants, so only operators get it; members refetch theirs."""
     on_commit(send, [((OPERATORS,), {"type": "live.usage", "point": dict(point)})])
+
+
+def sample_fragmentation() -> None:
+    """Write down how fragmented the idle GPUs were when the newest round began, and what fragmented them."""
+    newest = Round.objects.filter(snapshot__isnull=False).order_by("-number").first()
+    if newest is None or FragmentationSample.objects.filter(at__gte=newest.started_at).exists():
+        return
+    facts = loads_snapshot(bytes(newest.snapshot or b""))
+    found = cluster_fragments(facts, workload_counted(database_now()))
+    with transaction.atomic():
+        FragmentationSample.objects.filter(details__isnull=False).update(details=None)
+        FragmentationSample.objects.create(
+            at=newest.started_at,
+            idle=round(found.idle, _DIGITS),
+            fragmented=round(found.fragmented, _DIGITS),
+            causes={cause.value: round(gpus, _DIGITS) for cause, gpus in found.causes.items() if gpus},
+            details=_details(found),
+        )
+
+
+def workload_counted(now: datetime) -> list[TaskKind]:
+    """Return what the jobs of the last days and those that have not ended ask for."""
+    recent = Q(submitted_at__gt=now - HISTORY) | Q(state__in=[JobState.QUEUED, JobState.RUNNING])
+    shapes = (
+        Job.objects.filter(recent)
+        .annotate(text=Cast("shape", TextField()))
+        .values("text", "gpu_models")
+        .annotate(jobs=Count("id"))
+        .order_by("-jobs", "text", "gpu_models")[:_SHAPES_MOST]
+    )
+    return [
+        kind
+        for each in shapes
+        for kind in kinds_of(shape_of(each["text"]).tasks, tuple(each["gpu_models"]), each["jobs"])
+    ]
+
+
+def _details(found: ClusterFragments) -> dict[str, Any]:
+    return {
+        "kinds": [_kind(kind, found.idle) for kind in found.kinds[:_KINDS_MOST]],
+        "nodes": [
+            {
+                "name": node.name,
+                "idle": round(node.idle, _DIGITS),
+                "fragmented": round(node.fragmented, _DIGITS),
+            }
+            for node in found.nodes[:_NODES_MOST]
+            if node.fragmented
+        ],
+    }
+
+
+def _kind(kind: KindFragments, idle: float) -> dict[str, Any]:
+    ask = kind.ask
+    return {
+        "gpus": ask.gpus * ask.share / 1_000,
+        "cpus": ask.cpus,
+        "gpu_models": sorted(ask.models),
+        "frequency": round(kind.frequency, _DIGITS),
+        "usable": round(max(idle - kind.unusable, 0.0), _DIGITS),
+    }

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 
 from nodeagent.messages import isolation_level
 from scheduler.nodes.models import Gpu, Node, NodeCheck
-from scheduler.nodes.selectors import gpu_states
+from scheduler.nodes.selectors import FREE_GPU, gpu_uses
 from scheduler.representation import Representation, iso
 from scheduler.stream import object_of, on_commit, send_to_everyone
 
@@ -19,14 +19,14 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
 
 
 def _gpus_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
-    states = gpu_states(gpu__node_id__in=node_ids)
+    uses = gpu_uses(gpu__node_id__in=node_ids)
     found: dict[int, list[Representation]] = defaultdict(list)
     rows = Gpu.objects.filter(node_id__in=node_ids, present=True).order_by("node_id", "index")
     for gpu in rows.values(
         "node_id", "id", "index", "socket", "switch", "memory_bytes", "healthy", "problem"
     ):
         node, shown = gpu["node_id"], {name: value for name, value in gpu.items() if name != "node_id"}
-        found[node].append({**shown, "state": states.get(gpu["id"], "free")})
+        found[node].append({**shown, **uses.get(gpu["id"], FREE_GPU)._asdict()})
     return found
 
 

@@ -23,6 +23,7 @@ class Gpu(serializers.Serializer):
     healthy = serializers.BooleanField()
     problem = serializers.CharField(allow_blank=True)
     state = serializers.ChoiceField(choices=GPU_STATES)
+    in_use = serializers.FloatField(help_text="What of it jobs hold, 0 to 1.")
 
 
 class NodeCheck(serializers.Serializer):

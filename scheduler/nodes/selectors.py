@@ -1,11 +1,13 @@
 """Nodes and GPU models, which everybody signed in sees; GPUs in use; since when agents are served."""
 
+from collections import defaultdict
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Exists, OuterRef, Q
 
 from scheduler.attempts.models import AllocatedGpu
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.nodes.models import AgentService, Gpu, GpuModel, LoanState, Node, NodeState
 from tenants.errors import NotFound
@@ -54,14 +56,32 @@ def gpu_models() -> list[dict[str, Any]]:
     ]
 
 
-def gpu_states(**which: Any) -> dict[int, str]:
-    """Return "held" (also when a successor is planned) or "planned" by GPU; free ones are left out."""
-    states: dict[int, str] = {}
+class GpuUse(NamedTuple):
+    """A GPU is "held" (also when a successor is planned), "planned" or "free"; how much is held, 0 to 1."""
+
+    state: str
+    in_use: float
+
+
+FREE_GPU = GpuUse("free", 0.0)
+
+
+def gpu_uses(**which: Any) -> dict[int, GpuUse]:
+    """Return what is in use by GPU; free ones are left out."""
     # A query for each phase, since each phase has an index of its own that knows nothing of history.
-    for phase in (HoldPhase.NOMINATED, HoldPhase.HELD):
-        gpus = AllocatedGpu.objects.filter(phase=phase, **which).values_list("gpu_id", flat=True)
-        states.update(dict.fromkeys(gpus, phase.value))
-    return states
+    planned = AllocatedGpu.objects.filter(phase=HoldPhase.NOMINATED, **which).values_list("gpu_id", flat=True)
+    held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD, **which).values_list("gpu_id", "request")
+    requests: dict[int, int] = defaultdict(int)
+    for gpu, request in held:
+        requests[gpu] += request
+    return dict.fromkeys(planned, GpuUse(HoldPhase.NOMINATED.value, 0.0)) | {
+        gpu: GpuUse(HoldPhase.HELD.value, request / WHOLE_GPU) for gpu, request in requests.items()
+    }
+
+
+def gpu_states(**which: Any) -> dict[int, str]:
+    """Return "held" or "planned" by GPU, as in `GpuUse`; free ones are left out."""
+    return {gpu: use.state for gpu, use in gpu_uses(**which).items()}
 
 
 def served_since() -> datetime | None:

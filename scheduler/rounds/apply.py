@@ -1,13 +1,13 @@
 """Carry out a plan in one short transaction, as far as the facts it was made from still hold.
 
 An action whose job, GPU or node changed meanwhile is dropped with a reason, a gang whole; that is
-normal and the next round decides again. A violated unique index is a bug: the whole round aborts.
+normal and the next round decides again. A violated guard of the database is a bug: the whole round aborts.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
@@ -20,7 +20,8 @@ from scheduler.attempts.services.gpu_holds import touch_nodes
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.clock import database_now
 from scheduler.core.model import attempts as machine
-from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState, PartState, StopCause
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, PartState, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
@@ -30,37 +31,19 @@ from scheduler.rounds.change_guarantee import change_guarantee, problem_with_reg
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
+from scheduler.rounds.locked_facts import ALL, Facts, GpuPlace, Hold, lock_and_read
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.models import PolicyMemory
 from scheduler.rounds.representations import publish_round
-from scheduler.rounds.resizing import resize_event, takers_of
+from scheduler.rounds.resizing import resize_event, resize_words, takers_of
+from scheduler.rounds.shares import share_json, write_shares
 from scheduler.wakeups import request_round_on_commit
 from tenants.models import VirtualCluster
 
-# The task's name of each rank: rank by rank, as a job's replicas are numbered.
-_LOCK_JOBS = """
-SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
-       (SELECT array_agg(task->>'name' ORDER BY place, replica)
-        FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
-             generate_series(1, (task->>'replicas')::int) AS replica),
-       coalesce((SELECT max(number) FROM scheduler_attempt WHERE job_id = scheduler_job.id), 0)
-FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
-"""
-_LOCK_NODES = """
-SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))
-ORDER BY id FOR NO KEY UPDATE
-"""
-# A GPU has at most one holder and one successor, each found by an index that knows nothing of history.
-_USABLE_GPUS = """
-SELECT g.id, g.node_id, g.index, held.allocation_id, nominated.allocation_id
-FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
-LEFT JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
-LEFT JOIN scheduler_allocatedgpu nominated ON nominated.gpu_id = g.id AND nominated.phase = 'planned'
-WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
-      AND n.loan_state IN ('', 'lent')
-"""
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
+#: Stands for the allocation of a start that has no number yet.
+_IN_THIS_ROUND = AllocationId(0)
 # outcome, master_address, stop_cause, stop_message, preempted_by, category, message, failure
 _BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
@@ -77,32 +60,13 @@ class ApplyOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LockedJob:
-    """What a start needs to know of its job, whose row is locked."""
-
-    tenant_id: int
-    #: Whether its next attempt is a trial run.
-    is_trial_due: bool
-    #: By rank: the name of the task it belongs to.
-    task_names: list[str]
-    #: Number of its newest attempt; 0: it has had none.
-    newest_attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GpuPlace:
-    """Where a GPU is, for an agent's eyes."""
-
-    node_id: int
-    index: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
     """A start that holds, with the allocation it will be written as."""
 
     action: Action
     placement: Placement
+    #: What it has of those GPUs of which it has parts.
+    parts: Mapping[GpuId, GpuPart]
     allocation: int
     phase: HoldPhase
 
@@ -111,41 +75,26 @@ class _Start:
         return self.phase == HoldPhase.HELD
 
 
-@dataclass(slots=True, kw_only=True)
-class _Facts:
-    """What is true now of everything the plan's actions touch; read after their rows were locked."""
-
-    jobs: dict[JobId, _LockedJob]
-    #: Jobs that changed since the snapshot, with the reason in words.
-    changed_jobs: dict[JobId, str]
-    #: Usable GPUs, and those of them that are held or nominated.
-    places: dict[GpuId, _GpuPlace]
-    holder: dict[GpuId, AllocationId]
-    successor: dict[GpuId, AllocationId]
-    #: Unended attempts by allocation.
-    attempts: dict[AllocationId, list[Attempt]]
-    dropped: list[dict[str, Any]] = field(default_factory=list)
-
-    def drop(self, action: Action, why: str) -> None:
-        self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
-
-
 def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
     """Write the plan; the caller holds the fence in the same transaction."""
     actor = f"round {plan.round_number}"
     changes = plan.actions
-    facts = _lock_and_read(snapshot, changes)
+    facts = lock_and_read(snapshot, changes)
     # Not before: what was waited for may have been released meanwhile, and nobody holds it from before that.
     at = database_now()
     stops = _stops_that_hold(changes, facts)
-    for action in stops:
-        _stop(action, facts, at=at, actor=actor)
+    takers = takers_of((action, action.placement) for action in changes if action.placement is not None)
+    # First, for somebody may leave an allocation of which the guarantee lapses or returns.
     for action in _regrades_that_hold(changes, facts):
         assert action.allocation is not None
         change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
+    for action in stops:
+        _stop(action, facts, takers, at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
-    started = _start_all(_starts_that_hold(changes, stops, facts), facts, plan, at=at, actor=actor)
+    starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
+    started = _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
+    write_shares(plan.shares)
     write_explanations(plan, tenants, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
@@ -166,58 +115,11 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
 
 def _count_kept(snapshot: Snapshot, changes: Sequence[Action]) -> int:
     """Return how many allocations stay where they are."""
-    changed = {action.allocation for action in changes if action.kind is not ActionKind.REGRADE}
-    return sum(not held.stopping and held.allocation not in changed for held in snapshot.running)
+    left = {job for action in changes if action.kind in _STOPS for job in action.jobs}
+    return sum(not held.stopping and not left.issuperset(held.jobs) for held in snapshot.running)
 
 
-def _lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> _Facts:
-    """Lock the jobs, then the nodes, in id order, and read what is true of them now."""
-    jobs = sorted({job for action in changes for job in action.jobs})
-    needed = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
-    versions = {job.id: job.version for job in snapshot.jobs}
-    changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
-    locked: dict[JobId, _LockedJob] = {}
-    places: dict[GpuId, _GpuPlace] = {}
-    holder: dict[GpuId, AllocationId] = {}
-    successor: dict[GpuId, AllocationId] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK_JOBS, [jobs])
-        for job, version, state, tenant, is_trial_due, task_names, newest in cursor.fetchall():
-            locked[job] = _LockedJob(
-                tenant_id=tenant, is_trial_due=is_trial_due, task_names=task_names, newest_attempt=newest
-            )
-            if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
-                del changed[job]
-            else:
-                changed[job] = f"job {job} changed after the snapshot"
-        cursor.execute(_LOCK_NODES, [needed])
-        cursor.execute(_USABLE_GPUS, [needed])
-        for gpu, node, index, held_by, nominee in cursor.fetchall():
-            places[gpu] = _GpuPlace(node_id=node, index=index)
-            if held_by is not None:
-                holder[gpu] = held_by
-            if nominee is not None:
-                successor[gpu] = nominee
-    concerned = {action.allocation for action in changes if action.allocation is not None}
-    return _Facts(
-        jobs=locked,
-        changed_jobs=changed,
-        places=places,
-        holder=holder,
-        successor=successor,
-        attempts=_unended_attempts(concerned.union(holder.values())),
-    )
-
-
-def _unended_attempts(allocations: Collection[AllocationId]) -> dict[AllocationId, list[Attempt]]:
-    found: dict[AllocationId, list[Attempt]] = defaultdict(list)
-    rows = Attempt.objects.filter(allocation_id__in=allocations).exclude(state=AttemptState.ENDED)
-    for attempt in rows.select_related("job", "allocation").order_by("id"):
-        found[AllocationId(attempt.allocation_id)].append(attempt)
-    return found
-
-
-def _stops_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
+def _stops_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
     stops = []
     for action in changes:
         if action.kind not in _STOPS:
@@ -229,7 +131,7 @@ def _stops_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
     return stops
 
 
-def _regrades_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action]:
+def _regrades_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
     regrades = []
     for action in changes:
         if action.kind is not ActionKind.REGRADE:
@@ -241,76 +143,128 @@ def _regrades_that_hold(changes: Sequence[Action], facts: _Facts) -> list[Action
     return regrades
 
 
-def _changed(action: Action, facts: _Facts) -> str | None:
+def _changed(action: Action, facts: Facts) -> str | None:
     return next((facts.changed_jobs[job] for job in action.jobs if job in facts.changed_jobs), None)
 
 
-def _stop(action: Action, facts: _Facts, *, at: datetime, actor: str) -> None:
+def _stop(
+    action: Action, facts: Facts, takers: Mapping[GpuId, Collection[JobId]], *, at: datetime, actor: str
+) -> None:
     assert action.allocation is not None
     for attempt in facts.attempts.get(action.allocation, ()):
+        if attempt.job_id not in action.jobs:
+            continue  # It has the GPUs on, or is about to leave them already.
         if attempt.state == AttemptState.PLANNED:
-            for gpu, allocation in list(facts.successor.items()):
-                if allocation == action.allocation:
-                    del facts.successor[gpu]
+            for gpu, holds in list(facts.successors.items()):
+                facts.successors[gpu] = [hold for hold in holds if hold.allocation != action.allocation]
         attempt_stop(
             attempt,
             cause=_cause(action, attempt, at=at),
             actor=actor,
-            message=action.message,
+            message=_stop_words(action, attempt, facts, takers),
             preempted_by=action.preempted_by,
             at=at,
         )
 
 
+def _stop_words(
+    action: Action, attempt: Attempt, facts: Facts, takers: Mapping[GpuId, Collection[JobId]]
+) -> str:
+    if action.kind is not ActionKind.RESIZE or action.placement is None:
+        return action.message
+    return resize_words(action, attempt.allocation.replicas, takers, facts.givers)
+
+
 def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
     if action.kind is not ActionKind.STOP:
-        return StopCause.MIGRATED
-    limit, since = attempt.job.time_limit_seconds, attempt.allocation.held_at
+        return StopCause.RESIZED if action.kind is ActionKind.RESIZE else StopCause.MIGRATED
+    limit, since = attempt.job.time_limit_seconds, attempt.starting_at
     is_over = limit is not None and since is not None and (at - since).total_seconds() >= limit
     return machine.stop_cause(StopCause(action.cause), is_over=is_over, cancelling=attempt.job.cancelling)
 
 
-def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: _Facts) -> list[Action]:
+def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: Facts) -> list[Action]:
     stopped = {id(action) for action in stops}
     starts = []
+    #: What starts before it in this round are given of each GPU.
+    given: dict[GpuId, list[Hold]] = defaultdict(list)
     for action in changes:
         if action.kind not in _STARTS or action.placement is None:
             continue
         if action.kind is not ActionKind.START and id(action) not in stopped:
             continue  # its stopping half was dropped, and said so
-        if problem := _changed(action, facts) or _unusable(action.placement, facts):
+        if problem := _changed(action, facts) or _unusable(action, facts, given):
             facts.drop(action, problem)
         else:
             starts.append(action)
+            for gpu, part in facts.parts_of(action).items():
+                given[gpu].append(Hold(_IN_THIS_ROUND, part))
     return starts
 
 
-def _unusable(placement: Placement, facts: _Facts) -> str | None:
-    for gpu in placement.gpus:
+def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
+    joins = []
+    for action in changes:
+        if action.kind is ActionKind.JOIN:
+            if problem := _changed(action, facts) or _deserted(action, facts):
+                facts.drop(action, problem)
+            else:
+                joins.append(action)
+    return joins
+
+
+def _deserted(action: Action, facts: Facts) -> str | None:
+    """Return why jobs cannot come beside others: these must have all the GPUs, and somebody must stay."""
+    assert action.placement is not None
+    assert action.allocation is not None
+    for gpu in action.placement.gpus:
         if gpu not in facts.places:
             return f"GPU {gpu} is no longer usable"
-        if gpu in facts.successor:
+        if [hold.allocation for hold in facts.holders.get(gpu, ())] != [action.allocation]:
+            return f"GPU {gpu} is no longer held by whom it would share it with"
+    if not _stays(Hold(action.allocation, ALL), facts):
+        return "nobody runs on there with whom it would share GPUs"
+    return None
+
+
+def _unusable(action: Action, facts: Facts, given: Mapping[GpuId, Sequence[Hold]]) -> str | None:
+    assert action.placement is not None
+    parts = facts.parts_of(action)
+    for gpu in action.placement.gpus:
+        if gpu not in facts.places:
+            return f"GPU {gpu} is no longer usable"
+        part = parts.get(gpu, ALL)
+        promised = [*facts.successors.get(gpu, ()), *given.get(gpu, ())]
+        if not facts.has_room(gpu, part, promised):
             return f"GPU {gpu} is promised to another job"
-        holder = facts.holder.get(gpu)
-        if holder is not None and any(
-            attempt.state in (AttemptState.STARTING, AttemptState.RUNNING)
-            for attempt in facts.attempts.get(holder, ())
-        ):
+        staying = [hold for hold in facts.holders.get(gpu, ()) if _stays(hold, facts)]
+        if not facts.has_room(gpu, part, [*staying, *promised]):
             return f"GPU {gpu} is still in use"
     return None
 
 
-def _start_all(actions: Sequence[Action], facts: _Facts, plan: Plan, *, at: datetime, actor: str) -> int:
+def _stays(hold: Hold, facts: Facts) -> bool:
+    return any(
+        attempt.state in (AttemptState.STARTING, AttemptState.RUNNING)
+        for attempt in facts.attempts.get(hold.allocation, ())
+    )
+
+
+def _start_all(actions: Sequence[Action], facts: Facts, plan: Plan, *, at: datetime, actor: str) -> int:
     """Write allocations, attempts, parts and events of all starts with a few bulk statements."""
     if not actions:
         return 0
-    moving = {job for action in actions if action.kind is not ActionKind.START for job in action.jobs}
-    ids = reserve_ids(Allocation, len(actions))
+    moving = {job for action in actions if action.kind in _STOPS for job in action.jobs}
+    own = [action for action in actions if action.kind is not ActionKind.JOIN]
+    ids = reserve_ids(Allocation, len(own))
+    #: What is held of each GPU by starts before it that need not wait.
+    begun: dict[GpuId, list[Hold]] = defaultdict(list)
     starts = [
-        _start(action, allocation, facts, moving) for action, allocation in zip(actions, ids, strict=True)
+        _start(action, allocation, facts, moving, begun) for action, allocation in zip(own, ids, strict=True)
     ]
     _write_allocations(starts, plan, at=at)
-    _write_attempts(starts, facts, at=at, actor=actor)
+    starts += [_beside(action) for action in actions if action.kind is ActionKind.JOIN]
+    _write_attempts(starts, facts, plan, at=at, actor=actor)
     jobs = [job for start in starts for job in start.action.jobs]
     nodes = {facts.places[gpu].node_id for start in starts for gpu in start.placement.gpus}
     stream.wake_nodes(nodes)
@@ -319,16 +273,43 @@ def _start_all(actions: Sequence[Action], facts: _Facts, plan: Plan, *, at: date
     return len(actions)
 
 
-def _start(action: Action, allocation: int, facts: _Facts, moving: Set[JobId]) -> _Start:
+def _start(
+    action: Action,
+    allocation: int,
+    facts: Facts,
+    moving: Set[JobId],
+    begun: dict[GpuId, list[Hold]],
+) -> _Start:
     assert action.placement is not None
-    waits = any(gpu in facts.holder for gpu in action.placement.gpus)
+    parts = facts.parts_of(action)
+    waits = any(
+        not facts.has_room(gpu, parts.get(gpu, ALL), [*facts.holders.get(gpu, ()), *begun.get(gpu, ())])
+        for gpu in action.placement.gpus
+    )
     # A job that moves must have left its old place before it starts in the new one.
     waits = waits or not moving.isdisjoint(action.jobs)
+    if not waits:
+        for gpu, part in parts.items():
+            begun[gpu].append(Hold(AllocationId(allocation), part))
     return _Start(
         action=action,
         placement=action.placement,
+        parts=parts,
         allocation=allocation,
         phase=HoldPhase.NOMINATED if waits else HoldPhase.HELD,
+    )
+
+
+def _beside(action: Action) -> _Start:
+    """Return the start of jobs on an allocation that others have."""
+    assert action.placement is not None
+    assert action.allocation is not None
+    return _Start(
+        action=action,
+        placement=action.placement,
+        parts={},
+        allocation=action.allocation,
+        phase=HoldPhase.HELD,
     )
 
 
@@ -361,27 +342,33 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
     )  # fmt: skip
     copy_rows(
         AllocatedGpu,
-        ("allocation_id", "gpu_id", "phase"),
-        ((start.allocation, gpu, start.phase) for start in starts for gpu in start.placement.gpus),
+        ("allocation_id", "gpu_id", "phase", "request", "limit", "memory_bytes"),
+        (
+            (start.allocation, gpu, start.phase, part.request, part.limit, part.memory_bytes)
+            for start in starts
+            for gpu in start.placement.gpus
+            for part in (start.parts.get(gpu, ALL),)
+        ),
     )
 
 
-def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, actor: str) -> None:
+def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str) -> None:
     pairs = [(start, job) for start in starts for job in start.action.jobs]
     attempts, parts, events = [], [], []
     takers = takers_of((start.action, start.placement) for start in starts)
     for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
         job = facts.jobs[job_id]
-        by_node = _replicas_by_node(start.placement, job.task_names, facts.places)
+        by_node = _replicas_by_node(start, job.task_names, facts.places)
         made = machine.planned(attempt, by_node)
         if start.is_held:
             made, _ = machine.step(made, machine.Promoted())
         number, state = job.newest_attempt + 1, made.state
         starting_at = at if start.is_held else None
+        share = share_json(plan.shares.get(job_id))
         attempts.append(
             (
                 attempt, job_id, number, job.is_trial_due, start.allocation, state, made.go, at, starting_at,
-                *_BLANK_ATTEMPT,
+                *_BLANK_ATTEMPT, share and json.dumps(share),
             )
         )  # fmt: skip
         if start.action.kind is ActionKind.RESIZE and start.action.allocation is not None:
@@ -391,7 +378,7 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
                     start.action,
                     had,
                     takers,
-                    facts.holder,
+                    facts.givers,
                     job=job_id,
                     tenant_id=job.tenant_id,
                     attempt=number,
@@ -418,7 +405,7 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
         (
             "id", "job_id", "number", "is_trial", "allocation_id", "state", "go", "planned_at", "starting_at",
             "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
-            "failure",
+            "failure", "auxiliary",
         ),
         attempts,
     )  # fmt: skip
@@ -437,21 +424,22 @@ def _write_attempts(starts: Sequence[_Start], facts: _Facts, *, at: datetime, ac
 
 
 def _replicas_by_node(
-    placement: Placement, task_names: Sequence[str], places: Mapping[GpuId, _GpuPlace]
+    start: _Start, task_names: Sequence[str], places: Mapping[GpuId, GpuPlace]
 ) -> dict[int, list[dict[str, Any]]]:
     """Number the ranks by task, then replica, and sort them by the node they are on."""
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
     # An elastic gang, which has one task, may have fewer or more replicas than its specification.
     names = chain(task_names, repeat(task_names[-1]))
-    for rank, (task, gpus) in enumerate(zip(names, placement.replicas, strict=False)):
-        by_node[places[gpus[0]].node_id].append(
-            {
-                "rank": rank,
-                "task": task,
-                "gpus": list(gpus),
-                "gpu_indexes": [places[gpu].index for gpu in gpus],
-            }
-        )
+    for rank, (task, gpus) in enumerate(zip(names, start.placement.replicas, strict=False)):
+        entry: dict[str, Any] = {
+            "rank": rank,
+            "task": task,
+            "gpus": list(gpus),
+            "gpu_indexes": [places[gpu].index for gpu in gpus],
+        }
+        if part := start.parts.get(gpus[0]):
+            entry["part"] = part.request / WHOLE_GPU
+        by_node[places[gpus[0]].node_id].append(entry)
     return by_node
 
 

@@ -26,18 +26,33 @@ def resize_event(
 ) -> tuple[Any, ...]:
     """Return the row of the event, in the order of `EVENT_COLUMNS`.
 
-    `had`: the GPUs of each replica so far. `takers`: who gets GPUs in the round;
-    `givers`: whose they are until then. `attempt`: the number of the one that has the new size.
+    `attempt`: the number of the one that has the new size. For the rest see `resize_words`.
     """
     assert action.placement is not None
     before, after = sum(map(len, had)), len(action.placement.gpus)
-    why = action.message or _why({gpu for replica in had for gpu in replica}, action, takers, givers)
-    message = f"Resized from {before} to {after} GPUs: {why}"
+    message = resize_words(action, had, takers, givers)
     data = {"gpus_before": before, "gpus": after, "attempt": attempt}
     return (
         at, RESIZED, "job", job, tenant_id, job, wording.gpus(before), wording.gpus(after), actor,
         message[:500], json.dumps(data),
     )  # fmt: skip
+
+
+def resize_words(
+    action: Action,
+    had: Collection[Collection[GpuId]],
+    takers: Mapping[GpuId, Collection[JobId]],
+    givers: Mapping[GpuId, AllocationId],
+) -> str:
+    """Say from how many GPUs to how many, and why: `Resized from 2 to 4 GPUs: there were idle GPUs for it.`
+
+    `had`: the GPUs of each replica so far. `takers`: who gets GPUs in the round; `givers`: whose they are
+    until then.
+    """
+    assert action.placement is not None
+    before, after = sum(map(len, had)), len(action.placement.gpus)
+    why = action.message or _why({gpu for replica in had for gpu in replica}, action, takers, givers)
+    return f"Resized from {before} to {after} GPUs: {why}"
 
 
 def takers_of(actions: Iterable[tuple[Action, Placement]]) -> dict[GpuId, tuple[JobId, ...]]:

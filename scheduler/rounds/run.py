@@ -17,6 +17,7 @@ from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
+from scheduler.jobs.services.dependencies import dependencies_settle
 from scheduler.rounds.apply import ApplyOutcome, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.models import Round, RoundState
@@ -108,6 +109,7 @@ def run_round() -> int | None:
 @gc_paused()
 def _run(number: int) -> None:
     promote_overdue()
+    dependencies_settle()
     began = time.perf_counter()
     snapshot = read_snapshot(number)
     circuit_breaker = CircuitBreaker(snapshot)

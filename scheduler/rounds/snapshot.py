@@ -4,6 +4,7 @@ Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time 
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +19,17 @@ from scheduler.cells.selectors import specification_of
 from scheduler.core.building_blocks.pace import Pace, measured_seconds
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
+from scheduler.core.model.interference import Branch
+from scheduler.core.model.job_array import ArrayTask
+from scheduler.core.perf.recurrence import Like
 from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
+from scheduler.rounds.awaited import earlier_namesakes, read_awaited
 from scheduler.rounds.lending import with_lending
+from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
-from scheduler.rounds.training import read_losses, read_profiles, read_scalings, read_trainings
+from scheduler.rounds.training import is_looked_at, read_losses, read_profiles, read_scalings, read_trainings
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
@@ -56,7 +63,8 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
        j.held, j.cancelling, j.service, j.attempts_started, j.version, u.username,
        j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        j.short_runs, coalesce(extract(epoch FROM j.may_borrow_at), 0)::float8,
-       coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace::text
+       coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace::text, j.array_id,
+       (j."array" ->> 'at_most')::int
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -66,16 +74,18 @@ WHERE j.state IN ('queued', 'running') ORDER BY j.id
 """
 # A stopping attempt holds its GPUs until its nodes say otherwise; what they released is not listed.
 _RUNNING = """
-SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id), l.gpu_model, l.replicas, l.phase,
-       extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
-       bool_or(a.state = 'stopping'), l.slice_seconds, l.opportunistic_gpus,
+SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id) FILTER (WHERE a.state <> 'stopping'), l.gpu_model,
+       l.replicas, l.phase, extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
+       array_agg(DISTINCT a.job_id ORDER BY a.job_id) FILTER (WHERE a.state = 'stopping'),
+       l.slice_seconds, l.opportunistic_gpus,
+       jsonb_object_agg(a.job_id, extract(epoch FROM a.starting_at)) FILTER (WHERE a.starting_at > l.held_at),
        (SELECT array_agg(g.gpu_id) FROM scheduler_allocatedgpu g
         WHERE g.allocation_id = l.id AND g.phase <> 'released')
 FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id AND a.state <> 'ended'
 WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
 _VIRTUAL_CLUSTERS = """
-SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds,
+SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds, sharing,
        coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
@@ -90,6 +100,22 @@ SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model
                        FROM tenants_quota WHERE tenant_id = t.id), '{}'),
        coalesce(b.is_spent AND b.action = 'hold', false), extract(epoch FROM b.period_ends_at)::float8
 FROM tenants_tenant t LEFT JOIN scheduler_budget b ON b.tenant_id = t.id ORDER BY name
+"""
+
+
+# Only `fgd` asks, and it looks at the newest sample alone.
+_WORKLOAD = """
+SELECT details -> 'kinds' FROM scheduler_fragmentationsample
+WHERE details IS NOT NULL AND (
+    EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE placer = 'fgd')
+    OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_placer = 'fgd'))
+ORDER BY at DESC LIMIT 1
+"""
+
+
+_INTERFERENCE = """
+SELECT tree FROM scheduler_interferencefit
+WHERE EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE sharing = %s)
 """
 
 
@@ -112,7 +138,9 @@ def read_snapshot(round_number: int) -> core.Snapshot:
             memory=_memory(cursor),
             prices=throughputs.prices,
             pair_speeds=throughputs.pairs(job_classes.values()),
+            interference=_interference(cursor),
             cells=_cells(cursor),
+            workload=_workload(cursor),
             **_settings(cursor),
         )
         return with_lending(own, cursor)
@@ -180,18 +208,24 @@ def _jobs(
     jobs = []
     job_classes = {}
     trainings, scalings, losses = read_trainings(), read_scalings(), read_losses(cursor)
-    profiles = read_profiles()
+    profiles, awaited = read_profiles(), read_awaited(cursor)
+    singletons: set[int] = set()
+    recurrence = known_recurrence() if is_looked_at(cursor, "reads_recurrence") else None
     cursor.execute(_JOBS)
+    rows = cursor.fetchall()
     for (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
         lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds, pace,
-    ) in cursor.fetchall():  # fmt: skip
+        array, at_most,
+    ) in rows:  # fmt: skip
         stated = shape_of(shape)
         # A plain tuple, equal to a JobClass and made in a third of the time.
         job_class = job_classes[job_id] = tenant, stated.application or f"name:{name}"
         known = throughputs.of(job_class, stated.gpus, stated.throughput, shape)
-        measured = pace and measured_seconds(_pace_of(pace), stated.gpus, known.throughput)
+        measured = pace and measured_seconds(_pace_of(pace), stated.amount(stated.gpus), known.throughput)
+        like = Like(tenant, user, job_class[1], stated.gpus)
+        usual = None if recurrence is None else recurrence.usual(like)
         jobs.append(
             core.Job(
                 id=job_id,
@@ -204,6 +238,8 @@ def _jobs(
                 guaranteed=guaranteed,
                 time_limit_seconds=stated.limited(time_limit_seconds),
                 eligible_at=eligible_at,
+                awaits=awaited.get(job_id, ()),
+                array=ArrayTask(number=array, at_most=at_most) if at_most and array else None,
                 held=held,
                 cancelling=cancelling,
                 throughput=known.throughput,
@@ -216,6 +252,7 @@ def _jobs(
                 profile=profiles.of(job_id, user, job_class),
                 estimate_seconds=stated.estimate_seconds if measured is None else measured,
                 measured=measured is not None,
+                usual_seconds=None if usual is None else usual.seconds,
                 attained_service={model: float(value) for model, value in _json(service).items()},
                 attempts=attempts,
                 avoid=tuple(sorted({*avoid, *without_containers}) if stated.needs_containers else avoid),
@@ -226,10 +263,11 @@ def _jobs(
                 short_runs=short_runs,
                 may_borrow_at=may_borrow_at,
                 version=version,
-                # Whole GPUs until the rows of what is held know parts too.
-                **stated.facts() | {"tasks": tuple(replace(task, part=None) for task in stated.tasks)},
+                **stated.facts(),
             )
         )
+        if stated.singleton:
+            singletons.add(job_id)
         if stated.after_trial:
             gang = shape_of(stated.after_trial)
             known = throughputs.of(job_class, gang.gpus, gang.throughput, stated.after_trial)
@@ -237,6 +275,12 @@ def _jobs(
             jobs[-1] = replace(
                 jobs[-1], trial=core.Trial(seconds=stated.estimate_seconds or 0.0, gang=itself)
             )
+    if singletons:
+        named = [(row[0], (row[2], row[16], row[1])) for row in rows]
+        earlier = earlier_namesakes(singletons, named)
+        jobs = [
+            replace(job, awaits=(*job.awaits, earlier[job.id])) if job.id in earlier else job for job in jobs
+        ]
     return tuple(jobs), job_classes
 
 
@@ -275,19 +319,11 @@ def _running(
     cursor.execute(_RUNNING)
     running = []
     for (
-        allocation,
-        jobs,
-        model,
-        replicas,
-        phase,
-        since,
-        guaranteed,
-        stopping,
-        slice_seconds,
-        opportunistic_gpus,
-        unreleased,
-    ) in cursor.fetchall():
+        allocation, staying, model, replicas, phase, since, guaranteed, stopping, slice_seconds,
+        opportunistic_gpus, joined, unreleased,
+    ) in cursor.fetchall():  # fmt: skip
         left = set(unreleased or ())
+        jobs = staying or stopping
         running.append(
             core.Running(
                 allocation=allocation,
@@ -297,12 +333,14 @@ def _running(
                 phase=phase,
                 since=since,
                 guaranteed=guaranteed,
-                stopping=stopping,
+                stopping=staying is None,
                 speeds=_beside(jobs, model, replicas, throughputs, job_classes)
                 if len(jobs) == 2 and slice_seconds is None
                 else {},
                 slice_seconds=slice_seconds,
                 opportunistic_gpus=opportunistic_gpus,
+                joined={core.JobId(int(job)): float(at) for job, at in _json(joined or {}).items()},
+                leaving=tuple(stopping or ()) if staying else (),
             )
         )
     return tuple(running)
@@ -336,6 +374,7 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             placer=placer,
             placer_parameters=_json(placing),
             default_time_limit_seconds=limit,
+            sharing=sharing,
             min_run_seconds=least,
             reclaim_min_run_seconds=reclaim_least,
         )
@@ -346,6 +385,7 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             placer,
             placing,
             limit,
+            sharing,
             least,
             reclaim_least,
             guaranteed,
@@ -373,6 +413,7 @@ def _memory(cursor: Any) -> dict[str, core.Memory]:
 
 
 _SETTINGS = (
+    "auxiliary",
     "spare_policy",
     "spare_policy_parameters",
     "spare_placer",
@@ -397,6 +438,31 @@ def _cells(cursor: Any) -> Specification | None:
     row = cursor.fetchone()
     specification = specification_of(row[0]) if row else None
     return specification if specification and specification.physical else None
+
+
+def _interference(cursor: Any) -> tuple[Branch, ...]:
+    """Return what is foretold of pairs that nobody measured, where a virtual cluster shares freely."""
+    cursor.execute(_INTERFERENCE, [SHARE_FREE])
+    row = cursor.fetchone()
+    return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])
+
+
+def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
+    """Return what jobs of the last days asked for, as it was last counted, where a placer goes by it."""
+    cursor.execute(_WORKLOAD)
+    row = cursor.fetchone()
+    return tuple(
+        [
+            core.TaskKind(
+                gpus=max(math.floor(kind["gpus"]), 1) if kind["gpus"] else 0,
+                cpus=kind["cpus"],
+                share=round(kind["gpus"] * WHOLE_GPU) if 0 < kind["gpus"] < 1 else WHOLE_GPU,
+                gpu_models=tuple(kind["gpu_models"]),
+                count=kind["frequency"],
+            )
+            for kind in (_json(row[0]) if row else ())
+        ]
+    )
 
 
 def _json(value: Any) -> Any:

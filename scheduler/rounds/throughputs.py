@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from scheduler.core.model import snapshot as core
+from scheduler.core.model.interference import PairSpeeds
 from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput, job_class_of
 from scheduler.throughputs.services.on_record import read_estimator
@@ -116,13 +117,13 @@ class KnownThroughputs:
         other = self.estimator.beside(second, Setting(gpu_model, gpus, False, first.application))
         return None if one is None or other is None else (one, other)
 
-    def pairs(self, job_classes: Iterable[tuple[str, str]]) -> tuple[core.PairSpeeds, ...]:
+    def pairs(self, job_classes: Iterable[tuple[str, str]]) -> tuple[PairSpeeds, ...]:
         """Return how fast applications are beside each other, as far as both are among these job classes'."""
         if not self.estimator.pairs:
             return ()
         present = {application for _, application in job_classes}
         return tuple(
-            core.PairSpeeds(
+            PairSpeeds(
                 applications=(pair.first, pair.second),
                 gpus=pair.gpus,
                 gpu_model=pair.gpu_model,

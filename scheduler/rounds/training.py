@@ -8,7 +8,7 @@ from scheduler.attempts.services.progress import reported_of, scaling_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.goodput.gpu_models import best_known, projected
 from scheduler.core.goodput.throughput import Parameters
-from scheduler.core.model import snapshot as core
+from scheduler.core.model import training as core
 from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.core.perf.training_reports import TrainingReport
 from scheduler.core.round.registry import POLICIES
@@ -64,12 +64,18 @@ def read_trainings() -> Trainings:
     return Trainings({row.job_id: reported_of(row) for row in rows})
 
 
+def is_looked_at(cursor: Any, what: str) -> bool:
+    """Whether a policy decides now that declares to read this: most need not be told what costs a search."""
+    names = [name for name, policy in POLICIES.items() if getattr(policy, what, False)]
+    cursor.execute(_IS_LOOKED_AT, {"names": names})
+    return bool(cursor.fetchone()[0])
+
+
 def read_losses(cursor: Any) -> dict[int, Losses]:
     """Read (step, loss) of the jobs whose policy looks at them, by job: most policies do not."""
-    names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]
-    cursor.execute(_IS_LOOKED_AT, {"names": names})
-    if cursor.fetchone() == (False,):
+    if not is_looked_at(cursor, "reads_losses"):
         return {}
+    names = [name for name, policy in POLICIES.items() if getattr(policy, "reads_losses", False)]
     cursor.execute(_LOSSES, {"names": names})
     return {
         job: tuple((float(step), loss) for step, loss in zip(steps, losses, strict=True))
@@ -134,7 +140,7 @@ def goodput_of(row: JobScaling, throughput: Mapping[str, float]) -> core.Goodput
     if not row.parameters or known.noise is None or known.limits is None:
         return None
     parameters = {model: Parameters(*values) for model, (values, _) in sorted(row.parameters.items())}
-    known_on = best_known(known.measurements())
+    known_on, others = best_known(known.measurements()), {}
     if known_on in parameters:
         others = projected(parameters[known_on], known_on, throughput, but=parameters)
         parameters |= {model: each.parameters for model, each in others.items()}
@@ -147,6 +153,7 @@ def goodput_of(row: JobScaling, throughput: Mapping[str, float]) -> core.Goodput
         min_local_batch=limits.min_local_batch,
         max_local_batch=limits.max_local_batch,
         most_replicas=known.most_replicas,
+        projected=tuple(others),
     )
 
 

@@ -123,7 +123,8 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
         jobs, gpus = len(first.workload.arrivals), sum(first.cluster.gpus_by_model.values())
         console.print(f"{first.workload.name}: {jobs:,} jobs on {gpus:,} GPUs", markup=False)
         for place, case in enumerate(order.cases):
-            if stop.requested:
+            # The first begins whenever Ctrl-C came, so that there is a result to write.
+            if results and stop.requested:
                 break
             experiment = first if place == 0 else prepare(case).experiment
             task = progress.add_task(_label(case, order.cases), total=len(experiment.workload.arrivals))

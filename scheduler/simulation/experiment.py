@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.core.model.snapshot import PairSpeeds, Snapshot
+from scheduler.core.model.gpu_parts import SHARE_FREE
+from scheduler.core.model.interference import Branch, PairSpeeds
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.perf.interference import fitted, measured_of
 from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
 from scheduler.core.round.reserve import SPARE
@@ -64,6 +67,7 @@ class Experiment:
                 f"a virtual cluster cannot be called {taken[0]}: the simulator uses that name itself"
             )
         policy, parameters = split_policy(self.policy or "fifo")
+        pair_speeds = self._pair_speeds()
         placer, placing = split_placer(self.placer or "consolidate")
         if self.policy:
             clusters = tuple(replace(vc, policy=policy, policy_parameters=parameters) for vc in clusters)
@@ -81,7 +85,8 @@ class Experiment:
             preemptions_per_round=self.cluster.bounds.preemptions_per_round,
             backoff_seconds=self.cluster.bounds.backoff_seconds,
             most_backoff_seconds=self.cluster.bounds.most_backoff_seconds,
-            pair_speeds=self._pair_speeds(),
+            pair_speeds=pair_speeds,
+            interference=self._interference(pair_speeds),
             spare_policy=policy,
             spare_policy_parameters=parameters,
             spare_placer=placer,
@@ -95,6 +100,18 @@ class Experiment:
             return ()
         applications = {arrival.job.application for arrival in self.workload.arrivals}
         return tables.pair_speeds(applications, sorted(self.cluster.gpus_by_model))
+
+    def _interference(self, pairs: Iterable[PairSpeeds]) -> tuple[Branch, ...]:
+        """Return what measured pairs tell of others by their profiles, where anybody may go by it."""
+        if all(vc.sharing != SHARE_FREE for vc in self.cluster.virtual_clusters):
+            return ()
+        profiles = {
+            arrival.job.application: arrival.job.profile
+            for arrival in self.workload.arrivals
+            if arrival.job.profile is not None
+        }
+        predictor = fitted(measured_of([(pair.applications, pair.speeds) for pair in pairs], profiles))
+        return predictor.tree if predictor else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

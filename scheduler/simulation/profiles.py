@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import LinearNDInterpolator
 
 from scheduler.core.goodput.fit import Measurement, fit
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
 from scheduler.core.sim.scaling import Placement
 from scheduler.simulation.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.interpolate import LinearNDInterpolator
 
 #: Epochs after which the authors take an application for trained.
 EPOCHS: Mapping[str, int] = {
@@ -174,6 +177,9 @@ def read_application(folder: Path) -> Application:
         )
     if not epochs or not points:
         raise InputError(f"{name}: its folder has no measured epochs or no measured iterations")
+    # It takes half of the time in which the simulator starts, and most runs read no profile.
+    from scipy.interpolate import LinearNDInterpolator
+
     batches = [batch for rows in placed.values() for batch, _ in rows]
     table = np.array(points)
     return Application(

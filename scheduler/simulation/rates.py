@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import PairSpeeds
+from scheduler.core.model.interference import PairSpeeds
 from scheduler.simulation.errors import ThroughputError
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.plugin_text import format_plugin
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.round.registry import make_policy
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
@@ -17,6 +19,10 @@ from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.private import PrivateClusters
 from scheduler.simulation.reproduction.gavel.run import simulate_rounds
+
+_WITHHELD = (
+    "What a job makes of GPUs is known when it, or one like it, has run alone for two to three minutes."
+)
 
 
 def simulate(
@@ -34,6 +40,8 @@ def simulate(
     if experiment.rounds:
         return simulate_rounds(experiment, on_progress=on_progress, is_interrupted=is_interrupted)
     facts, arrivals = experiment.facts(), _arrivals(experiment)
+    if measures_profiles := _measures_profiles(facts):
+        arrivals = _withheld(arrivals)
     privately = PrivateClusters(facts, arrivals, experiment.rules) if experiment.private else None
     engine = Engine(
         facts,
@@ -109,7 +117,13 @@ def simulate(
         began_at=engine.began_at,
         ended_at=ended_at,
         cut_short=cut_short,
-        notes=(*experiment.workload.notes, *experiment.cluster.notes, *_about(experiment), *_never(engine)),
+        notes=(
+            *experiment.workload.notes,
+            *experiment.cluster.notes,
+            *_about(experiment),
+            *([_WITHHELD] if measures_profiles else []),
+            *_never(engine),
+        ),
         degraded=dict(engine.degraded),
         private=privately.compare(engine, frozenset(in_window)) if privately else (),
     )
@@ -140,6 +154,27 @@ def _arrivals(experiment: Experiment) -> tuple[Arrival, ...]:
             arrival = replace(arrival, job=replace(job, gpu_models=known[key]))
         found.append(arrival)
     return tuple(found)
+
+
+def _measures_profiles(facts: Snapshot) -> bool:
+    """Whether some policy runs jobs to know their profiles."""
+    plugins = [(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters]
+    plugins.append((facts.spare_policy, facts.spare_policy_parameters))
+    return any(getattr(make_policy(*plugin), "measures_profiles", False) for plugin in plugins)
+
+
+def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """Return the arrivals, nobody's profile known before it ran."""
+    return tuple(
+        arrival
+        if arrival.job.profile is None
+        else replace(
+            arrival,
+            job=replace(arrival.job, profile=None),
+            truth=replace(arrival.truth, profile=arrival.job.profile),
+        )
+        for arrival in arrivals
+    )
 
 
 def _speeds_by_tenant(

@@ -3,27 +3,30 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.generics import GenericAPIView
+from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from controlplane.pagination import ByPosition
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.tables import MOST_GPUS
 from scheduler.core.perf.throughput import HIGHEST, Setting
 from scheduler.jobs.selectors import job_get
 from scheduler.nodes import schemas as node_schemas
-from scheduler.nodes.models import GPU_MODEL_NAME
+from scheduler.nodes.models import GPU_MODEL_NAME, Gpu
 from scheduler.nodes.selectors import gpu_models
 from scheduler.representation import iso
 from scheduler.rest import checked
 from scheduler.throughputs import schemas
 from scheduler.throughputs.models import SpeedCorrection
 from scheduler.throughputs.services.files import Change, throughputs_export, throughputs_import
+from scheduler.throughputs.services.interference import interference_report
 from scheduler.throughputs.services.of_jobs import job_throughputs
 from scheduler.throughputs.services.rows import (
     JOB_CLASS_NAME,
@@ -34,6 +37,7 @@ from scheduler.throughputs.services.rows import (
     throughput_correct,
     throughput_correction_remove,
 )
+from scheduler.throughputs.services.shared_gpus import gpus_shared, shared_gpus
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
@@ -208,6 +212,14 @@ class ThroughputImportView(APIView):
         )
 
 
+class Interference(APIView):
+    @extend_schema(responses=schemas.Interference)
+    def get(self, request: Request) -> Response:
+        """Say how fast jobs are expected to be beside each other, where nobody measured it. For operators."""
+        viewer(request).require_operator()
+        return Response(interference_report())
+
+
 class JobThroughputs(APIView):
     @extend_schema(responses=schemas.JobThroughputs)
     def get(self, request: Request, job_id: int) -> Response:
@@ -229,6 +241,21 @@ class GpuModelDetail(APIView):
         return Response(next(model for model in gpu_models() if model["name"] == name))
 
 
+class SharedGpus(ListAPIView[Gpu]):
+    """The GPUs of which jobs have parts, or that several have together: who has what, and what it costs."""
+
+    queryset = Gpu.objects.none()
+    serializer_class = schemas.SharedGpu
+    ordering = "id"
+
+    def get_queryset(self) -> QuerySet[Gpu]:
+        return gpus_shared().only("id")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(shared_gpus(viewer(request), [gpu.id for gpu in page or ()]))
+
+
 def _matches(row: Row, query: dict[str, Any], throughputs: Throughputs) -> bool:
     return (
         bool(row.partner) == query["partners"]
@@ -240,7 +267,12 @@ def _matches(row: Row, query: dict[str, Any], throughputs: Throughputs) -> bool:
 
 def _rows(throughputs: Throughputs, rows: Iterable[Row], only: str | None) -> list[dict[str, Any]]:
     return [
-        {**row._asdict(), "may_correct": throughputs.may_correct(row), "throughputs": _cells(cells, only)}
+        {
+            **row._asdict(),
+            "gpu_limit": row.gpu_limit / WHOLE_GPU,
+            "may_correct": throughputs.may_correct(row),
+            "throughputs": _cells(cells, only),
+        }
         for row, cells in throughputs.cells(rows).items()
     ]
 
@@ -280,7 +312,10 @@ def _cell(cell: Cell, fastest: float) -> dict[str, Any]:
 def _change(change: Change) -> dict[str, Any]:
     return {
         "application": change.application,
-        **change.setting._asdict(),
+        "gpu_model": change.setting.gpu_model,
+        "gpus": change.setting.gpus,
+        "spread": change.setting.spread,
+        "partner": change.setting.partner,
         "before": change.before,
         "after": change.after,
     }

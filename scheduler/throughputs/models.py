@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from tenants.models import Tenant
 
 
@@ -19,13 +20,15 @@ class Setting(models.Model):
     spread = models.BooleanField(default=False)
     #: Application of the gang that shares all its GPUs; empty: it has them alone.
     partner = models.CharField(max_length=68, blank=True)
+    #: What it may use of each GPU, in thousandths. What people correct is of whole GPUs.
+    gpu_limit = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
 
     class Meta:
         abstract = True
 
 
 #: What names a setting, beside its tenant.
-SETTING_FIELDS = ("application", "gpu_model", "gpus", "spread", "partner")
+SETTING_FIELDS = ("application", "gpu_model", "gpus", "spread", "partner", "gpu_limit")
 
 
 class SpeedMeasurement(Setting):
@@ -69,6 +72,22 @@ class SpeedCorrection(Setting):
         indexes = [models.Index(fields=["-at"], name="correction_by_age")]
 
 
+class InterferenceFit(models.Model):
+    """What measured pairs tell of others, as it was fitted last (`core.perf.interference`): one row."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    #: The fields of each `core.model.interference.Branch`.
+    tree = models.JSONField(default=list)
+    #: As in `Predictor`.
+    pairs = models.PositiveIntegerField()
+    error = models.FloatField()
+    error_of_mean = models.FloatField()
+    fitted_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="one_interference_fit")]
+
+
 class ClassProfile(models.Model):
     """What the jobs of one user and job class made of GPUs that they had alone, the latest most."""
 
@@ -76,7 +95,7 @@ class ClassProfile(models.Model):
     #: As of a setting.
     application = models.CharField(max_length=68)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    #: The fields of `core.model.snapshot.Profile`.
+    #: The fields of `core.model.training.Profile`.
     profile = models.JSONField(default=dict)
     updated_at = models.DateTimeField()
 

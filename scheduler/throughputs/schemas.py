@@ -3,6 +3,7 @@
 from drf_spectacular.utils import extend_schema_serializer, inline_serializer
 from rest_framework import serializers
 
+from scheduler.attempts.schemas import ENFORCEMENTS
 from scheduler.core.perf.throughput import Source
 from scheduler.virtual_clusters.schemas import ChosenPlugin
 
@@ -48,6 +49,9 @@ class ThroughputRow(serializers.Serializer):
     partner = serializers.CharField(
         allow_blank=True, help_text="The application that shares all its GPUs; empty: none."
     )
+    gpu_limit = serializers.FloatField(
+        help_text="What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs."
+    )
     may_correct = serializers.BooleanField()
     throughputs = ThroughputCell(many=True)
 
@@ -79,6 +83,22 @@ class ThroughputImport(serializers.Serializer):
         help_text="Names that no application can have; the first 100.",
     )
     changes = ThroughputChange(many=True, help_text="Added and changed; the first 200.")
+
+
+class Interference(serializers.Serializer):
+    least_pairs = serializers.IntegerField(help_text="With fewer measured pairs nothing is foretold.")
+    pairs = serializers.IntegerField(help_text="Pairs of applications that the rules were fitted on.")
+    error = serializers.FloatField(
+        allow_null=True,
+        help_text="Mean difference between speeds foretold and measured, of pairs held out; 0 to 1.",
+    )
+    error_of_mean = serializers.FloatField(
+        allow_null=True, help_text="The same, had the mean of the measured speeds been foretold for all."
+    )
+    fitted_at = serializers.DateTimeField(allow_null=True)
+    rules = serializers.ListField(
+        child=serializers.CharField(), help_text="All of them, in words; the slowest pairs first."
+    )
 
 
 class JobModelThroughput(serializers.Serializer):
@@ -129,3 +149,37 @@ class JobModelSpeed(JobModelThroughput):
 
 class JobSpeeds(JobThroughputs):
     models = JobModelSpeed(many=True)
+
+
+class GpuSharer(serializers.Serializer):
+    """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
+
+    id = serializers.IntegerField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    tenant = serializers.CharField(allow_null=True)
+    virtual_cluster = serializers.CharField(allow_null=True)
+    request = serializers.FloatField(help_text="What it gets of the GPU whenever it can use it, 0 to 1.")
+    limit = serializers.FloatField(help_text="What it never exceeds, 0 to 1.")
+    memory_bytes = serializers.IntegerField(help_text="On the device; 0: not known.")
+    way = serializers.ChoiceField(
+        choices=["part", "together", "turns"],
+        help_text="`part`: it has a part of its own; `together`, `turns`: it and others have all of the GPU,"
+        " at the same time or one after the other, frozen otherwise.",
+    )
+    enforcement = serializers.ChoiceField(
+        choices=["", *ENFORCEMENTS], help_text="How the node holds it to its part; empty: not told yet."
+    )
+    slowdown = serializers.FloatField(
+        allow_null=True,
+        help_text="How many times as long as alone on whole GPUs it takes; null: not measured.",
+    )
+
+
+class SharedGpu(serializers.Serializer):
+    id = serializers.IntegerField()
+    node = serializers.CharField()
+    index = serializers.IntegerField()
+    gpu_model = serializers.CharField(allow_null=True)
+    memory_bytes = serializers.IntegerField()
+    in_use = serializers.FloatField(help_text="The sum of what its jobs request, 0 to 1.")
+    jobs = GpuSharer(many=True)

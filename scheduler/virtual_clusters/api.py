@@ -33,7 +33,7 @@ from scheduler.virtual_clusters.services import (
     virtual_cluster_set,
 )
 from tenants.api.strict import StrictSerializer
-from tenants.models import Scope, VirtualCluster
+from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
 
 GPUS_MOST = 1_000_000
@@ -68,6 +68,7 @@ class VirtualClusterChange(StrictSerializer):
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )
+    sharing = serializers.ChoiceField(required=False, choices=SHARING, help_text=schemas.SHARING_HELP)
     min_run_seconds = serializers.FloatField(
         required=False,
         min_value=0,

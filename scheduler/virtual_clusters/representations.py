@@ -35,7 +35,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     held = AllocatedGpu.objects.filter(phase=HoldPhase.HELD, allocation__virtual_cluster_id__in=by_id)
     by_use = held.values_list(
         "allocation__virtual_cluster_id", "allocation__gpu_model", "allocation__guaranteed"
-    ).annotate(gpus=Count("id"))
+    ).annotate(gpus=Count("gpu_id", distinct=True))
     for row_id, model, guaranteed, gpus in by_use:
         kind = "guaranteed_in_use" if guaranteed else "opportunistic_in_use"
         usage[row_id][model][kind] += gpus
@@ -105,6 +105,7 @@ def _virtual_cluster(
         "policy_parameters": row.policy_parameters,
         "placer": placer.text,
         "default_time_limit_seconds": row.default_time_limit_seconds,
+        "sharing": row.sharing,
         **least_seconds(row),
         "guaranteed": dict(sorted(guaranteed.items())),
         "own_guaranteed": dict(sorted(own.items())),

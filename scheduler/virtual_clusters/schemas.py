@@ -5,9 +5,14 @@ from rest_framework import serializers
 
 from scheduler.rounds.schemas import Overrun
 from tenants.api.strict import StrictSerializer
+from tenants.models import SHARING
 
 #: Characters of a plug-in's name, or of the text with its parameters.
 PLUGIN_MOST = 255
+SHARING_HELP = (
+    "Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get"
+    " along; `free`: also those that nobody measured."
+)
 
 
 class VirtualClusterUsage(serializers.Serializer):
@@ -65,6 +70,7 @@ class VirtualCluster(serializers.Serializer):
     policy_parameters = serializers.DictField(help_text="See `policy_plugin`.")
     placer = serializers.CharField(help_text="See `placer_plugin`: `name:parameter=value,...`.")
     default_time_limit_seconds = serializers.FloatField()
+    sharing = serializers.ChoiceField(choices=SHARING, help_text=SHARING_HELP)
     min_run_seconds = serializers.FloatField(
         help_text="An attempt that has run for less is not stopped, moved or resized by a policy."
     )

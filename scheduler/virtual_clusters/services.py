@@ -12,6 +12,7 @@ from django.db.models import Count, F, Q
 
 from scheduler.cells.selectors import cells_in_force
 from scheduler.clock import database_now
+from scheduler.core.model.gpu_parts import SHARE_MEASURED
 from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.round.guarantees.binding import CELLS
@@ -53,6 +54,8 @@ class VirtualClusterSettings:
     policy_plugin: ChosenPlugin = USUAL_POLICY
     placer_plugin: ChosenPlugin = USUAL_PLACER
     default_time_limit_seconds: float = 86_400.0
+    #: One of `tenants.models.SHARING`.
+    sharing: str = SHARE_MEASURED
     #: How long an attempt runs at least before a policy, or a guarantee, may have its GPUs.
     min_run_seconds: float = 0.0
     reclaim_min_run_seconds: float = 0.0
@@ -141,7 +144,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
     _check_guarantees(row, desired)
     if row.pk:
         _check_loans(row, desired)
-    for name in ("title", "default_time_limit_seconds"):
+    for name in ("title", "default_time_limit_seconds", "sharing"):
         setattr(row, name, getattr(desired, name))
     row.policy, row.policy_parameters = desired.policy_plugin.name, dict(desired.policy_plugin.parameters)
     row.placer, row.placer_parameters = desired.placer_plugin.name, dict(desired.placer_plugin.parameters)
@@ -317,6 +320,7 @@ def _facts(row: VirtualCluster) -> dict[str, Any]:
         "policy_plugin": ChosenPlugin(row.policy, row.policy_parameters).to_json(),
         "placer_plugin": ChosenPlugin(row.placer, row.placer_parameters).to_json(),
         "default_time_limit_seconds": row.default_time_limit_seconds,
+        "sharing": row.sharing,
         **least_seconds(row),
         "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
         "members": dict(row.members.values_list("tenant__name", "weight")),

@@ -173,7 +173,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         what="job",
         name="r.name",
         tenant="r.tenant_id",
-        # The specification stays with the job and never changes; what people put into its `env` is theirs.
+        # Of the specification only what columns repeat changes; what people put into its `env` is theirs.
         left_out=(
             "spec",
             "shape",
@@ -294,6 +294,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.AttemptPart": _BY_AGENTS,
     "scheduler.CreditAccount": "sums of the transfers, kept by triggers",
     "scheduler.Delivery": _BOOKS,
+    "scheduler.Dependency": "in the specification of its job, whose making is an entry; settled by rounds",
     "scheduler.EmailNotice": _BOOKS,
     "scheduler.Event": _HISTORY,
     "scheduler.Explanation": _BY_ROUNDS,
@@ -303,7 +304,9 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.FairnessState": _COMPUTED,
     "scheduler.FairnessViolation": _COMPUTED,
     "scheduler.Forecast": _COMPUTED,
+    "scheduler.FragmentationSample": _COMPUTED,
     "scheduler.Gpu": _BY_AGENTS,
+    "scheduler.InterferenceFit": _COMPUTED,
     "scheduler.JobProfile": _BY_AGENTS,
     "scheduler.JobScaling": _BY_AGENTS,
     "scheduler.Leadership": _BY_ROUNDS,

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nodeagent.messages import GpuPart
 from tests.agent.builders import everybodys_python, make_part, python, shell
-from tests.agent.runtime_node import RuntimeNode
+from tests.agent.runtime_node import RuntimeNode, daemon_pid, until
 
 SECRET = "the rival's weights"
 ATTACK = """
@@ -77,8 +78,12 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
     others = node.runtime.folder(1)
     files = [*map(str, sorted(installation.iterdir())), work, checkpoint]
     files += [others.part, others.spec, others.log(0), node.runtime.lease]
-    pids = [os.getpid(), os.getppid(), node.runtime.shims[1].pid, *node.alive(1)]
-    targets = json.dumps([files, [others.door], pids])
+    # Who says when the rival may use its part of a GPU.
+    token = str(node.runtime.shared_gpus.folder / "0")
+    files += [token, f"{token}.lock", others.held]
+    daemon = await until(lambda: daemon_pid(node))
+    pids = [os.getpid(), os.getppid(), node.runtime.shims[1].pid, *node.alive(1), daemon]
+    targets = json.dumps([files, [others.door, others.token(0), token], pids])
     script = python(ATTACK, interpreter=everybodys_python())
     await node.run(make_part(replace(script, command=(*script.command, targets)), attempt=2))
     assert all(Path(path).exists() for path in files)
@@ -88,6 +93,7 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
 async def with_rival(node: RuntimeNode) -> tuple[str, str]:
     """Let a job of another tenant run; return where its secrets are."""
     script = f'umask 0; echo "{SECRET}" > secret; cp secret $ALLOT_CHECKPOINT_DIR; cat secret; sleep 60'
-    await node.start(make_part(shell(script), attempt=1, tenant="rival"))
+    replica = shell(script, gpu_indexes=(0,), gpu_part=GpuPart(request=500, limit=1000))
+    await node.start(make_part(replica, attempt=1, tenant="rival"))
     await node.line(SECRET)
     return f"{node.runtime.folder(1).work(0)}/secret", f"{node.configuration.checkpoint_folder}/101/secret"

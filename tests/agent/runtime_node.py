@@ -129,6 +129,10 @@ class RuntimeNode:
         for attempt, shim in list(self.runtime.shims.items()):
             shim.signal(signal.SIGKILL)
             await self.end_of(attempt)
+        # As the server says of what has ended: services of the node end with their last attempt.
+        for attempt in self.ports.keys() | self.outcomes.keys():
+            self.runtime.forget(attempt)
+        await asyncio.gather(*self.runtime.tasks)
         self.runtime.close()
 
 
@@ -138,6 +142,17 @@ async def until(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> 
         while not (value := condition()):
             await asyncio.sleep(0.005)
     return value
+
+
+def daemon_pid(node: RuntimeNode) -> int | None:
+    """The process that holds the lock of GPU 0's daemon."""
+    path = node.runtime.shared_gpus.folder / "0.lock"
+    lock = path.stat().st_ino if path.exists() else 0
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(lock):
+            return int(words[4])
+    return None
 
 
 def is_alive(pid: int | str) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.messages import Finding
+from nodeagent.messages import Finding, GpuPart
 from nodeagent.procfs import boot_clock_seconds
-from tests.agent.builders import AgentProcess, make_part, python, shell
+from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
 from tests.agent.fake_server import FakeServer
 from tests.agent.runtime_node import is_alive, until
 
@@ -59,6 +59,28 @@ async def test_a_job_runs_and_all_of_it_is_told(server: FakeServer, start_agent:
     assert [(line.step, line.samples, line.values) for line in lines.values()] == [(3, 96.0, {"loss": 0.5})]
     await server.want(NODE)
     await server.until(lambda: server.reports[NODE][-1].parts == ())
+
+
+async def test_how_a_part_of_a_gpu_is_held_is_told_also_after_the_agent_was_killed(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent()
+
+    def say(attempt: int) -> str:
+        part = server.part(NODE, attempt)
+        return "" if part is None else part.enforcement
+
+    part = GpuPart(request=500, limit=1000)
+    shared = [make_part(shell("sleep 600", gpu_part=part), attempt=attempt) for attempt in (1, 2)]
+    whole = make_part(make_replica("sleep", "600", gpu_indexes=(1,)), attempt=3)
+    await server.want(NODE, *shared, whole)
+    await server.until(lambda: say(1) == say(2) == "enforced")
+    await server.until_state(NODE, 3, "running")
+    assert say(3) == ""
+    await agent.end(signal.SIGKILL)
+    del server.reports[NODE]
+    await agent.start()
+    await server.until(lambda: say(1) == say(2) == "enforced")
 
 
 async def test_a_gang_starts_on_all_nodes_or_on_none(server: FakeServer, start_agent: StartAgent) -> None:

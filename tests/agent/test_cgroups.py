@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.shim.cgroups import Cgroups, find_cgroups
+from nodeagent.shim.cgroups import CgroupOfReplica, Cgroups, find_cgroups
 
 
 @pytest.fixture
@@ -92,3 +92,52 @@ def test_version_2_says_what_is_used(unified: Path) -> None:
     (folder / "memory.stat").write_text("anon 3000\ninactive_file 1500\n")
     (folder / "cgroup.procs").write_text("7\n8\n")
     assert (group.cpu_seconds(), group.memory_bytes(), group.members()) == (2.5, 3500, {7, 8})
+
+
+def test_limits_change_while_a_replica_runs(unified: Path) -> None:
+    group = find(unified).group("attempt-1-rank-0")
+    assert not group.change(cpus=2.0, memory_bytes=1000), "it is not made yet"
+    group.create(cpus=1.5, memory_bytes=1000)
+    folder = Path(group.paths["memory"])
+    (folder / "memory.current").write_text("700\n")
+    (folder / "memory.stat").write_text("inactive_file 100\n")
+    assert group.change(cpus=3.0, memory_bytes=2000)
+    assert (folder / "cpu.max").read_text() == "300000 100000"
+    assert (folder / "memory.max").read_text() == "2000"
+    # What is in use is not taken away: nothing is killed for it. CPUs are.
+    assert not group.change(cpus=1.0, memory_bytes=600)
+    assert (folder / "cpu.max").read_text() == "100000 100000"
+    assert (folder / "memory.max").read_text() == "2000"
+    (folder / "memory.current").write_text("500\n")
+    assert group.change(cpus=0.0, memory_bytes=600)
+    assert (folder / "cpu.max").read_text() == "max 100000"
+    assert (folder / "memory.max").read_text() == "600"
+    assert group.change(cpus=0.0, memory_bytes=0)
+    assert (folder / "memory.max").read_text() == "max"
+
+
+def test_version_1_memory_rises_and_falls_with_swap(tmp_path: Path) -> None:
+    """The kernel refuses a limit above the one with swap, or one with swap below the other."""
+    group = CgroupOfReplica(False, {"cpu": str(tmp_path), "memory": str(tmp_path)})
+    limits = {"memory.limit_in_bytes": 1000, "memory.memsw.limit_in_bytes": 1000}
+    for name in limits:
+        (tmp_path / name).write_text("")
+    (tmp_path / "memory.usage_in_bytes").write_text("400\n")
+    (tmp_path / "memory.stat").write_text("total_inactive_file 0\n")
+    write = group._write
+
+    def as_the_kernel(kind: str, name: str, text: str) -> None:
+        if name in limits:
+            wanted = {**limits, name: int(text) if int(text) >= 0 else 2**62}
+            if wanted["memory.limit_in_bytes"] > wanted["memory.memsw.limit_in_bytes"]:
+                raise OSError(22, "Invalid argument")
+            limits.update(wanted)
+        write(kind, name, text)
+
+    group._write = as_the_kernel  # type: ignore[method-assign]
+    for memory_bytes in (2000, 500, 0):
+        assert group.change(cpus=2.0, memory_bytes=memory_bytes)
+        assert set(limits.values()) == {memory_bytes or 2**62}
+    assert (tmp_path / "cpu.cfs_quota_us").read_text() == "200000"
+    assert group.change(cpus=0.0, memory_bytes=0)
+    assert (tmp_path / "cpu.cfs_quota_us").read_text() == "-1"

@@ -17,6 +17,7 @@ from nodeagent.machine import (
     AttemptExited,
     AttemptPrepared,
     AttemptStarted,
+    ChangeLimits,
     DesiredReceived,
     Event,
     ExtendLease,
@@ -411,3 +412,16 @@ def test_any_order_repetition_and_loss_ends_in_what_is_desired(histories: Any, d
     alive = {number for number, part in world.state.parts.items() if part.phase in ALIVE}
     assert alive == world.alive
     assert set(world.state.parts) <= {part.attempt for part in documents[-1].parts}
+
+
+def test_other_limits_are_told_once_and_only_to_what_is_alive() -> None:
+    part = make_part()
+    more = replace(part, replicas=tuple(replace(each, cpus=3.0) for each in part.replicas))
+    document = DesiredState(generation=1, lease_seconds=LEASE_SECONDS, report_seconds=1.0, parts=(more,))
+    for phase in Phase:
+        state = State(parts={part.attempt: Part(desired=part, phase=phase)})
+        state, first = feed(DesiredReceived(desired=document, sent_at=0.0), state=state)
+        told = [each for each in first if isinstance(each, ChangeLimits)]
+        assert told == ([ChangeLimits(desired=more)] if phase in ALIVE else [])
+        _, again = feed(DesiredReceived(desired=document, sent_at=0.0), state=state)
+        assert "ChangeLimits" not in kinds(again)

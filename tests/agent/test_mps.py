@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nodeagent.messages import DesiredPart
-from nodeagent.process.mps import PROGRAM
-from tests.agent.builders import make_part, python
+from nodeagent.configuration import InventoryConfiguration
+from nodeagent.devices.inventory import SimulatedDevices
+from nodeagent.folder import AttemptFolder, read_json
+from nodeagent.messages import DesiredPart, GpuPart, InventoryGpu
+from nodeagent.process.mps import PROGRAM, Mps, Service, mps_limits
+from nodeagent.process.sharing import SharedGpus, enforcement_of
+from tests.agent.builders import make_configuration, make_part, make_replica, python
 from tests.agent.runtime_node import RuntimeNode, until
 
 #: Takes `-f` and `quit` as the real one does, and leaves a mark in the shared memory that clients need.
@@ -48,6 +53,8 @@ async def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         pytest.skip("jobs have no sandbox or no users of their own here")
     yield node
     await node.clean_up()
+    left = [pid for folder in node.runtime.mps.folder.glob("*") for pid in Service(folder).processes()]
+    assert not left, "services end with the attempts that used them"
 
 
 def sharing(
@@ -79,6 +86,50 @@ async def test_a_tenants_jobs_meet_in_one_service_that_ends_with_the_last(servin
     await serving.end_of(3)
     serving.runtime.forget(3)
     await until(lambda: not serving.runtime.mps.service(users.number_of("speech")).processes())
+
+
+async def test_a_part_of_a_gpu_is_held_by_the_services_limits(serving: RuntimeNode) -> None:
+    part = GpuPart(request=300, limit=605, memory_bytes=6 * 2**30 + 1)
+    script = "import os\nfor name in sorted(os.environ):\n  print(name, os.environ[name], flush=True)"
+    # Its GPU is not shared by others yet, and may be at any time.
+    desired = make_part(python(script, gpu_indexes=(2,), gpu_part=part), shares_gpus=False)
+    assert (await serving.run(desired)).exit_code == 0
+    assert await serving.line("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") == "60"
+    assert await serving.line("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") == "0=6144M"
+    assert "ALLOT_GPU_TOKEN" not in serving.text()
+    assert enforcement_of(desired, read_json(serving.runtime.folder(1).held)) == "enforced"
+
+
+async def test_what_holds_a_part_is_chosen_by_the_node(tmp_path: Path) -> None:
+    part = GpuPart(request=300, limit=600)
+    assert mps_limits(None) == {}
+    assert mps_limits(part) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "60"}
+    desired = make_part(make_replica("true", gpu_indexes=(2,), gpu_part=part))
+    simulated = make_configuration(tmp_path)
+    real = replace(simulated, inventory=InventoryConfiguration(kind="nvml"))
+    folder = AttemptFolder(str(tmp_path))
+    for configuration, has_mps, can_freeze in (
+        (simulated, False, True),
+        (real, False, False),
+        (real, True, None),
+        (replace(simulated, tokens=False), False, None),
+    ):
+        parts = SharedGpus(tmp_path / "tokens", configuration, has_mps=has_mps).parts(folder, desired)
+        assert (parts[0]["can_freeze"] if parts else None) is can_freeze
+        assert read_json(folder.held) == {"0": "enforced" if has_mps else "placement_only"}
+
+
+def test_instances_of_divided_gpus_have_no_service(serving: RuntimeNode) -> None:
+    class Divided(SimulatedDevices):
+        def gpus(self) -> tuple[InventoryGpu, ...]:
+            return tuple(replace(gpu, uuid=f"MIG-{gpu.index}") for gpu in super().gpus())
+
+    devices = Divided("node-1", serving.configuration.inventory)
+    folder = serving.runtime.root / "mps"
+    mps = Mps(folder, is_enabled=True, bubblewrap="", devices=devices)
+    assert (mps.is_used, mps.problem) == (False, "MPS is not for instances of divided GPUs (MIG).")
+    mps = Mps(folder, is_enabled=False, bubblewrap="", devices=devices)
+    assert (mps.is_used, mps.problem) == (False, "")
 
 
 async def test_who_has_gpus_alone_uses_no_service(serving: RuntimeNode) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.messages import GpuPart
 from nodeagent.process.ports import PORTS
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import boot_clock_seconds
@@ -151,6 +152,10 @@ class TestStart:
         outcome = await node.run(make_part(make_replica(gpu_indexes=(0, 1))))
         assert (outcome.exit_code, outcome.category) == (None, "start_failed")
         assert "Rank 0 was given 2 parts of divided GPUs (MIG)" in outcome.message
+        part = make_replica(gpu_indexes=(0,), gpu_part=GpuPart(request=500, limit=500))
+        outcome = await node.run(make_part(part, attempt=2))
+        assert (outcome.exit_code, outcome.category) == (None, "start_failed")
+        assert "Rank 0 was given a part of an instance of a divided GPU (MIG)" in outcome.message
 
     async def test_output_is_kept_up_to_its_limit_and_the_job_goes_on(self, node: RuntimeNode) -> None:
         outcome = await node.run(
@@ -430,6 +435,32 @@ class TestLimits:
         assert "attempt-1-rank-0" in node.text()
         assert not os.path.exists(group.paths["cpu"])
         assert not os.path.exists(group.paths["memory"])
+
+    async def test_limits_change_while_it_runs_and_what_is_in_use_stays(self, node: RuntimeNode) -> None:
+        """It frees its memory when a file appears; the agent's next life remembers the limits."""
+        script = "import os, time; x = bytearray(96 * 2**20); print('filled')\n"
+        script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(60)"
+        replica = python(script, cpus=0.5, memory_bytes=2**28)
+        await node.start(make_part(replica))
+        await until(lambda: "filled" in node.text())
+        group = node.runtime.cgroups.group("attempt-1-rank-0")
+        cpus, memory = (
+            ("cpu.max", "memory.max") if group.is_unified else ("cpu.cfs_quota_us", "memory.limit_in_bytes")
+        )
+
+        def limits() -> tuple[str, int]:
+            quota = (Path(group.paths["cpu"]) / cpus).read_text().split()[0]
+            return quota, int((Path(group.paths["memory"]) / memory).read_text())
+
+        assert limits() == ("50000", 2**28)
+        changed = make_part(replace(replica, cpus=1.5, memory_bytes=2**26))
+        node.runtime.change_limits(changed)
+        assert limits() == ("150000", 2**28)
+        (Path(node.runtime.folder(1).work(0)) / "free").touch()
+        await until(lambda: limits() == ("150000", 2**26))
+        node.runtime.stop(1, 0.0)
+        await node.end_of()
+        assert node.runtime.limits.pending == {}
 
     async def test_without_permission_it_runs_unlimited(self, node: RuntimeNode) -> None:
         node.runtime.cgroups.remove()

@@ -153,6 +153,19 @@ def test_thinning_out_an_odd_number() -> None:
     assert thin_out(lines, 7) == tuple(lines)
 
 
+def test_lines_of_any_number_are_thinned_out_and_the_newest_stays() -> None:
+    all_lines = [
+        ProgressLine(sequence=step, at=0.0, step=step, samples=None, values={}) for step in range(2000)
+    ]
+    for count in (*range(1, 100), *range(100, 2000, 37)):
+        lines = all_lines[:count]
+        for most in (1, 3, 7, PROGRESS_PER_REPORT):
+            steps = [line.step for line in thin_out(lines, most)]
+            assert len(steps) == min(most, count)
+            assert steps == sorted(set(steps))
+            assert steps[-1] == count - 1
+
+
 def test_a_line_without_an_end_does_not_stop_the_rest(folder: AttemptFolder) -> None:
     write(folder, "x" * (2 * READ_BYTES) + '\n{"step": 1}\n')
     progress = ProgressFile(1, folder)

@@ -45,9 +45,12 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
                 "gpus": [{"id": 1, "index": 0}, {"id": 2, "index": 1}],
                 "ranks": [0],
                 "state": "running",
+                "enforcement": "",
             }
         ],
         "turn": None,
+        "auxiliary": None,
+        "enforcement": "",
         "exit_code": None,
         "category": None,
         "message": "",
@@ -113,6 +116,7 @@ def make_job(job_id: int, **changes: Any) -> dict[str, Any]:
         "labels": {},
         "cancelling": False,
         "held": False,
+        "array": None,
         "version": 1,
     }
     return {**job, **changes}
@@ -159,7 +163,12 @@ class FakeApi:
         #: What the next POST of a job is refused with.
         self.refuse: Answer | None = None
         #: What `why` foresees, the questions that were asked, and what they are answered.
+        self.changes: list[tuple[int, Any]] = []
+        self.bulk_cancels = 0
+        #: So many jobs are cancelled by one request.
+        self.cancelled_at_once = 1
         self.prediction: dict[str, Any] | None = None
+        self.dependencies: dict[str, Any] = {"waits_for": [], "awaited_by": [], "awaited_by_count": 0}
         self.questions: list[Any] = []
         self.answer: dict[str, Any] = {}
         self.looks = 0
@@ -250,14 +259,22 @@ class FakeApi:
             no_prediction = "" if self.prediction else "It was put on hold."
             more |= {"prediction": self.prediction, "no_prediction": no_prediction}
             return {**{key: job[key] for key in keys}, **more}
+        if action == "dependencies":
+            return self.dependencies
         if action == "preemptions":
             times = {"times": job["preemptions"], "lost_seconds": 75.0, "overhead_seconds": 4.5}
             return {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None}
         if action == "run-time":
             seconds = {"declared_seconds": 7_200.0, "measured_seconds": 15_000.0}
-            return {**seconds, "gpu_model": "V100", "differs": True, "outlasts_limit": False}
+            usual = {"usual_seconds": 6_000.0, "usual_by": "size", "usual_jobs": 12, "usual_error": 0.08}
+            return {**seconds, **usual, "gpu_model": "V100", "differs": True, "outlasts_limit": False}
         if action == "attempts":
             return {"results": [job["attempt"]], "next": None, "previous": None}
+        if method == "PATCH":
+            if job["state"] == "running" and "guarantee" in body:
+                raise refusal(409, "conflict", f"guarantee can not be changed while job {job_id} has GPUs.")
+            self.changes.append((job_id, body))
+            job.update(body)
         if action == "cancel":
             if job["state"] in ("succeeded", "failed"):
                 raise refusal(409, "conflict", f"The job has already {job['state']}.")
@@ -281,10 +298,12 @@ class FakeApi:
         if body["dry_run"]:
             queued = sum(job["state"] == "queued" for job in found)
             return {"jobs": len(found), "remaining": 0, "queued": queued, "running": len(found) - queued}
-        # One at a time, so that a client has to ask again.
-        for job in found[:1]:
+        # As a rule one at a time, so that a client has to ask again.
+        self.bulk_cancels += 1
+        now, later = found[: self.cancelled_at_once], found[self.cancelled_at_once :]
+        for job in now:
             job.update(ended("cancelled", None))
-        return {"jobs": len(found[:1]), "remaining": len(found[1:]), "queued": None, "running": None}
+        return {"jobs": len(now), "remaining": len(later), "queued": None, "running": None}
 
     def on_what_if(self, method: str, parts: list[str], query: Any, headers: Any, body: Any) -> Any:
         """Questions are answered when they are looked at for the second time."""
@@ -308,14 +327,26 @@ class FakeApi:
         ]
         if missing:
             raise refusal(400, "invalid", "The job specification has a mistake.", missing)
-        made = [self.add(len(self.jobs) + 1, name=spec["name"], spec=spec) for spec in specs]
+        first = len(self.jobs) + 1
+        array = {"number": first, "index": 0, "size": 2, "at_most": None}
+        made = [
+            self.add(
+                len(self.jobs) + 1, name=spec["name"], spec=spec, array=array if spec.get("array") else None
+            )
+            for spec in specs
+        ]
+        if specs[0].get("array"):
+            self.add(first + 1, array={**array, "index": 1})
         answer = {"jobs": [{"id": job["id"], "name": job["name"]} for job in made]} if bulk else made[0]
         self.answers[key] = answer
         raise Answer(201, answer)
 
     def _list(self, query: dict[str, str]) -> Any:
         jobs = [
-            job for job in self.jobs.values() if job["state"] in query.get("state", job["state"]).split(",")
+            job
+            for job in self.jobs.values()
+            if job["state"] in query.get("state", job["state"]).split(",")
+            and ("array" not in query or str((job["array"] or {}).get("number")) == query["array"])
         ]
         jobs = [job for job in jobs if job["submitted_by"] == query.get("submitted_by", job["submitted_by"])]
         jobs.sort(key=lambda job: -job["id"])
@@ -393,7 +424,7 @@ def serving(api: FakeApi) -> Iterator[FakeApi]:
                     return
             self._send(answer)
 
-        do_POST = do_DELETE = do_GET
+        do_POST = do_PATCH = do_DELETE = do_GET
 
         def _send(self, answer: Answer) -> None:
             raw = isinstance(answer.body, str)

@@ -15,11 +15,12 @@ from allot.client import Client
 from scheduler.adviser.services.advice import work_out
 from scheduler.adviser.services.comparisons import run_comparison
 from scheduler.forecasts.services import facts
-from scheduler.models import Allocation, CellSpecification, Event
+from scheduler.models import CellSpecification, Event
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_job,
     make_node,
@@ -47,7 +48,7 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
         )
         began, over = now - timedelta(hours=4), now - timedelta(hours=3)
         attempt = make_attempt(job, gpus_of(node), state="ended", phase="released", outcome="succeeded")
-        Allocation.objects.filter(id=attempt.allocation_id).update(held_at=began, released_at=over)
+        held_since(attempt, began, over)
         job.state, job.ended_at = "succeeded", over
         job.save()
         Event.objects.create(

@@ -1,4 +1,4 @@
-"""cancel, hold, release."""
+"""cancel, hold, release, update."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from typer.testing import Result
 
-from tests.allot.fake_api import FakeApi, ended
+from tests.allot.fake_api import FakeApi, ended, running
 
 Allot = Callable[..., Result]
 
@@ -20,6 +20,58 @@ def test_one_that_refuses_does_not_keep_the_others_from_being_cancelled(allot: A
     assert result.stdout == "Job 1 cancelled.\nJob 3 cancelled.\n"
     assert result.stderr == "allot: job 2: The job has already succeeded.\n"
     assert allot("cancel", "9").exit_code == 3
+
+
+def test_many_jobs_are_cancelled_by_one_request(allot: Allot, api: FakeApi) -> None:
+    for number in (1, 2, 3):
+        api.add(number)
+    api.cancelled_at_once = 1_000
+    assert allot("cancel", "1", "3", "1").stdout == "2 jobs cancelled, or told to stop.\n"
+    assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
+    assert api.bulk_cancels == 1
+
+
+def test_cancelling_by_state(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    api.add(2, **running())
+    assert allot("cancel", "--state", "queued", "--dry-run").stderr == (
+        "This would cancel 1 job (1 queued, 0 running).\n"
+    )
+    assert (
+        allot("cancel", "--state", "queued,running", "--yes").stdout == "2 jobs cancelled, or told to stop.\n"
+    )
+    assert allot("cancel", "1", "--state", "queued").exit_code == 2
+
+
+def test_a_job_is_changed_by_the_flags_of_submit(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    api.add(2, **running())
+    result = allot(
+        "update",
+        "1",
+        "--priority",
+        "5",
+        "--time-limit",
+        "2h",
+        "--vc",
+        "b",
+        "--label",
+        "k=v",
+        "--opportunistic",
+    )
+    assert result.stdout == "Job 1 changed.\n"
+    labels, guarantee = {"k": "v"}, "opportunistic"
+    changes = {"virtual_cluster": "b", "priority": 5, "time_limit": "2h"}
+    assert api.changes == [(1, changes | {"labels": labels, "guarantee": guarantee})]
+    refused = allot("update", "2", "--guaranteed")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "allot: guarantee can not be changed while job 2 has GPUs.\n",
+    )
+    assert allot("update", "2", "--no-time-limit").exit_code == 0
+    assert api.changes[-1] == (2, {"time_limit": None})
+    assert allot("update", "1").exit_code == 2
+    assert allot("update", "1", "--gpus", "2").exit_code == 2
 
 
 def test_hold_and_release(allot: Allot, api: FakeApi) -> None:

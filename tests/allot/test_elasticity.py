@@ -16,6 +16,7 @@ from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_job,
     make_node,
@@ -40,8 +41,8 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
         attempt = make_attempt(
             job, gpus_of(node)[: replicas * gpus], state="ended", phase="released", outcome="succeeded"
         )
+        held_since(attempt, began, over)
         allocation = Allocation.objects.get(id=attempt.allocation_id)
-        allocation.held_at, allocation.released_at = began, over
         if replicas == 8:
             allocation.replicas = allocation.replicas[:4]
         allocation.save()

@@ -63,6 +63,7 @@ VC: dict[str, Any] = {
     "policy_plugin": {"name": "fifo", "parameters": {"backfill": True}},
     "placer_plugin": {"name": "consolidate", "parameters": {}},
     "default_time_limit_seconds": 3600,
+    "sharing": "never",
     "min_run_seconds": 300.0,
     "reclaim_min_run_seconds": 0.0,
     "guaranteed": {"V100": 8},
@@ -114,6 +115,21 @@ def test_an_elastic_job_that_runs_shows_what_it_has_and_its_range(allot: Allot, 
     api.add(5, **running())
     rows = [columns(line) for line in allot("ls").stdout.splitlines()[1:]]
     assert {row[0]: row[3] for row in rows} == {"5": "2", "4": "3", "3": "2 (1-3)", "2": "2 (1-4)", "1": "2"}
+
+
+def test_parts_of_gpus_are_shown_as_parts(allot: Allot, api: FakeApi) -> None:
+    """Replicas with parts have a GPU each, so that they are not added up."""
+    attempt = make_attempt()
+    attempt["placement"][0]["gpus"] = [{"id": 1, "index": 0, "part": 0.3}]
+    spec = api.add(1)["spec"]
+    part = {**spec["tasks"][0], "replicas": 1, "resources": {"gpu": 0.3}}
+    gang = {**part, "replicas": 4, "resources": {"gpu": 0.25}}
+    api.add(2, **{**running(), "gpus": 1, "spec": {**spec, "tasks": [part]}, "attempt": attempt})
+    api.add(3, gpus=6, spec={**spec, "tasks": [*spec["tasks"], gang]})
+    rows = {row[0]: row for row in map(columns, allot("ls").stdout.splitlines()[1:])}
+    assert {number: row[3] for number, row in rows.items()} == {"1": "2", "2": "0.3", "3": "2 + 4×0.25"}
+    assert rows["2"][-1] == "on v100-1 ×0.3"
+    assert "0.3 GPU of " in allot("show", "2").stdout
 
 
 def test_the_tenant_gets_a_column_when_there_are_several(allot: Allot, api: FakeApi) -> None:
@@ -197,10 +213,39 @@ def test_show_tells_the_story_of_a_job(allot: Allot, api: FakeApi) -> None:
     assert columns(lines[-1])[:3] == ["1", "RUNNING", "V100"]
 
 
+def test_show_tells_what_it_waits_for_and_what_waits_for_it(allot: Allot, api: FakeApi) -> None:
+    api.add(1)
+    one = {"name": "prepare", "job_state": "running", "when": "succeeded", "state": "awaited"}
+    api.dependencies = {
+        "waits_for": [{"job": 3, **one}, {"job": 4, **one, "when": "ended", "state": "never"}],
+        "awaited_by": [{"job": job, **one} for job in range(30, 10, -1)],
+        "awaited_by_count": 1_200,
+    }
+    shown = allot("show", "1").stdout
+    assert "  Waits for        job 3 prepare to succeed: it is running\n" in shown
+    assert " job 4 prepare to end: it never will\n" in shown
+    assert "  Awaited by       jobs 30, 29, 28, 27, 26, 25, 24, 23, 22, 21 and 1,190 more\n" in shown
+
+
 def test_show_names_the_signal_that_ended_an_attempt(allot: Allot, api: FakeApi) -> None:
     attempt = make_attempt(state="ended", outcome="failed", exit_code=-9, ended_at=NOW)
     api.add(1, **{**running(), **ended("failed", -9), "attempt": attempt})
     assert "killed by SIGKILL" in allot("show", "1").stdout
+
+
+@pytest.mark.parametrize(
+    ("cause", "word"), [("resized", "RESIZED"), ("migrated", "MOVED"), ("preempted", "PREEMPTED")]
+)
+def test_show_tells_a_resize_and_a_move_from_a_preemption(
+    allot: Allot, api: FakeApi, cause: str, word: str
+) -> None:
+    why = "Resized from 2 to 4 GPUs: there were idle GPUs for it."
+    attempt = make_attempt(
+        state="ended", outcome="preempted", stop_cause=cause, message=why, exit_code=0, ended_at=NOW
+    )
+    api.add(1, **{**running(), "attempt": attempt})
+    line = columns(allot("show", "1").stdout.splitlines()[-1])
+    assert (line[1], line[-1]) == (word, why)
 
 
 def test_the_specification_that_show_prints_can_be_submitted(allot: Allot, api: FakeApi) -> None:
@@ -312,3 +357,10 @@ def test_a_lapsed_guarantee_and_lost_work_are_told(api: FakeApi, allot: Allot) -
     shown = allot("show", "1").stdout
     assert "guaranteed (lapsed: its cells are no more" in shown
     assert f"{message} 1m15s of work lost." in shown
+
+
+def test_show_says_plainly_where_nothing_holds_a_job_to_its_part_of_a_gpu(allot: Allot, api: FakeApi) -> None:
+    api.add(1, **{**running(), "attempt": make_attempt(enforcement="placement_only")})
+    api.add(2, **running())
+    assert "GPU part         placement only: nothing holds it" in allot("show", "1").stdout
+    assert "GPU part" not in allot("show", "2").stdout

@@ -204,6 +204,20 @@ def test_wait_exits_as_the_job_did(allot: Allot, api: FakeApi, end: dict[str, An
     assert result.stdout == "", "stdout is for data"
 
 
+def test_an_array_is_told_as_one_and_waited_for_as_all(allot: Allot, api: FakeApi) -> None:
+    result = allot("submit", "--array", "0-1%1", "--", "true")
+    assert result.stdout.splitlines()[0] == "Submitted array 1 true: 2 jobs."
+    assert "allot cancel --filter array=1 " in result.stdout
+    assert api.requests[-1][3]["array"] == {"indices": "0-1%1"}
+    listed = allot("ls", "--array", "1").stdout
+    assert "true[0]" in listed
+    assert "train[1]" in listed
+    assert "Array            1, of which this is one of 2 tasks\n" in allot("show", "1").stdout
+    assert allot("submit", "--array", "0-1", "--follow", "--", "true").exit_code == 2
+    api.timeline = {4: [ended("failed", 3)], 3: [ended()]}
+    assert allot("submit", "--array", "0-1", "--wait", "--", "true").exit_code == 3
+
+
 def test_follow_prints_the_output_and_exits_as_the_job_did(command: Command, api: FakeApi) -> None:
     on_submit(api, {}, running(), ended("failed", 7))
     api.logs[1, 1, 0] = ["epoch 1\n", "epo", "ch 2\n"]
@@ -218,3 +232,26 @@ def test_wait_for_many_takes_the_first_that_did_not_succeed(allot: Allot, api: F
     api.timeline = {1: [ended()], 2: [running(), ended("failed", 5)], 3: [ended("failed", 6)]}
     result = allot("submit", "-", "--wait", "-q", stdin=TWO + "---\nname: three\ncommand: x\n")
     assert (result.exit_code, result.stdout) == (5, "1\n2\n3\n")
+
+
+def test_an_sbatch_script_is_translated_and_said_line_by_line(
+    allot: Allot, api: FakeApi, tmp_path: Path
+) -> None:
+    script = "#!/bin/bash\n#SBATCH -p gpu --time=60\n#SBATCH --gres=gpu:V100:2\npython train.py\n"
+    (tmp_path / "train.sbatch").write_text(script)
+    result = allot("submit", "train.sbatch", "--map-partition", "gpu=research", "--priority", "5", "-q")
+    assert (result.exit_code, result.stdout) == (0, "1\n")
+    (body,) = api.sent("POST", "/jobs")
+    assert (body["name"], body["virtual_cluster"], body["time_limit"]) == ("train", "research", 3600)
+    assert (body["priority"], body["tasks"][0]["resources"]["gpu_model"]) == (5, ["V100"])
+    assert "train.sbatch, line 3: --gres=gpu:V100:2: translated: 2 GPUs of model V100" in result.stderr
+
+
+def test_an_sbatch_script_that_would_be_another_job_is_not_submitted(
+    allot: Allot, api: FakeApi, tmp_path: Path
+) -> None:
+    (tmp_path / "a.sbatch").write_text("#!/bin/bash\n#SBATCH -G 1 --begin=now+1hour\ntrue\n")
+    result = allot("submit", "a.sbatch")
+    assert result.exit_code == 2
+    assert "line 2: --begin=now+1hour: not possible" in result.stderr
+    assert api.sent("POST", "/jobs") == []

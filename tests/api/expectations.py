@@ -70,6 +70,8 @@ POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    
 POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    200   200      403       403
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
+PATCH  /api/v1/jobs/<int:job_id>                  401    404      403    200    200   200      403       403
+GET    /api/v1/jobs/<int:job_id>/dependencies     401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/preemptions      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/run-time         401    404      200    200    200   200      200       -
@@ -93,6 +95,7 @@ PUT    /api/v1/throughputs/correction             401    404      403    403    
 PUT    /api/v1/speeds/correction                  401    404      403    403    200   200      403       403
 DELETE /api/v1/throughputs/correction             401    404      403    403    204   204      403       403
 DELETE /api/v1/speeds/correction                  401    404      403    403    204   204      403       403
+GET    /api/v1/throughputs/interference           401    403      403    403    403   200      200       -
 GET    /api/v1/throughputs/export                 401    404      200    200    200   200      200       -
 GET    /api/v1/speeds/export                      401    404      200    200    200   200      200       -
 POST   /api/v1/throughputs/import                 401    404      403    403    200   200      403       403
@@ -149,6 +152,7 @@ POST   /api/v1/elasticity-savings                 401    403      403    403    
 GET    /api/v1/policies                           401    200      200    200    200   200      200       -
 GET    /api/v1/gpu-models                         401    200      200    200    200   200      200       -
 PATCH  /api/v1/gpu-models/<str:name>              401    403      403    403    403   200      403       403
+GET    /api/v1/shared-gpus                        401    200      200    200    200   200      200       -
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
 GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
 PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403
@@ -156,6 +160,7 @@ GET    /api/v1/failure-rules                      401    200      200    200    
 PUT    /api/v1/failure-rules                      401    403      403    403    403   200      403       403
 POST   /api/v1/failure-rules/test                 401    403      403    403    403   200      403       403
 GET    /api/v1/cluster/usage                      401    200      200    200    200   200      200       -
+GET    /api/v1/cluster/fragmentation              401    403      403    403    403   200      200       -
 GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
 GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
 GET    /api/v1/events                             401    200      200    200    200   200      200       -
@@ -307,6 +312,7 @@ BODIES = {
         "topics": ["job.failed"],
     },
     ("PATCH", "/api/v1/webhooks/<int:webhook_id>"): {"title": "Chat"},
+    ("PATCH", "/api/v1/jobs/<int:job_id>"): {"priority": 5},
     ("PUT", "/api/v1/tenants/<str:name>/budget"): {"amount": 100},
     ("PUT", "/api/v1/throughputs/correction"): {**_SETTING, "value": 2.5},
     ("PUT", "/api/v1/speeds/correction"): {**_SETTING, "value": 2.5},

@@ -45,6 +45,7 @@ _OF_THE_TEST = ("token.create", "token.first-use")
 def entries_of(world: World, who: str, method: str, route: str) -> tuple[int, list[AuditEntry]]:
     """The status of a request and the entries that it left; all of it is undone."""
     forget_recent()
+    world.know(who)
     with transaction.atomic():
         before = AuditEntry.objects.latest("id").id
         status = world.send(who, method, route).status_code

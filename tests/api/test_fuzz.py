@@ -49,6 +49,8 @@ FOREIGN_TYPE = {"Content-Type": "text/plain"}
 #: What none answers with.
 FOREIGN_ANSWER = {"Accept": "image/png"}
 FEW_EXAMPLES, MANY_EXAMPLES = 2, 60
+#: Every day, one operation in so many is asked at all.
+EVERY_DAY = 6
 
 
 @pytest.fixture
@@ -139,8 +141,8 @@ def send(case: schemathesis.Case, headers: dict[str, str]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_few_made_up_requests_to_every_operation(callers: dict[str, dict[str, str]]):
-    for path, method in OPERATIONS:
+def test_a_few_made_up_requests_to_operations_of_every_kind(callers: dict[str, dict[str, str]]):
+    for path, method in OPERATIONS[::EVERY_DAY]:
         ask(path, method, callers, examples=FEW_EXAMPLES)
 
 
@@ -150,13 +152,18 @@ def test_many_made_up_requests(path: str, method: str, callers: dict[str, dict[s
     ask(path, method, callers, examples=MANY_EXAMPLES)
 
 
-def test_every_caller_is_told_what_is_described(callers: dict[str, dict[str, str]]):
-    """Each of them, at each operation: the refusals that come before anything is read."""
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_caller_is_told_what_is_described(all_of_them: bool, callers: dict[str, dict[str, str]]):
+    """The refusals that come before anything is read: each caller at each operation, and every day two
+    of them at each, in turn. All are in tests/api/test_every_route.py every day, but for what the
+    description says."""
     operator = callers["operator"]
-    for path, method in OPERATIONS:
+    kinds = [*callers.values(), operator | FOREIGN_TYPE, operator | FOREIGN_ANSWER]
+    for number, (path, method) in enumerate(OPERATIONS):
         body = {"body": {}, "media_type": JSON} if "requestBody" in DESCRIPTION["paths"][path][method] else {}
         case = SCHEMA[path][method].Case(path_parameters={**ANY, **there(path)}, **body)
-        for headers in (*callers.values(), operator | FOREIGN_TYPE, operator | FOREIGN_ANSWER):
+        two = (kinds[number % len(kinds)], kinds[(number + 4) % len(kinds)])
+        for headers in kinds if all_of_them else two:
             send(case, headers)
 
 

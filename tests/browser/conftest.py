@@ -40,7 +40,7 @@ class Garden:
     def password_of(self, username: str) -> str:
         return self.platform.password if username == "operator" else PASSWORD
 
-    def submit(self, command: str, *, name: str, tenant: str = "vision", gpus: int = 1, **fields) -> int:
+    def submit(self, command: str, *, name: str, tenant: str = "vision", gpus: float = 1, **fields) -> int:
         """Submit a job of one replica that runs a line for the shell."""
         task = {
             "name": "main",

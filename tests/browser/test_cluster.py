@@ -39,6 +39,18 @@ def test_the_map_is_a_table_for_those_who_prefer_it(garden, open_page):
     expect(table).to_contain_text("2 of 4")
 
 
+def test_jobs_with_parts_of_a_gpu_are_on_the_sharing_page_and_on_the_map(garden, open_page):
+    for name, part in (("three-tenths", 0.3), ("half", 0.5)):
+        garden.platform.wait_for(garden.submit("sleep 600", name=name, gpus=part), "running")
+    page = open_page("vera", "/sharing")
+    rows = page.get_by_role("region", name="Shared GPUs").get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("80 %")
+    expect(rows.filter(has_text="half")).to_contain_text(re.compile("0.5.*8 GiB.*not measured"))
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_label("Legend")).to_contain_text("Shared, filled by parts 1")
+
+
 def test_an_operator_cordons_a_node_and_everybody_sees_it_at_once(open_page):
     watching = open_page("vera", "/nodes")
     operating = open_page("operator", "/nodes/bed-2")

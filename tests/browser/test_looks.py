@@ -23,6 +23,7 @@ BEYOND = """() => new Promise((resolve) => requestAnimationFrame(() => requestAn
 })))"""
 
 
+@pytest.mark.slow
 def test_no_page_is_wider_than_the_screen(garden, open_page):
     job = garden.submit("sleep 600", name="a-job-with-quite-a-long-name-that-must-not-push-anything-away")
     page = open_page("operator")
@@ -84,10 +85,10 @@ def test_figures_end_where_their_header_ends(open_page):
 
 DIST = ROOT / "frontend" / "dist"
 #: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
-PAGE_BUDGET_BYTES = 350_000
+PAGE_BUDGET_BYTES = 352_000
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell.
-TOTAL_BUDGET_BYTES = 545_000
+TOTAL_BUDGET_BYTES = 555_000
 
 
 def test_what_a_first_visit_loads_stays_within_its_budget():

@@ -41,6 +41,8 @@ class Held:
     begin: float
     end: float | None
     attempt: int = 0
+    #: Of the GPU.
+    thousandths: int = 1000
 
 
 @dataclass(frozen=True)
@@ -162,9 +164,13 @@ def _held_by_two(held: Sequence[Held]) -> Iterable[str]:
     for each in held:
         by_gpu[each.gpu].append(each)
     for gpu, holders in by_gpu.items():
-        for one, other in pairwise(sorted(holders, key=lambda each: each.begin)):
-            if one.end is None or one.end > other.begin:
-                yield f"GPU {gpu} was held by allocations {one.allocation} and {other.allocation} at once"
+        there: list[Held] = []
+        for each in sorted(holders, key=lambda each: each.begin):
+            there = [one for one in there if one.end is None or one.end > each.begin]
+            if sum(one.thousandths for one in there) + each.thousandths > 1000:
+                names = ", ".join(str(one.allocation) for one in there)
+                yield f"GPU {gpu} was held by allocations {names} and {each.allocation} at once"
+            there.append(each)
         if (last := max(holders, key=lambda each: each.begin)).end is None:
             yield f"GPU {gpu} is held by allocation {last.allocation} for ever"
 
@@ -329,7 +335,7 @@ def collect(world: World, jobs: Mapping[int, Submitted]) -> Facts:
             Held(*row)
             for row in database.execute(
                 "SELECT n.name || '-' || u.index, a.id, extract(epoch FROM a.held_at)::float8,"
-                " extract(epoch FROM g.released_at)::float8, coalesce(t.id, 0)"
+                " extract(epoch FROM g.released_at)::float8, coalesce(t.id, 0), g.request"
                 " FROM scheduler_allocatedgpu g JOIN scheduler_allocation a ON a.id = g.allocation_id"
                 " JOIN scheduler_gpu u ON u.id = g.gpu_id JOIN scheduler_node n ON n.id = u.node_id"
                 " LEFT JOIN scheduler_attempt t ON t.allocation_id = a.id"

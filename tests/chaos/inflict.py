@@ -91,6 +91,12 @@ class Inflicter:
             case "agent":
                 node = self._node(fault)
                 return ([psutil.Process(node.agent.process.pid)], node.name) if _lives(node) else ([], "")
+            case "token daemon":
+                daemons = self.world.token_daemons()
+                if not daemons:
+                    return [], ""
+                path, process = _pick(list(daemons.items()), fault.draw)
+                return [process], path
             case "node":
                 node = self._node(fault)
                 return node.processes(), node.name

@@ -2,11 +2,13 @@
 
     python job.py train STEPS STEP_SECONDS SEED      learns the digits, alone or as a gang, with checkpoints
     python job.py plain STEPS STEP_SECONDS           does nothing, step by step, from the beginning each time
+    python job.py busy STEPS STEP_SECONDS            the same, and computes for so long each step
     python job.py stay LINES                         writes a long log, and ends when there is a file `over`
 
 The account is `ledger` in the job's checkpoint folder: JSON lines of all its processes. By the machine's boot
 clock, so that what processes of one machine wrote can be put in order. Each GPU is also a file that its
-user locks: whoever finds it locked, by a process forgotten long ago too, writes that down.
+user locks, for itself or, with GPU_PART, beside others that have a part of it: whoever finds it locked
+otherwise, by a process forgotten long ago too, writes that down.
 """
 
 import errno
@@ -15,6 +17,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -60,20 +63,29 @@ def hold_gpus(ledger: Ledger) -> list[str]:
     """Lock the files of this process's GPUs until it and its children are gone; return the GPUs' names."""
     folder, node = os.environ.get("GPU_LOCKS"), os.environ.get("ALLOT_NODE", "")
     names = [f"{node}-{device}" for device in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if device]
+    kind = fcntl.LOCK_SH if os.environ.get("GPU_PART") else fcntl.LOCK_EX
     for name in names if folder else []:
         descriptor = os.open(Path(folder) / name, os.O_RDONLY)
         os.set_inheritable(descriptor, True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             ledger.write("gpu_is_taken", gpu=name)
     return names
 
 
-def plain(ledger: Ledger, gpus: list[str], steps: int, step_seconds: float) -> None:
+def compute(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def plain(
+    ledger: Ledger, gpus: list[str], steps: int, step_seconds: float, work: Callable[[float], None]
+) -> None:
     ledger.write("start", gpus=gpus, restored=0, world=int(os.environ.get("WORLD_SIZE", "1")))
     for step in range(steps):
-        time.sleep(step_seconds)
+        work(step_seconds)
         ledger.step(step + 1)
     ledger.write("done")
 
@@ -155,8 +167,9 @@ def main() -> None:
     kind, *numbers = sys.argv[1:]
     ledger = Ledger()
     gpus = hold_gpus(ledger)
-    if kind == "plain":
-        plain(ledger, gpus, int(numbers[0]), float(numbers[1]))
+    if kind in ("plain", "busy"):
+        work = compute if kind == "busy" else time.sleep
+        plain(ledger, gpus, int(numbers[0]), float(numbers[1]), work)
     elif kind == "stay":
         stay(ledger, gpus, int(numbers[0]))
     else:

@@ -16,7 +16,7 @@ import httpx
 from tests.chaos.world import World
 from tests.e2e.installation import ROOT
 
-UNFINISHED = 9
+UNFINISHED = 10
 LOOK_SECONDS = 1.0
 #: How long after its end the load asks what became of a job whose submission was never answered.
 LAST_ANSWER_SECONDS = 60.0
@@ -24,6 +24,8 @@ LAST_ANSWER_SECONDS = 60.0
 TRAININGS = ((60, 1), (90, 2), (120, 3))
 STEP_SECONDS = 0.1
 PLAIN_STEPS = (10, 40)
+#: Of a GPU: two of them fit, or three.
+PARTS = (0.3, 0.4, 0.6, 0.7)
 #: Whatever is done to a job is no reason to give it up.
 RETRY = {"max_attempts": 20, "attempts": dict.fromkeys(("user", "engine", "unknown", "platform"), 20)}
 TENANT = "chaos"
@@ -101,16 +103,21 @@ class Load:
         return True
 
     def _draw(self) -> tuple[Submitted, dict[str, Any]]:
-        shape = self.chance.choices(("single", "gang", "elastic", "plain"), (3, 2, 4, 2))[0]
+        shapes = ("single", "gang", "elastic", "plain", "part", "busy part")
+        shape = self.chance.choices(shapes, (3, 2, 4, 2, 2, 2))[0]
         steps, seed = self.chance.choice(TRAININGS)
         words = ["train", str(steps), str(STEP_SECONDS), str(seed)]
-        if shape == "plain":
+        if shape in ("plain", "busy part"):
             steps, seed = self.chance.randint(*PLAIN_STEPS), None
-            words = ["plain", str(steps), str(STEP_SECONDS)]
+            words = [shape.split()[0], str(steps), str(STEP_SECONDS)]
         # A gang's replica takes a whole node: two of them meet over the network.
         gpus, replicas = {"gang": (2, 2), "elastic": (1, 2)}.get(shape, (1, 1))
+        resources: dict[str, Any] = {"gpu": gpus, "gpu_model": "V100"}
+        has_part = shape.endswith("part")
+        if has_part:
+            resources |= {"gpu": self.chance.choice(PARTS), "gpu_limit": 1.0}
         specification = {
-            "name": f"chaos-{shape}",
+            "name": f"chaos-{shape.replace(' ', '-')}",
             "tenant": TENANT,
             "virtual_cluster": "steady",
             "guarantee": self.chance.choice(("guaranteed", "opportunistic")),
@@ -118,9 +125,9 @@ class Load:
                 {
                     "name": "main",
                     "replicas": replicas,
-                    "resources": {"gpu": gpus, "gpu_model": "V100"},
+                    "resources": resources,
                     "command": ["python", str(self.world.program), *words],
-                    "env": environment(self.world),
+                    "env": environment(self.world) | ({"GPU_PART": "1"} if has_part else {}),
                 }
             ],
             "checkpoint": {"grace_seconds": 5},

@@ -76,6 +76,9 @@ class Recovery:
                 return False
             ready = self.api.get(f"{self.world.platform.url}/readyz", timeout=ANSWER_SECONDS)
             return ready.status_code == 200
+        if pending.kind.endswith("token daemon"):
+            path = pending.subject
+            return path in self.world.token_daemons() or not self.world.needs_token_daemon(path)
         if pending.subject.startswith("job "):
             query = (
                 "SELECT 1 FROM scheduler_job j WHERE j.id = %s AND (j.state NOT IN ('queued', 'running')"

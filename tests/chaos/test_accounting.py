@@ -90,10 +90,17 @@ def test_a_node_of_a_gang_gives_its_gpus_back_before_the_others():
     ]
 
 
+def test_parts_of_a_gpu_are_held_at_once_up_to_all_of_it():
+    assert violations(facts(held=SHARED)) == []
+    assert violations(facts(held=[*SHARED, Held("north-0", 102, 35.0, 36.0, 12, 300)])) == []
+
+
 SECOND = lines(11, 40.0, range(21, 31), restored=20)
 FIRST = lines(10, 1.0, range(1, 26), ends=False)
 ATTEMPTS = facts().attempts
 HELD = facts().held
+#: By parts, the first for longer.
+SHARED = [replace(HELD[0], end=90.0, thousandths=300), replace(HELD[1], thousandths=400)]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +113,14 @@ HELD = facts().held
         (
             {"held": [Held("north-0", 100, 0.0, 31.0, 10), Held("north-0", 101, 30.0, 60.0, 11)]},
             "GPU north-0 was held by allocations 100 and 101 at once",
+        ),
+        (
+            {"held": [*HELD, Held("north-0", 102, 35.0, 36.0, 12, 300)]},
+            "GPU north-0 was held by allocations 101 and 102 at once",
+        ),
+        (
+            {"held": [*SHARED, Held("north-0", 102, 35.0, 36.0, 12, 301)]},
+            "GPU north-0 was held by allocations 100, 101 and 102 at once",
         ),
         ({"held": [Held("north-0", 100, 0.0, None, 10)]}, "held by allocation 100 for ever"),
         ({"held": HELD[:1]}, "attempt 11 ran on GPUs that it was not allocated: ['north-0']"),

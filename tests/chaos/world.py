@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from controlplane.embedded import ports
+from nodeagent.folder import read_json
 from tests.chaos.faults import WEIGHTS
 from tests.chaos.network import Network, Place, can_cut
 from tests.e2e.installation import ROOT, Agent, Installation
@@ -213,6 +214,27 @@ class World:
     def shims(self) -> list[psutil.Process]:
         return [shim for node in self.nodes.values() for shim in node.agent.shims()]
 
+    def token_daemons(self) -> dict[str, psutil.Process]:
+        """Return by path the processes that say who of the jobs with parts of a GPU may run."""
+        folders = {str(node.work_folder / "tokens") for node in self.nodes.values()}
+        found = {}
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or [""]
+            if str(Path(words[-1]).parent) in folders:
+                found[words[-1]] = process
+        return found
+
+    def needs_token_daemon(self, path: str) -> bool:
+        """Whether a job runs that has a part of the GPU of which the path is the daemon's."""
+        attempts = Path(path).parents[1] / "attempts"
+        for spec in attempts.glob("*/spec.json"):
+            replicas = (read_json(str(spec)) or {}).get("replicas", [])
+            status = read_json(str(spec.with_name("status.json"))) or {}
+            is_on_it = any(each["part"] and each["part"]["daemon"] == path for each in replicas)
+            if is_on_it and not status.get("is_final"):
+                return True
+        return False
+
     def server(self, name: str) -> list[psutil.Process]:
         """Return a process of the control plane and all it started; none while it is being started."""
         try:
@@ -227,6 +249,7 @@ class World:
         """Return what jobs left behind: processes, control groups, folders."""
         left = [f"process {process.pid}: {' '.join(process.cmdline())[:100]}" for process in self.jobs()]
         left += [f"shim {shim.pid}" for shim in self.shims()]
+        left += [f"token daemon {path}" for path in self.token_daemons()]
         for node in self.nodes.values():
             left += [f"folder {path}" for path in sorted((node.work_folder / "attempts").iterdir())]
             for path in CGROUPS.glob(f"**/allotment-{node.name}-*/attempt-*"):

@@ -46,6 +46,19 @@ def test_not_ready_while_the_database_takes_only_reads():
 
 
 @pytest.mark.django_db
+def test_looking_takes_a_new_file_of_the_databases_disk():
+    """Rows may find room in pages that vacuum has left free, on a disk that is full."""
+    with connection.cursor() as cursor:
+        cursor.execute(health._LITTLE_MEMORY)
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {health._SORT}")
+        plan = cursor.fetchone()[0][0]["Plan"]
+    while plan["Node Type"] != "Sort":
+        (plan,) = plan["Plans"]
+    assert plan["Sort Space Type"] == "Disk"
+    assert plan["Sort Space Used"] > 100  # KiB
+
+
+@pytest.mark.django_db
 def test_not_ready_while_redis_takes_only_reads(settings):
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         # What a full disk does to one that saves: writes are refused while too few replicas have them.

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -33,6 +32,7 @@ from tests.builders import (
 )
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
+from tests.effort import first_every_day
 
 #: Every policy with the default placer, every placer with the default policy.
 PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [
@@ -53,13 +53,16 @@ def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param
 
 
-#: These compute as long as all others together: what takes many rounds is asked of them in `make test-slow`.
+#: These compute as long as all others together.
 COSTLY = frozenset({"gandiva_fair", "gavel", "shockwave", "sia", "singularity"})
 
 
-def costly_when_slow(plugins: Iterable[tuple[str, str]]) -> list[Any]:
-    """As parameters of a test, those of policies that compute for long marked slow."""
-    return [pytest.param(each, marks=pytest.mark.slow if each[0] in COSTLY else ()) for each in plugins]
+def many_rounds(plugins: Iterable[tuple[str, str]]) -> pytest.MarkDecorator:
+    """Ask what takes many rounds of every second every day, and of none that computes for long."""
+    quick = [each for each in plugins if each[0] not in COSTLY]
+    costly = [each for each in plugins if each[0] in COSTLY]
+    chosen = first_every_day(quick[::2] + quick[1::2] + costly, len(quick[::2]))
+    return pytest.mark.parametrize("plugins", chosen, ids="-".join, indirect=True)
 
 
 def make_busy(plugins: tuple[str, str], **fields: object) -> Snapshot:
@@ -224,6 +227,7 @@ def test_memory_survives_json_and_survives_being_lost(plugins: tuple[str, str]) 
     decide_undegraded(replace(snapshot, memory={}))
 
 
+@many_rounds(PLUGINS)
 def test_an_unchanged_cluster_comes_to_rest(plugins: tuple[str, str]) -> None:
     """Unless its policy says that jobs take turns: then nothing but turns are taken, and everyone has one."""
     snapshot = make_busy(plugins)
@@ -241,6 +245,7 @@ def test_an_unchanged_cluster_comes_to_rest(plugins: tuple[str, str]) -> None:
     assert {loop.last_plan.reasons[job][0].tier for job in idle} <= {Tier.QUOTA}
 
 
+@many_rounds(PLUGINS)
 def test_every_job_of_a_finite_workload_ends(plugins: tuple[str, str]) -> None:
     snapshot, seconds = make_workload(plugins)
     loop = VirtualLoop(snapshot, seconds)
@@ -249,7 +254,7 @@ def test_every_job_of_a_finite_workload_ends(plugins: tuple[str, str]) -> None:
     assert not loop.last_plan.degraded
 
 
-@pytest.mark.parametrize("plugins", costly_when_slow(PLUGINS), ids="-".join, indirect=True)
+@pytest.mark.slow
 def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str, str]) -> None:
     snapshot, seconds = make_workload(plugins)
     loop = VirtualLoop(snapshot, seconds, drop=1 / 3, keep_memory=False)
@@ -261,9 +266,7 @@ def test_every_job_ends_though_a_third_of_the_actions_is_lost(plugins: tuple[str
 LEAST_SECONDS = 1_300.0
 
 
-@pytest.mark.parametrize(
-    "plugins", costly_when_slow((policy, "consolidate") for policy in POLICIES), ids="-".join, indirect=True
-)
+@many_rounds([(policy, "consolidate") for policy in POLICIES])
 def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for_it(
     plugins: tuple[str, str],
 ) -> None:
@@ -275,7 +278,7 @@ def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for
     facts = replace(snapshot, jobs=tuple(jobs), virtual_clusters=tuple(clusters), preemptions_per_round=1)
     facts = replace(facts, round_seconds=20.0)
     loop, held_back = VirtualLoop(facts, {job: 40 * left for job, left in seconds.items()}), 0
-    for _ in range(100):
+    for _ in range(40):
         facts = loop.snapshot
         plan = loop.step()
         assert not plan.degraded
@@ -295,6 +298,7 @@ def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for
     assert held_back or policy == "themis" or not getattr(POLICIES[policy], "rotates", False)
 
 
+@pytest.mark.slow
 def test_keeps_to_its_time(plugins: tuple[str, str]) -> None:
     dice = random.Random(1)
     jobs = [

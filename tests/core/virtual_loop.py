@@ -53,7 +53,11 @@ class VirtualLoop:
         ordered = sorted(plan.actions, key=lambda action: action.kind is not ActionKind.STOP)
         actions = [action for action in ordered if self.dice.random() >= self.drop]
         # Two that change places each wait for the other to leave.
-        leaving = {action.allocation for action in actions if action.kind is not ActionKind.REGRADE}
+        leaving = {
+            action.allocation
+            for action in actions
+            if action.kind is not ActionKind.REGRADE and not _keeps_some(action, running)
+        }
         for action in actions:
             self._apply(action, running, leaving)
         self._pass_time(running, plan.memory if self.keep_memory else {})
@@ -68,6 +72,18 @@ class VirtualLoop:
         before = running[action.allocation] if action.allocation is not None else None
         if before is not None and action.kind is ActionKind.REGRADE:
             running[before.allocation] = replace(before, guaranteed=action.guaranteed)
+            return
+        if before is not None and _keeps_some(action, running):
+            if action.kind is ActionKind.JOIN:
+                joined = {**before.joined, **dict.fromkeys(action.jobs, self.snapshot.now)}
+                running[before.allocation] = replace(
+                    before, jobs=(*before.jobs, *action.jobs), joined=joined, speeds={}
+                )
+                self._note_start(action.jobs, self.snapshot.now)
+            else:
+                staying = tuple(job for job in before.jobs if job not in action.jobs)
+                left = before.leaving + action.jobs
+                running[before.allocation] = replace(before, jobs=staying, leaving=left, speeds={})
             return
         if action.placement is not None:
             others = [other for other in running.values() if other.allocation not in leaving]
@@ -102,14 +118,18 @@ class VirtualLoop:
             if held.stopping:
                 del running[held.allocation]
             elif held.phase == "held":
+                running[held.allocation] = replace(held, leaving=())
                 for job in held.jobs:
                     self.remaining[job] -= self.snapshot.round_seconds
                     if self.remaining[job] <= 0:
                         ended.add(job)
                         self.ended[job] = now
         for held in list(running.values()):
-            if ended.intersection(held.jobs):
+            staying = tuple(job for job in held.jobs if job not in ended)
+            if not staying:
                 del running[held.allocation]
+            elif staying != held.jobs:
+                running[held.allocation] = replace(held, jobs=staying, speeds={})
         occupied = _occupied(running)
         for planned in list(running.values()):
             if planned.phase == "planned" and occupied.isdisjoint(planned.gpus):
@@ -128,6 +148,13 @@ class VirtualLoop:
     def _note_start(self, jobs: Sequence[JobId], now: float) -> None:
         for job in jobs:
             self.started.setdefault(job, now)
+
+
+def _keeps_some(action: Action, running: Mapping[AllocationId, Running]) -> bool:
+    """Whether some of those who have an allocation stay there: others join them, or leave them."""
+    if action.kind is ActionKind.JOIN:
+        return True
+    return action.allocation is not None and set(action.jobs) < set(running[action.allocation].jobs)
 
 
 def _occupied(running: Mapping[AllocationId, Running]) -> set[GpuId]:

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from scheduler.core.fitting.demand import all_sizes_of
+from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
     FIXED_WORLD,
-    Goodput,
     GpuId,
     Job,
     Node,
@@ -22,6 +22,8 @@ from scheduler.core.model.snapshot import (
     Tenant,
     Topology,
 )
+from scheduler.core.model.tag_constraints import TagConstraint
+from scheduler.core.model.training import Goodput
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
 MODELS = ("P100", "V100")
@@ -48,20 +50,22 @@ SCALES = Goodput(
     most_replicas=2,
 )
 
+HUNGRY = Sensitivity(by_cpus=((4.0, 1.0), (16.0, 2.0)), by_memory=((2.0**29, 1.0),))
+
 # Few draws make for fast examples: each entry is a combination worth having.
 GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (task(1, 1),)},
     {"tasks": (task(1, 2),)},
     {"tasks": (task(1, 4),)},
     {"tasks": (task(1, 8),)},
-    {"tasks": (task(3, 1),)},
+    {"tasks": (Task(replicas=3, gpus=1, auto=Auto(sensitivity=HUNGRY)),)},
     {"tasks": (task(2, 4),)},
     {"tasks": (task(3, 8),)},
     {"tasks": (task(1, 4), task(2, 1))},
     {"tasks": (task(2, 2), task(1, 8))},
     {"tasks": (task(1, 1, cpus=40.0),)},
     {"tasks": (task(2, 1, cpus=4.0, memory_bytes=2**33),)},
-    {"tasks": (task(2, 1),), "elastic": (1, 4)},
+    {"tasks": (Task(replicas=2, gpus=1, auto=Auto(memory=False)),), "elastic": (1, 4)},
     {"tasks": (task(2, 2),), "elastic": (2, 4)},
     {"tasks": (task(2, 1),), "elastic": (1, 6)},
     {"tasks": (task(4, 1),), "elastic": (1, 4), "elastic_mode": FIXED_WORLD},
@@ -75,6 +79,20 @@ GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (part(1, 500),), "sharing": SharingLabels(exclusion="a")},
     {"tasks": (part(2, 400, memory_bytes=2**33),), "sharing": SharingLabels(anti_affinity="b")},
     {"tasks": (part(1, 700), task(1, 2))},
+    {"tasks": (task(2, 1),), "tags": ("a",), "constraints": (TagConstraint(tag="a", most=0),)},
+    {
+        "tasks": (task(1, 2),),
+        "tags": ("a", "b"),
+        "constraints": (TagConstraint(tag="a", scope="rack", most=1),),
+    },
+    {"tasks": (task(2, 2),), "tags": ("b",)},
+    {
+        "tasks": (task(1, 1),),
+        "constraints": (
+            TagConstraint(tag="b", scope="rack", least=1),
+            TagConstraint(tag="a", scope="cluster", most=2, weight=1.0),
+        ),
+    },
 )
 
 CONDITIONS: tuple[dict[str, Any], ...] = (

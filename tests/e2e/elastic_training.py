@@ -133,6 +133,8 @@ class Outcome:
     gpus: Sequence[int]
     #: What the events say: GPUs before and after each resize.
     resizes: Sequence[tuple[int, int]]
+    #: How each attempt but the last ended that was not resized: its outcome, and what was said of it.
+    again: Sequence[str]
     #: SHA-256 of the weights, where the example writes it down.
     weights: str | None
 
@@ -182,8 +184,19 @@ def _outcome(platform: Installation, number: int, job: TrainingJob, way: str) ->
         accuracy=result["accuracy"] if result else _final_accuracy(platform, number),
         gpus=[attempt["gpus"] for attempt in attempts],
         resizes=[(data["gpus_before"], data["gpus"]) for data in resized],
+        again=_ends_before_the_last(platform, number, way),
         weights=result.get("weights_sha256"),
     )
+
+
+def _ends_before_the_last(platform: Installation, number: int, way: str) -> list[str]:
+    attempts = platform.call("GET", f"jobs/{number}/attempts")["results"]
+    *before, _ = sorted(attempts, key=lambda attempt: attempt["number"])
+    return [
+        f"{each['outcome']} {each['failure'] or each['stop_cause']}: {each['message']}"
+        for each in before
+        if way == RIGID or each["stop_cause"] not in ("migrated", "resized")
+    ]
 
 
 def _final_accuracy(platform: Installation, number: int) -> float:

@@ -80,6 +80,7 @@ def test_both_sides_of_a_trade_end_sooner_than_without_trading(common: Installat
     assert replayed["round_number"] == first["round_number"]
 
 
+@pytest.mark.slow
 def test_an_auction_is_won_and_paid(common: Installation) -> None:
     choose(common, "themis", lease_seconds=4.0, interval_seconds=1.0, fairness_knob=0.0)
     seconds_until_done(common, part=0.5)
@@ -95,6 +96,7 @@ def test_an_auction_is_won_and_paid(common: Installation) -> None:
     assert "lines of the ledger" in common.manage("replay_round", str(paid[-1]["round_number"]))
 
 
+@pytest.mark.slow
 def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> None:
     """The borrower's job runs on until the owner needs the place, and goes on elsewhere with what it did."""
     platform.add_node("lent", gpus=2, gpu_model="L4", rack="rack-5")
@@ -137,17 +139,19 @@ def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> N
 
     ended = until(lambda: _ended(platform, loan["id"]), 60, "the loan to end")
     assert datetime.fromisoformat(ended["ends_at"]) == ends_at
-    # The owner needs all of its cell now.
+    # The owner needs all of its cell now, and the guest's own GPU is idle again.
+    platform.wait_for(busy, "succeeded")
     owners = training("owners", {"L4": 10.0}, 20, tenant="owner", virtual_cluster="owner")
     owners["tasks"][0]["resources"]["gpu"] = 2
     back = platform.submit(**owners)
     platform.wait_for(back, "running", "succeeded", seconds=20)
     done = platform.wait_for(job, "succeeded", seconds=60)
-    assert done["preemptions"] == 1
+    assert done["preemptions"] == 0
     attempts = platform.call("GET", f"jobs/{job}/attempts")["results"]
-    assert [attempt["gpu_model"] for attempt in sorted(attempts, key=lambda one: one["number"])] == [
-        "L4",
-        "T4",
+    by_number = sorted(attempts, key=lambda one: one["number"])
+    assert [(attempt["gpu_model"], attempt["stop_cause"]) for attempt in by_number] == [
+        ("L4", "migrated"),
+        ("T4", ""),
     ]
     accounts = {one["virtual_cluster"]: one for one in platform.call("GET", "market/accounts")["results"]}
     assert accounts["owner"]["earned"] == pytest.approx(loan["paid"])
@@ -157,3 +161,108 @@ def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> N
 def _ended(platform: Installation, loan: int) -> dict | None:
     found = platform.call("GET", f"market/loans/{loan}")
     return found if found["state"] == "ended" else None
+
+
+def test_jobs_with_parts_run_at_once_on_one_gpu_and_others_wait(platform: Installation) -> None:
+    platform.add_node("parted", gpus=1, gpu_model="A10", rack="rack-6")
+    platform.call("POST", "tenants", {"name": "halves", "title": "halves"})
+    members = [{"tenant": "halves", "weight": 1}]
+    platform.call(
+        "POST", "virtual-clusters", {"name": "halves", "guaranteed": {"A10": 1}, "members": members}
+    )
+
+    def submit(gpu: float) -> int:
+        task = {
+            "name": "main",
+            "resources": {"gpu": gpu, "gpu_model": "A10"},
+            "command": ["python", "-c", "while True: pass"],
+        }
+        fields = {"tenant": "halves", "virtual_cluster": "halves", "checkpoint": {"grace_seconds": 1}}
+        return platform.submit(name=f"part-{gpu:g}", tasks=[task], **fields)
+
+    def enforcement(job: int) -> str:
+        return platform.call("GET", f"jobs/{job}/attempts")["results"][0]["enforcement"]
+
+    jobs = [submit(0.3), submit(0.7)]
+    for job in jobs:
+        platform.wait_for(job, "running")
+        until(lambda job=job: enforcement(job) == "enforced", 60, "the node to hold the job to its part")
+    waiting = [submit(0.2), submit(1)]
+    for job in waiting:
+        until(lambda job=job: platform.call("GET", f"jobs/{job}/why")["reasons"], 60, "a reason")
+        assert platform.job(job)["state"] == "queued"
+    assert [platform.job(job)["state"] for job in jobs] == ["running", "running"]
+    # When one leaves, the third has room beside the other; the whole GPU is not there for anybody.
+    platform.call("POST", f"jobs/{jobs[1]}/cancel", {})
+    platform.wait_for(waiting[0], "running")
+    assert platform.job(waiting[1])["state"] == "queued"
+    for job in (jobs[0], *waiting):
+        platform.call("POST", f"jobs/{job}/cancel", {})
+        platform.wait_for(job, "cancelled")
+
+
+#: Tells how long its storage and its GPU take for a step.
+TELLING = """
+import json, os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+with open(os.environ["ALLOT_PROGRESS"], "a") as progress:
+    for step in range(1, 10_000):
+        times = {"storage_seconds": 0.3, "gpu_seconds": 0.3, "network_seconds": 0.0}
+        progress.write(json.dumps({"step": step, **times}) + "\\n")
+        progress.flush()
+        time.sleep(0.2)
+"""
+
+
+def test_a_guest_joins_a_host_that_runs_on_and_each_goes_without_the_other(platform: Installation) -> None:
+    """The host's attempt stays what it is while guests come and go, and a guest's when the host has gone."""
+    platform.add_node("common-gpu", gpus=1, gpu_model="A30", rack="rack-7")
+    platform.call("POST", "tenants", {"name": "hosts", "title": "hosts"})
+    members = [{"tenant": "hosts", "weight": 1}]
+    policy = {"name": "iadeep", "parameters": {"largest_group": 2}}
+    body = {"name": "hosts", "guaranteed": {"A30": 1}, "members": members, "policy_plugin": policy}
+    platform.call("POST", "virtual-clusters", body)
+
+    def submit(name: str) -> int:
+        task = {
+            "name": "main",
+            "resources": {"gpu": 1, "gpu_model": "A30"},
+            "command": ["python", "-c", TELLING],
+        }
+        fields = {"application": "telling", "virtual_cluster": "hosts", "checkpoint": {"grace_seconds": 1}}
+        return platform.submit(name=name, tasks=[task], tenant="hosts", **fields)
+
+    def attempts(job: int) -> list[tuple[int, str, list[dict]]]:
+        found = platform.call("GET", f"jobs/{job}/attempts")["results"]
+        return [(one["id"], one["state"], one["placement"][0]["gpus"]) for one in found]
+
+    host = submit("host")
+    platform.wait_for(host, "running")
+    first, guest = attempts(host), submit("guest")
+    # It joins as soon as the host has told what it does with its GPU.
+    platform.wait_for(guest, "running")
+    assert attempts(host) == first
+    ((_, _, gpus),) = attempts(guest)
+    assert gpus == first[0][2]
+    waits = submit("waits")
+    until(lambda: platform.call("GET", f"jobs/{waits}/why")["reasons"], 60, "a reason")
+
+    # The guest goes, and the next one comes to the same host.
+    platform.call("POST", f"jobs/{guest}/cancel", {})
+    platform.wait_for(guest, "cancelled")
+    platform.wait_for(waits, "running")
+    assert attempts(host) == first
+    before = platform.job(host)["attempt"]["step"]
+    until(lambda: platform.job(host)["attempt"]["step"] > before, 60, "the host to go on")
+    # The host goes, and its guest runs on where it is.
+    second = attempts(waits)
+    platform.call("POST", f"jobs/{host}/cancel", {})
+    platform.wait_for(host, "cancelled")
+    last = submit("last")
+    platform.wait_for(last, "running")
+    assert attempts(waits) == second
+    for job in (waits, last):
+        platform.call("POST", f"jobs/{job}/cancel", {})
+        platform.wait_for(job, "cancelled")
+    node = "nodes/common-gpu"
+    until(lambda: platform.call("GET", node)["gpus"][0]["state"] == "free", 60, "the GPU to be free")

@@ -178,6 +178,7 @@ def test_a_signal_to_one_rank_stops_the_gang_at_one_step(
     assert result_of(tmp_path) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_run_may_change_its_number_of_workers(
     launch: Launch, launch_gang: Callable[..., list[Replica]], tmp_path: Path, uninterrupted: dict
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_run_may_change_its_number_of_workers(
     assert result_of(tmp_path) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_fixed_world_of_four_ends_with_the_same_weights_on_four_two_and_one(
     launch_gang: Callable[..., list[Replica]], tmp_path: Path
 ) -> None:

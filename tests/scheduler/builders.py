@@ -6,6 +6,7 @@ test of a service stands on facts and not on another service.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -15,6 +16,8 @@ from django.utils import timezone
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
+from scheduler.core.model.codec import dumps_snapshot
+from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
 from scheduler.market.models import BANK
 from scheduler.models import (
@@ -34,10 +37,13 @@ from scheduler.models import (
     MarketRule,
     Node,
     Offer,
+    Round,
     SpeedCorrection,
     SpeedMeasurement,
     Webhook,
 )
+from scheduler.rounds.models import RoundState
+from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import (
     Guarantee,
     Membership,
@@ -225,15 +231,23 @@ def make_job(
     )
 
 
+def held_since(attempt: Attempt, at: datetime, until: datetime | None = None) -> None:
+    """Let an attempt have had its GPUs since then, or until then."""
+    Allocation.objects.filter(id=attempt.allocation_id).update(held_at=at, released_at=until)
+    Attempt.objects.filter(id=attempt.id).update(starting_at=at)
+
+
 def make_attempt(
     job: Job,
     gpus: Sequence[Gpu],
     *,
     state: str = AttemptState.RUNNING,
     phase: str = HoldPhase.HELD,
+    part: GpuPart | None = None,
     **columns: Any,
 ) -> Attempt:
-    """Give `job` an attempt on these GPUs, dealt to its replicas in order; the job's state is set along."""
+    """Give `job` an attempt on these GPUs, or a part of each, dealt to its replicas in order; the job's
+    state is set along."""
     (task,) = job.spec["tasks"]
     size = task["resources"]["gpu"]
     replicas = [[gpu.id for gpu in gpus[rank * size : (rank + 1) * size]] for rank in range(task["replicas"])]
@@ -250,7 +264,8 @@ def make_attempt(
         held_at=now if phase == HoldPhase.HELD else None,
     )
     AllocatedGpu.objects.bulk_create(
-        AllocatedGpu(allocation=allocation, gpu=gpu, phase=phase) for gpu in gpus
+        AllocatedGpu(allocation=allocation, gpu=gpu, phase=phase, **(asdict(part) if part else {}))
+        for gpu in gpus
     )
     number = (job.attempts.aggregate(last=Max("number"))["last"] or 0) + 1
     times = {
@@ -445,3 +460,10 @@ def make_delivery(webhook: Webhook, *, body: str = "{}", **columns: Any) -> Deli
     now = timezone.now()
     columns = {"next_at": now, "until": now + timedelta(days=1), "topic": "job.failed", **columns}
     return Delivery.objects.create(webhook=webhook, body=body, created_at=now, **columns)
+
+
+def make_round(**columns: Any) -> Round:
+    """Return a round that was kept with the facts of now, after those that were kept before."""
+    number = (Round.objects.aggregate(Max("number"))["number__max"] or 0) + 1
+    columns = {"started_at": timezone.now(), "state": RoundState.APPLIED, **columns}
+    return Round.objects.create(number=number, snapshot=dumps_snapshot(read_snapshot(number)), **columns)

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import Topology
+from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.jobspec import in_order, parse
 from scheduler.jobspec.shape import shape_of
 from scheduler.jobspec.spec import Watch
@@ -80,6 +82,22 @@ def test_a_pinned_cell_is_for_guaranteed_jobs() -> None:
     told = problems(spec(pinned_cell="demo", guarantee="opportunistic"))["pinned_cell"]
     assert told.problem == "an opportunistic job can not ask for a pinned cell"
     assert problems(spec(pinned_cell=["demo"]))["pinned_cell"].problem == "a list is not a valid name"
+
+
+def test_jobs_to_wait_for_are_written_as_numbers_text_or_objects() -> None:
+    parsed = parse(spec(after=[17, "18", "failed:19", {"job": 20, "when": "ended"}, 17], singleton=True))
+    normal = parsed.to_dict()
+    assert [(one["job"], one["when"]) for one in normal["after"]] == [
+        (17, "succeeded"), (18, "succeeded"), (19, "failed"), (20, "ended"),
+    ]  # fmt: skip
+    assert parse(normal) == parsed
+    assert parsed.shape()["singleton"] is normal["singleton"] is True
+    assert "after" not in parse(spec()).to_dict()
+    assert parse(spec(after="started:7")).to_dict()["after"] == [{"job": 7, "when": "started"}]
+    told = problems(spec(after=["soon", {"job": 0}, {"job": 1, "when": "done"}, True], on_unmet="die"))
+    assert set(told) == {"after.0", "after.1.job", "after.2.when", "after.3", "on_unmet"}
+    assert told["after.0"].problem == "'soon' names no job"
+    assert problems(spec(after=list(range(1, 200))))["after"].problem == "has 199 entries"
 
 
 def test_what_becomes_of_a_job_whose_guarantee_is_taken() -> None:
@@ -620,3 +638,128 @@ def test_labels_are_for_parts_and_parts_are_of_gangs_of_one_size() -> None:
     assert said.problem == "the job has its GPUs to itself"
     said = problems(part_of(gpu=0.5) | {"elastic": {"max_gpus": 4}})["elastic"]
     assert said.problem == "a job with parts of GPUs has a fixed number of replicas"
+
+
+SERVICE = {
+    "name": "web",
+    "command": "serve",
+    "gpus": 1,
+    "replicas": 3,
+    "tags": ["web"],
+    "constraints": [
+        {"with": "web", "max": 0},
+        {"with": "cache", "scope": "rack", "min": 1, "weight": 2},
+    ],
+}
+
+
+def test_a_service_says_by_tags_whom_it_wants_near_it() -> None:
+    parsed = parse(SERVICE)
+    assert parse(parsed.to_dict()) == parsed
+    alone = TagConstraint(tag="web", scope="node", most=0)
+    near = TagConstraint(tag="cache", scope="rack", least=1, weight=2.0)
+    job = parsed.core_job(tenant="vision")
+    assert (job.tags, job.constraints) == (("web",), (alone, near))
+    assert shape_of(json.dumps(parsed.shape())).constraints == (alone, near)
+    assert {"tags", "constraints"}.isdisjoint(parse(part_of(gpu=1)).to_dict())
+    # Its trial is one replica that soon ends: nobody minds it.
+    tried = parse(SERVICE | {"trial": {"seconds": 60}}).shape()
+    assert "constraints" not in tried
+    assert "constraints" in tried["after_trial"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "problem"),
+    [
+        ({"constraints": [{"with": "web"}]}, "constraints.0.max", "is missing"),
+        ({"constraints": [{"with": "web", "min": 2, "max": 1}]}, "constraints.0.max", "1 is less than min"),
+        (
+            {"constraints": [{"with": "web", "scope": "nod", "max": 1}]},
+            "constraints.0.scope",
+            "'nod' is not known (did you mean \"node\"?)",
+        ),
+        (
+            {"constraints": [{"with": "web", "max": 0, "weight": 0}]},
+            "constraints.0.weight",
+            "0 is less than 0.01",
+        ),
+        ({"tags": ["a b"]}, "tags", "'a b' is not the name of a tag"),
+        ({"gpus": 0.5}, "constraints", "the job has parts of GPUs"),
+        (
+            {"elastic": {"max_gpus": 4}},
+            "elastic",
+            "a job with constraints has a fixed number of replicas",
+        ),
+        (
+            {"topology": {"level": "rack"}},
+            "topology",
+            "a job with constraints says by constraints how near its replicas are",
+        ),
+    ],
+)
+def test_what_is_wrong_with_constraints_is_told(wrong: dict[str, Any], field: str, problem: str) -> None:
+    assert problems(SERVICE | wrong)[field].problem == problem
+
+
+def automatic(resources: dict[str, Any], **sensitivity: Any) -> dict[str, Any]:
+    return {
+        "name": "train",
+        "command": ["true"],
+        "resources": {"gpu": 1, **resources},
+        "sensitivity": sensitivity or None,
+    }
+
+
+def test_a_job_leaves_cpus_and_memory_to_the_platform() -> None:
+    parsed = parse(automatic({"cpu": "auto", "memory": "auto"}, cpu={"9": 2.5, 3: 1}, memory={"2GiB": 1}))
+    task = parsed.to_dict()["tasks"][0]
+    assert (task["resources"]["cpu"], task["resources"]["memory"]) == ("auto", "auto")
+    assert task["sensitivity"] == {"cpu": {"3": 1, "9": 2.5}, "memory": {str(2 * 2**30): 1}}
+    assert parse(parsed.to_dict()) == parsed
+    (core_task,) = parsed.core_job(tenant="vision").tasks
+    known = Sensitivity(by_cpus=((3.0, 1.0), (9.0, 2.5)), by_memory=((2.0 * 2**30, 1.0),))
+    assert core_task.auto == Auto(cpus=True, memory=True, sensitivity=known)
+    # It waits for neither.
+    assert (core_task.cpus, core_task.memory_bytes) == (0.0, 0)
+    assert shape_of(json.dumps(parsed.shape())).tasks == (core_task,)
+
+
+def test_one_of_the_two_may_be_stated() -> None:
+    parsed = parse(automatic({"gpu": 0.5, "cpu": "auto", "memory": "4GiB"}))
+    (core_task,) = shape_of(json.dumps(parsed.shape())).tasks
+    assert core_task.auto == Auto(cpus=True, memory=False)
+    assert core_task.memory_bytes == 4 * 2**30
+    assert core_task.part is not None
+    assert "sensitivity" not in parsed.to_dict()["tasks"][0]
+
+
+@pytest.mark.parametrize(
+    ("resources", "sensitivity", "field", "problem"),
+    [
+        ({"cpu": "automatic"}, {}, "resources.cpu", "'automatic' is not a number"),
+        ({"cpu": "Auto"}, {}, "resources.cpu", "'Auto' is not an amount"),
+        (
+            {"cpu": 2},
+            {"cpu": {"2": 1}},
+            "sensitivity.cpu",
+            "is of a task that leaves its cpu to the platform,",
+        ),
+        ({"cpu": "auto"}, {"cpu": [1]}, "sensitivity.cpu", "a list is not an object"),
+        ({"cpu": "auto"}, {"cpu": {}}, "sensitivity.cpu", "has 0 entries"),
+        ({"cpu": "auto"}, {"cpu": {"two": 1}}, "sensitivity.cpu.two", "'two' is not a number"),
+        ({"cpu": "auto"}, {"cpu": {"0": 1}}, "sensitivity.cpu.0", "0 CPUs need no speed"),
+        ({"cpu": "auto"}, {"cpu": {"2": 0}}, "sensitivity.cpu", "has no speed above 0"),
+        ({"cpu": "auto"}, {"cpu": {"2": 1, "2.0": 2}}, "sensitivity.cpu.2.0", "says the same amount again"),
+        (
+            {"cpu": "auto"},
+            {"cpu": {"2": 2, "4": 1}},
+            "sensitivity.cpu",
+            "is slower with 4 CPUs (1) than with",
+        ),
+        ({"memory": "auto"}, {"memory": {"much": 1}}, "sensitivity.memory.much", "'much' is not a size"),
+    ],
+)
+def test_mistakes_in_what_is_automatic(
+    resources: dict[str, Any], sensitivity: dict[str, Any], field: str, problem: str
+) -> None:
+    assert problems(automatic(resources, **sensitivity))[field].problem.startswith(problem)

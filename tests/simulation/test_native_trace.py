@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Profile, Task, Topology
+from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Task, Topology
+from scheduler.core.model.training import Profile
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.errors import InputError, TraceError
 from scheduler.simulation.traces.fields import BadField

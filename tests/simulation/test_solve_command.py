@@ -114,7 +114,7 @@ def test_runs_without_settings_or_database(file: Path) -> None:
         (changed(throughput={"V100": 1e30}), "job a: throughput on V100: is 1e+30"),
         (changed(throughput={"V100": "fast"}), "job a: throughput on V100: is 'fast' (a number)"),
         (changed(throughput=[1, 2]), "job a: throughput: is not an object"),
-        (changed(gang=1.5), "job a: gang: is 1.5 (a whole number, one or more)"),
+        (changed(gang=0), "job a: gang: is 0 (GPUs, or a part of one: 0.001 or more)"),
         (changed(weight=-2), "job a: weight: is -2"),
         (changed(steps_left=0), "job a: steps_left: is 0"),
         (changed(slo_seconds=float("nan")), "job a: slo_seconds: is nan"),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import Job, Profile, Regime, Task, Training
+from scheduler.core.model.snapshot import Job, Task
+from scheduler.core.model.training import Profile, Regime, Training
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.profiles import read_application

@@ -7,6 +7,8 @@ import os
 import signal
 from dataclasses import replace
 
+import pytest
+
 from nodeagent.folder import read_json
 from nodeagent.messages import DesiredPart
 from tests.agent.builders import make_part, python, shell
@@ -76,6 +78,7 @@ async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
     assert [line.step for line in server.progress("n1", 1)] == [3]
 
 
+@pytest.mark.slow
 async def test_work_goes_on_elsewhere_from_its_checkpoint(server: FakeServer, agent: SlurmAgent) -> None:
     first = make_part(python(COUNTS), attempt=2, job=7)
     await server.want("n1", first)
@@ -120,6 +123,7 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     assert [server.text(*each).count("begun\n") for each in (("n1", 4), ("n2", 5))] == [1, 1]
 
 
+@pytest.mark.slow
 async def test_without_its_agent_a_job_stands_still_and_goes_on(
     server: FakeServer, agent: SlurmAgent
 ) -> None:

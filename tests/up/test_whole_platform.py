@@ -19,6 +19,7 @@ from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import running
 from tests.agent.runtime_node import is_alive
 from tests.e2e.installation import ROOT, Installation
+from tests.servers import PASSWORD, copy_template
 from tests.up.waiting import wait_until
 
 
@@ -118,8 +119,10 @@ def shows_the_demonstration(platform: Installation) -> None:
     wait_until(lambda: platform.call("GET", "cluster")["jobs"]["running"] > 0, lambda: printed(platform))
 
 
+@pytest.mark.slow
 def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> None:
-    postgres = Postgres(tmp_path / "own-postgres", password="p", port=ports.pick(), durable=False)
+    copy_template(tmp_path / "own-postgres")
+    postgres = Postgres(tmp_path / "own-postgres", password=PASSWORD, port=ports.pick(), durable=False)
     redis = Redis(tmp_path / "own-redis", password="r", port=ports.pick())
     home, port = tmp_path / "home", ports.pick()
     with running(postgres), running(redis), (tmp_path / "output").open("wb") as output:

@@ -102,6 +102,13 @@ export const progressQuery = (id: number) =>
     queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/progress", { params: { path: { job_id: id } }, signal })),
   });
 
+export const dependenciesQuery = (id: number) =>
+  queryOptions({
+    queryKey: ["job", id, "dependencies"],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/dependencies", { params: { path: { job_id: id } }, signal })),
+  });
+
 export const scalingQuery = (id: number) =>
   queryOptions({
     queryKey: ["job", id, "scaling"],

@@ -196,6 +196,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/cluster/fragmentation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How much of the idle GPUs what usually runs here cannot use, and why. For operators. */
+        get: operations["cluster_fragmentation_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cluster/settings": {
         parameters: {
             query?: never;
@@ -441,7 +458,8 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /** @description Change a job that has not ended. 409 for what can not be changed while it has GPUs. */
+        patch: operations["jobs_change"];
         trace?: never;
     };
     "/api/v1/jobs/{job_id}/attempts": {
@@ -472,6 +490,23 @@ export interface paths {
         put?: never;
         /** @description End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already. */
         post: operations["jobs_cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/dependencies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Which other jobs it waits for, and which wait for it. */
+        get: operations["jobs_dependencies_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1567,6 +1602,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/shared-gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The GPUs of which jobs have parts, or that several have together: who has what, and what it costs. */
+        get: operations["shared_gpus_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/speeds": {
         parameters: {
             query?: never;
@@ -1900,6 +1952,23 @@ export interface paths {
          *     operators.
          */
         post: operations["throughputs_import"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughputs/interference": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Say how fast jobs are expected to be beside each other, where nobody measured it. For operators. */
+        get: operations["throughputs_interference_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2527,6 +2596,15 @@ export interface components {
             /** @description In which that was said. */
             round: number | null;
         };
+        ArrayTask: {
+            /** @description Of the array: that of its first task. */
+            number: number;
+            index: number;
+            /** @description How many tasks the array has. */
+            size: number;
+            /** @description So many run at once; null: any number. */
+            at_most: number | null;
+        };
         Attempt: {
             id: number;
             number: number;
@@ -2538,6 +2616,17 @@ export interface components {
             placement: components["schemas"]["PlacementPart"][];
             /** @description Where those that share its GPUs take turns, frozen otherwise; null: it always runs. */
             turn: components["schemas"]["AttemptTurn"] | null;
+            /**
+             * @description How it is held to its parts of GPUs, where it is held least; empty: it has none, or nobody has said yet.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
+            /** @description CPUs and memory that its job leaves to the platform, as it has them now or had them last; null: its job states what it needs. */
+            auxiliary: components["schemas"]["AuxiliaryShare"] | null;
             exit_code: number | null;
             category: string;
             /** @description The class of its failure, if it failed. */
@@ -2545,7 +2634,24 @@ export interface components {
             /** @description Which of the site's rules its failure matched. */
             matched_rule: components["schemas"]["MatchedRule"] | null;
             message: string;
-            stop_cause: string;
+            /**
+             * @description Why the platform stopped it. After `migrated` and `resized` the job goes on at once, on other GPUs or on another number of them: `message` says why.
+             *
+             *     * `` -
+             *     * `preempted` - preempted
+             *     * `migrated` - migrated
+             *     * `resized` - resized
+             *     * `drained` - drained
+             *     * `cancelled` - cancelled
+             *     * `time_limit` - time_limit
+             *     * `part_failed` - part_failed
+             *     * `node_lost` - node_lost
+             *     * `gang_timeout` - gang_timeout
+             *     * `stuck` - stuck
+             *     * `idle_gpus` - idle_gpus
+             *     * `trial_over` - trial_over
+             */
+            stop_cause: components["schemas"]["StopCauseEnum"] | components["schemas"]["BlankEnum"];
             preempted_by: number[];
             /**
              * Format: double
@@ -2652,6 +2758,38 @@ export interface components {
             /** @description Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`. */
             is_complete: boolean;
             receivers: components["schemas"]["Receiver"][];
+        };
+        /**
+         * @description * `proportional` - proportional
+         *     * `greedy` - greedy
+         *     * `tune` - tune
+         * @enum {string}
+         */
+        AuxiliaryEnum: "proportional" | "greedy" | "tune";
+        AuxiliaryShare: {
+            replicas: components["schemas"]["ReplicaShare"][];
+            /** @description Why some replica has less than its proportional share and needs it. */
+            message: string;
+        };
+        /** @description One job that another waits for. */
+        Awaited: {
+            /** @description The number of another job of the tenant; that of an array means all its tasks. */
+            job: number;
+            /**
+             * @description What it must have done. One that was cancelled has failed, and counts as started.
+             * @default succeeded
+             */
+            when?: components["schemas"]["WhenEnum"];
+        };
+        /** @description One job that another waits for. */
+        AwaitedRequest: {
+            /** @description The number of another job of the tenant; that of an array means all its tasks. */
+            job: number;
+            /**
+             * @description What it must have done. One that was cancelled has failed, and counts as started.
+             * @default succeeded
+             */
+            when?: components["schemas"]["WhenEnum"] | null;
         };
         /** @enum {unknown} */
         BlankEnum: "";
@@ -3004,6 +3142,14 @@ export interface components {
              * @description See `spare_placer_plugin`, likewise.
              */
             spare_placer: string;
+            /**
+             * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
+             *
+             *     * `proportional` - proportional
+             *     * `greedy` - greedy
+             *     * `tune` - tune
+             */
+            auxiliary: components["schemas"]["AuxiliaryEnum"];
             /** @description Jobs that policies may take GPUs from in a round; null: any number. */
             preemptions_per_round: number | null;
             /**
@@ -3168,6 +3314,35 @@ export interface components {
          * @enum {string}
          */
         DeliveryState: "waiting" | "delivered" | "given_up";
+        Dependency: {
+            job: number;
+            name: string;
+            job_state: components["schemas"]["JobState"];
+            /**
+             * @description What is awaited of the job that is waited for.
+             *
+             *     * `succeeded` - succeeded
+             *     * `ended` - ended
+             *     * `failed` - failed
+             *     * `started` - started
+             */
+            when: components["schemas"]["WhenEnum"];
+            /**
+             * @description never: the job that is waited for ended otherwise.
+             *
+             *     * `awaited` - awaited
+             *     * `met` - met
+             *     * `never` - never
+             */
+            state: components["schemas"]["DependencyStateEnum"];
+        };
+        /**
+         * @description * `awaited` - awaited
+         *     * `met` - met
+         *     * `never` - never
+         * @enum {string}
+         */
+        DependencyStateEnum: "awaited" | "met" | "never";
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         DrainInputRequest: {
             /**
@@ -3277,6 +3452,14 @@ export interface components {
         };
         /** @enum {string} */
         EmailEnum: "start" | "end" | "failure" | "preemption";
+        /**
+         * @description * `` -
+         *     * `enforced` - enforced
+         *     * `cooperative` - cooperative
+         *     * `placement_only` - placement_only
+         * @enum {string}
+         */
+        EnforcementEnum: "enforced" | "cooperative" | "placement_only";
         Error: {
             /** @description Code, such as invalid, not_found or quota_exceeded. */
             error: string;
@@ -3442,6 +3625,72 @@ export interface components {
             expected: string;
         };
         Foreseen: components["schemas"]["StartForecast"];
+        Fragmentation: {
+            points: components["schemas"]["FragmentationPoint"][];
+            newest: components["schemas"]["FragmentationNow"] | null;
+        };
+        FragmentationNow: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description GPUs that nobody holds and that take work.
+             */
+            idle: number;
+            /**
+             * Format: double
+             * @description Of these, what a task of the usual workload cannot use, on average.
+             */
+            fragmented: number;
+            /** @description Fragmented GPUs by what replicas find missing: gpus, cpus, gpus_and_cpus, model, no_gpu (they need none), no_gpu_no_cpus. */
+            causes: {
+                [key: string]: number;
+            };
+            kinds: components["schemas"]["FragmentedKind"][];
+            nodes: components["schemas"]["FragmentedNode"][];
+        };
+        FragmentationPoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description GPUs that nobody holds and that take work.
+             */
+            idle: number;
+            /**
+             * Format: double
+             * @description Of these, what a task of the usual workload cannot use, on average.
+             */
+            fragmented: number;
+        };
+        FragmentedKind: {
+            /**
+             * Format: double
+             * @description Of a replica on one node; below 1, a part of one GPU.
+             */
+            gpus: number;
+            /** Format: double */
+            cpus: number;
+            /** @description Empty: any. */
+            gpu_models: string[];
+            /**
+             * Format: double
+             * @description Its part of all replicas, 0 to 1.
+             */
+            frequency: number;
+            /**
+             * Format: double
+             * @description Idle GPUs that such a replica can use.
+             */
+            usable: number;
+        };
+        FragmentedNode: {
+            name: string;
+            /** Format: double */
+            idle: number;
+            /** Format: double */
+            fragmented: number;
+        };
         Gpu: {
             id: number;
             index: number;
@@ -3451,6 +3700,11 @@ export interface components {
             healthy: boolean;
             problem: string;
             state: components["schemas"]["GpuState"];
+            /**
+             * Format: double
+             * @description What of it jobs hold, 0 to 1.
+             */
+            in_use: number;
         };
         GpuCounts: {
             total: number;
@@ -3475,6 +3729,47 @@ export interface components {
         };
         GpuModels: {
             results: components["schemas"]["GpuModel"][];
+        };
+        /** @description A job that has a shared GPU; what says which job it is, is null for who may not see it. */
+        GpuSharer: {
+            id: number | null;
+            name: string | null;
+            tenant: string | null;
+            virtual_cluster: string | null;
+            /**
+             * Format: double
+             * @description What it gets of the GPU whenever it can use it, 0 to 1.
+             */
+            request: number;
+            /**
+             * Format: double
+             * @description What it never exceeds, 0 to 1.
+             */
+            limit: number;
+            /** @description On the device; 0: not known. */
+            memory_bytes: number;
+            /**
+             * @description `part`: it has a part of its own; `together`, `turns`: it and others have all of the GPU, at the same time or one after the other, frozen otherwise.
+             *
+             *     * `part` - part
+             *     * `together` - together
+             *     * `turns` - turns
+             */
+            way: components["schemas"]["WayEnum"];
+            /**
+             * @description How the node holds it to its part; empty: not told yet.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
+            /**
+             * Format: double
+             * @description How many times as long as alone on whole GPUs it takes; null: not measured.
+             */
+            slowdown: number | null;
         };
         /**
          * @description * `free` - free
@@ -3541,6 +3836,26 @@ export interface components {
             /** Format: date-time */
             ends_at: string;
             from: string;
+        };
+        Interference: {
+            /** @description With fewer measured pairs nothing is foretold. */
+            least_pairs: number;
+            /** @description Pairs of applications that the rules were fitted on. */
+            pairs: number;
+            /**
+             * Format: double
+             * @description Mean difference between speeds foretold and measured, of pairs held out; 0 to 1.
+             */
+            error: number | null;
+            /**
+             * Format: double
+             * @description The same, had the mean of the measured speeds been foretold for all.
+             */
+            error_of_mean: number | null;
+            /** Format: date-time */
+            fitted_at: string | null;
+            /** @description All of them, in words; the slowest pairs first. */
+            rules: string[];
         };
         Invitation: {
             readonly key: string;
@@ -3626,7 +3941,26 @@ export interface components {
             };
             cancelling: boolean;
             held: boolean;
+            /** @description Of a task of an array. */
+            array: components["schemas"]["ArrayTask"] | null;
             version: number;
+        };
+        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        JobArray: {
+            /** @description At most 1,000 numbers and ranges; %8 at the end is short for at_most. */
+            indices: string;
+            /** @description So many of them run at once; null: any number. */
+            at_most?: number | null;
+        };
+        /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
+        JobArrayRequest: {
+            /**
+             * @description At most 1,000 numbers and ranges; %8 at the end is short for at_most.
+             * @example 0-99%8
+             */
+            indices: string;
+            /** @description So many of them run at once; null: any number. */
+            at_most?: number | null;
         };
         /** @description What is left out stays as it is. */
         JobChangesRequest: {
@@ -3647,6 +3981,14 @@ export interface components {
             succeeded: number;
             failed: number;
             cancelled: number;
+        };
+        JobDependencies: {
+            /** @description The jobs that it waits for, or waited for. */
+            waits_for: components["schemas"]["Dependency"][];
+            /** @description The jobs that wait for it, the latest 100 of them. */
+            awaited_by: components["schemas"]["Dependency"][];
+            /** @description How many these are in all. */
+            awaited_by_count: number;
         };
         JobMetricsAnswer: {
             /** Format: date-time */
@@ -3798,6 +4140,27 @@ export interface components {
             differs: boolean;
             /** @description What is measured is longer than its time limit. */
             outlasts_limit: boolean;
+            /**
+             * Format: double
+             * @description How long the latest jobs like it ran on average; null: too few have ended.
+             */
+            usual_seconds: number | null;
+            /**
+             * @description Its user's jobs of the same application (else name) and size, of the same application, or all of its user; empty: nobody.
+             *
+             *     * `size` - size
+             *     * `application` - application
+             *     * `user` - user
+             *     * `` -
+             */
+            usual_by: components["schemas"]["UsualByEnum"] | components["schemas"]["BlankEnum"];
+            /** @description How many of them count. */
+            usual_jobs: number;
+            /**
+             * Format: double
+             * @description How far off such estimates were, in the middle, as a part of what came; null: none was compared yet.
+             */
+            usual_error: number | null;
         };
         JobScaling: {
             is_elastic: boolean;
@@ -3863,6 +4226,18 @@ export interface components {
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
             sharing?: components["schemas"]["Sharing"] | null;
+            /** @description As what others of the tenant count it in their constraints. */
+            tags?: string[];
+            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
+            constraints?: components["schemas"]["TagConstraint"][];
+            /** @description The same job for many indices, each a job of its own. */
+            array?: components["schemas"]["JobArray"] | null;
+            /** @description Other jobs that must have succeeded, ended, failed or started before it may start. */
+            after?: components["schemas"]["Awaited"][];
+            /** @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user. */
+            on_unmet?: components["schemas"]["OnUnmetEnum"];
+            /** @description It starts when all earlier jobs of the same name and user have ended. */
+            singleton?: boolean;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
             /** @description What counts as stuck. */
@@ -3968,6 +4343,40 @@ export interface components {
             /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
+             * @description As what others of the tenant count it in their constraints.
+             * @default []
+             * @example [
+             *       "web"
+             *     ]
+             */
+            tags?: string[] | null;
+            /**
+             * @description How many jobs of the tenant with a tag may, must or should be near each of its replicas.
+             * @default []
+             */
+            constraints?: components["schemas"]["TagConstraintRequest"][] | null;
+            /** @description The same job for many indices, each a job of its own. */
+            array?: components["schemas"]["JobArrayRequest"] | null;
+            /**
+             * @description Other jobs that must have succeeded, ended, failed or started before it may start.
+             * @default []
+             * @example [
+             *       17,
+             *       "failed:18"
+             *     ]
+             */
+            after?: (number | string | components["schemas"]["AwaitedRequest"])[] | null;
+            /**
+             * @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user.
+             * @default cancel
+             */
+            on_unmet?: components["schemas"]["OnUnmetEnum"] | null;
+            /**
+             * @description It starts when all earlier jobs of the same name and user have ended.
+             * @default false
+             */
+            singleton?: boolean | null;
+            /**
              * @description How often it is tried again after failures.
              * @default {
              *       "max_attempts": 3,
@@ -4027,7 +4436,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -4038,6 +4447,8 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
+            /** @description Of a job with one task, instead of in tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
             replicas?: number | null;
             /**
@@ -4167,6 +4578,40 @@ export interface components {
             /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
+             * @description As what others of the tenant count it in their constraints.
+             * @default []
+             * @example [
+             *       "web"
+             *     ]
+             */
+            tags?: string[] | null;
+            /**
+             * @description How many jobs of the tenant with a tag may, must or should be near each of its replicas.
+             * @default []
+             */
+            constraints?: components["schemas"]["TagConstraintRequest"][] | null;
+            /** @description The same job for many indices, each a job of its own. */
+            array?: components["schemas"]["JobArrayRequest"] | null;
+            /**
+             * @description Other jobs that must have succeeded, ended, failed or started before it may start.
+             * @default []
+             * @example [
+             *       17,
+             *       "failed:18"
+             *     ]
+             */
+            after?: (number | string | components["schemas"]["AwaitedRequest"])[] | null;
+            /**
+             * @description When a job that it waits for ended otherwise: it is cancelled, or waits for its user.
+             * @default cancel
+             */
+            on_unmet?: components["schemas"]["OnUnmetEnum"] | null;
+            /**
+             * @description It starts when all earlier jobs of the same name and user have ended.
+             * @default false
+             */
+            singleton?: boolean | null;
+            /**
              * @description How often it is tried again after failures.
              * @default {
              *       "max_attempts": 3,
@@ -4226,7 +4671,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
+            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpus?: (number) | null;
             /**
              * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -4237,6 +4682,8 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
+            /** @description Of a job with one task, instead of in tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
             replicas?: number | null;
             /**
@@ -4296,6 +4743,10 @@ export interface components {
             tenant: string;
             virtual_cluster: string;
             attempt: number;
+            /**
+             * Format: double
+             * @description That it has; a part of one counts as such.
+             */
             gpus: number;
             gpu_model: string;
             nodes: string[];
@@ -4998,6 +5449,8 @@ export interface components {
         OfferState: "open" | "taken" | "withdrawn" | "expired";
         /** @enum {string} */
         OnReclaimEnum: "preempt" | "downgrade";
+        /** @enum {string} */
+        OnUnmetEnum: "cancel" | "wait";
         OutgoingLoan: {
             loan: number;
             to: string;
@@ -5199,6 +5652,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedSharedGpuList: {
+            results: components["schemas"]["SharedGpu"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedSpeedRowList: {
             results: components["schemas"]["SpeedRow"][];
             /** @description Path of that page; null when none. */
@@ -5281,6 +5741,14 @@ export interface components {
              * @description As `spare_placer_plugin`, likewise.
              */
             spare_placer?: string;
+            /**
+             * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
+             *
+             *     * `proportional` - proportional
+             *     * `greedy` - greedy
+             *     * `tune` - tune
+             */
+            auxiliary?: components["schemas"]["AuxiliaryEnum"];
             /** @description Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number. */
             preemptions_per_round?: number | null;
             /**
@@ -5310,6 +5778,49 @@ export interface components {
              *     * `stop` - stop
              */
             idle_gpus_then?: components["schemas"]["WatchedThen"];
+        };
+        /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
+        PatchedJobChangeRequest: {
+            /**
+             * Name
+             * @description Name of the job.
+             */
+            name?: string;
+            /**
+             * Description
+             * @description What the job is for, in your own words.
+             * @example Does warm-up over 2,000 steps help?
+             */
+            description?: string | null;
+            /** @description Left out: the one that is the tenant's alone, or the only one it can use. */
+            virtual_cluster?: string | null;
+            /**
+             * Priority
+             * @description Higher goes first.
+             * @default 0
+             */
+            priority?: number | null;
+            /**
+             * @description On GPUs that its virtual cluster is guaranteed; or opportunistic: on idle GPUs of others, given back when they are claimed.
+             * @default guaranteed
+             */
+            guarantee?: components["schemas"]["GuaranteeEnum"] | null;
+            /**
+             * Time limit
+             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @example 2h
+             */
+            time_limit?: (string | number) | null;
+            /**
+             * @description Names and values of your own, by which jobs are found again.
+             * @default {}
+             * @example {
+             *       "team": "vision"
+             *     }
+             */
+            labels?: {
+                [key: string]: string;
+            } | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedNodeChangeRequest: {
@@ -5410,6 +5921,11 @@ export interface components {
         PlacedGpu: {
             id: number;
             index: number;
+            /**
+             * Format: double
+             * @description Of it, below 1; left out: all of it.
+             */
+            part?: number;
         };
         PlacementPart: {
             node: string;
@@ -5417,6 +5933,15 @@ export interface components {
             gpus: components["schemas"]["PlacedGpu"][];
             ranks: number[];
             state: string;
+            /**
+             * @description How the node holds these ranks to their parts of GPUs.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
         };
         Plugin: {
             name: string;
@@ -5575,9 +6100,26 @@ export interface components {
              */
             seconds: number;
         };
+        ReplicaShare: {
+            rank: number;
+            /**
+             * Format: double
+             * @description That it has now; 0: no limit, or the job states it.
+             */
+            cpus: number;
+            /** @description Likewise. */
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description The part of its node that its GPUs are.
+             */
+            proportional_cpus: number;
+            /** @description Likewise. */
+            proportional_memory_bytes: number;
+        };
         /** @description What each replica gets, all of it on one node. */
         Resources: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu: number;
             /** @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part. */
             gpu_limit?: number | null;
@@ -5589,19 +6131,19 @@ export interface components {
              */
             gpu_model?: string | string[];
             /**
-             * @description CPUs of each replica.
+             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
              * @default 0
              */
-            cpu?: number;
+            cpu?: "auto" | number;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
              * @default 0
              */
-            memory?: number;
+            memory?: "auto" | number;
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu: number;
             /**
              * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
@@ -5624,16 +6166,16 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             /**
-             * @description CPUs of each replica.
+             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
              * @default 0
              */
-            cpu?: number | null;
+            cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
              * @default 0
              * @example 4GiB
              */
-            memory?: (string | number) | null;
+            memory?: ("auto" | string | number) | null;
         };
         /** @description What a job's owner wants. Attempts count the first one. */
         Retry: {
@@ -5971,6 +6513,42 @@ export interface components {
             /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        Sensitivity: {
+            /** @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last. */
+            cpu?: {
+                [key: string]: number;
+            };
+            /** @description The same by its memory. The slower of the two decides. */
+            memory?: {
+                [key: string]: number;
+            };
+        };
+        /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
+        SensitivityRequest: {
+            /**
+             * @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last.
+             * @default {}
+             * @example {
+             *       "3": 1,
+             *       "9": 2.5
+             *     }
+             */
+            cpu?: {
+                [key: string]: number;
+            } | null;
+            /**
+             * @description The same by its memory. The slower of the two decides.
+             * @default {}
+             * @example {
+             *       "60GiB": 1,
+             *       "120GiB": 2.5
+             *     }
+             */
+            memory?: {
+                [key: string]: number;
+            } | null;
+        };
         Series: {
             kind: components["schemas"]["SeriesKindEnum"];
             attempt: number | null;
@@ -6033,6 +6611,19 @@ export interface components {
          * @enum {string}
          */
         SeverityEnum: "info" | "warning" | "error";
+        SharedGpu: {
+            id: number;
+            node: string;
+            index: number;
+            gpu_model: string | null;
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description The sum of what its jobs request, 0 to 1.
+             */
+            in_use: number;
+            jobs: components["schemas"]["GpuSharer"][];
+        };
         /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
         Sharing: {
             /** @description It joins GPUs on which a job of the same affinity is; the first opens one. */
@@ -6042,6 +6633,13 @@ export interface components {
             /** @description The jobs on its GPU all have the same exclusion; those without one share among themselves. */
             exclusion?: string | null;
         };
+        /**
+         * @description * `never` - never
+         *     * `measured` - measured
+         *     * `free` - free
+         * @enum {string}
+         */
+        SharingEnum: "never" | "measured" | "free";
         /** @description With whom a job that has parts of GPUs shares them (KubeShare, HPDC 2020); empty: it does not say. */
         SharingRequest: {
             /**
@@ -6069,7 +6667,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ShortResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. So far a part is planned with in simulations alone: the cluster gives it a whole GPU. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu?: number;
             /**
              * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
@@ -6092,16 +6690,16 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             /**
-             * @description CPUs of each replica.
+             * @description CPUs of each replica; "auto": the part of its node that its GPUs are, and more where of use.
              * @default 0
              */
-            cpu?: number | null;
+            cpu?: ("auto" | number) | null;
             /**
-             * @description Memory of each replica: bytes, or a size such as "4GiB".
+             * @description Memory of each replica: bytes, or a size such as "4GiB"; "auto": likewise.
              * @default 0
              * @example 4GiB
              */
-            memory?: (string | number) | null;
+            memory?: ("auto" | string | number) | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         SignInRequest: {
@@ -6136,6 +6734,11 @@ export interface components {
             spread: boolean;
             /** @description The application that shares all its GPUs; empty: none. */
             partner: string;
+            /**
+             * Format: double
+             * @description What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs.
+             */
+            gpu_limit: number;
             may_correct: boolean;
             speeds: components["schemas"]["ThroughputCell"][];
         };
@@ -6150,6 +6753,66 @@ export interface components {
             /** @description Why no start is foreseen. */
             why_not: string;
         };
+        /**
+         * @description * `` -
+         *     * `preempted` - preempted
+         *     * `migrated` - migrated
+         *     * `resized` - resized
+         *     * `drained` - drained
+         *     * `cancelled` - cancelled
+         *     * `time_limit` - time_limit
+         *     * `part_failed` - part_failed
+         *     * `node_lost` - node_lost
+         *     * `gang_timeout` - gang_timeout
+         *     * `stuck` - stuck
+         *     * `idle_gpus` - idle_gpus
+         *     * `trial_over` - trial_over
+         * @enum {string}
+         */
+        StopCauseEnum: "preempted" | "migrated" | "resized" | "drained" | "cancelled" | "time_limit" | "part_failed" | "node_lost" | "gang_timeout" | "stuck" | "idle_gpus" | "trial_over";
+        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        TagConstraint: {
+            /** @description The tag of the others. */
+            with: string;
+            /**
+             * @description Others on its node, in its rack, or anywhere count.
+             * @default node
+             */
+            scope?: components["schemas"]["TagConstraintScopeEnum"];
+            /**
+             * @description At least so many others: affinity.
+             * @default 0
+             */
+            min?: number;
+            /** @description At most so many others; 0: none (anti-affinity). Left out: any number. */
+            max?: number | null;
+            /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
+            weight?: number | null;
+        };
+        /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
+        TagConstraintRequest: {
+            /**
+             * @description The tag of the others.
+             * @example cache
+             */
+            with: string;
+            /**
+             * @description Others on its node, in its rack, or anywhere count.
+             * @default node
+             */
+            scope?: components["schemas"]["TagConstraintScopeEnum"] | null;
+            /**
+             * @description At least so many others: affinity.
+             * @default 0
+             */
+            min?: number | null;
+            /** @description At most so many others; 0: none (anti-affinity). Left out: any number. */
+            max?: number | null;
+            /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
+            weight?: number | null;
+        };
+        /** @enum {string} */
+        TagConstraintScopeEnum: "node" | "rack" | "cluster";
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         TakeInputRequest: {
             virtual_cluster: string;
@@ -6175,6 +6838,8 @@ export interface components {
             replicas?: number;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["Resources"];
+            /** @description How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            sensitivity?: components["schemas"]["Sensitivity"] | null;
             /** @description A list of words, or one line for the shell. */
             command: string[];
             /** @description Environment variables of each replica. For passwords and keys there is secrets. */
@@ -6193,6 +6858,8 @@ export interface components {
             replicas?: number | null;
             /** @description What each replica gets, all of it on one node. */
             resources: components["schemas"]["ResourcesRequest"];
+            /** @description How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            sensitivity?: components["schemas"]["SensitivityRequest"] | null;
             /**
              * @description A list of words, or one line for the shell.
              * @example [
@@ -6408,6 +7075,11 @@ export interface components {
             spread: boolean;
             /** @description The application that shares all its GPUs; empty: none. */
             partner: string;
+            /**
+             * Format: double
+             * @description What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs.
+             */
+            gpu_limit: number;
             may_correct: boolean;
             throughputs: components["schemas"]["ThroughputCell"][];
         };
@@ -6577,6 +7249,14 @@ export interface components {
             your_password?: string;
         };
         /**
+         * @description * `size` - size
+         *     * `application` - application
+         *     * `user` - user
+         *     * `` -
+         * @enum {string}
+         */
+        UsualByEnum: "size" | "application" | "user";
+        /**
          * @description * `ok` - ok
          *     * `warning` - warning
          *     * `failed` - failed
@@ -6647,6 +7327,14 @@ export interface components {
             placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
+            /**
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             *
+             *     * `never` - never
+             *     * `measured` - measured
+             *     * `free` - free
+             */
+            sharing: components["schemas"]["SharingEnum"];
             /**
              * Format: double
              * @description An attempt that has run for less is not stopped, moved or resized by a policy.
@@ -6725,6 +7413,14 @@ export interface components {
              */
             default_time_limit_seconds?: number;
             /**
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             *
+             *     * `never` - never
+             *     * `measured` - measured
+             *     * `free` - free
+             */
+            sharing?: components["schemas"]["SharingEnum"];
+            /**
              * Format: double
              * @description An attempt that has run for less is not stopped, moved or resized by a policy.
              */
@@ -6769,6 +7465,14 @@ export interface components {
              * @description For jobs that state no limit.
              */
             default_time_limit_seconds?: number;
+            /**
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             *
+             *     * `never` - never
+             *     * `measured` - measured
+             *     * `free` - free
+             */
+            sharing?: components["schemas"]["SharingEnum"];
             /**
              * Format: double
              * @description An attempt that has run for less is not stopped, moved or resized by a policy.
@@ -6844,6 +7548,13 @@ export interface components {
          * @enum {string}
          */
         WatchedThen: "warn" | "stop";
+        /**
+         * @description * `part` - part
+         *     * `together` - together
+         *     * `turns` - turns
+         * @enum {string}
+         */
+        WayEnum: "part" | "together" | "turns";
         Webhook: {
             readonly id: number;
             /** @description null: the operators', for all tenants. */
@@ -6951,6 +7662,8 @@ export interface components {
          * @enum {string}
          */
         WhatIfState: "waiting" | "running" | "done" | "failed";
+        /** @enum {string} */
+        WhenEnum: "succeeded" | "ended" | "failed" | "started";
         /** @description The same with what could be put in force. */
         WholeAdvice: {
             /** Format: uuid */
@@ -7015,6 +7728,7 @@ export type AllowanceInputRequest = components['schemas']['AllowanceInputRequest
 export type Anomalies = components['schemas']['Anomalies'];
 export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];
 export type Anomaly = components['schemas']['Anomaly'];
+export type ArrayTask = components['schemas']['ArrayTask'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptOutcomeEnum = components['schemas']['AttemptOutcomeEnum'];
 export type AttemptState = components['schemas']['AttemptState'];
@@ -7023,6 +7737,10 @@ export type AuditEntry = components['schemas']['AuditEntry'];
 export type AuditEntryKindEnum = components['schemas']['AuditEntryKindEnum'];
 export type AuditEntryOutcomeEnum = components['schemas']['AuditEntryOutcomeEnum'];
 export type AuditStatus = components['schemas']['AuditStatus'];
+export type AuxiliaryEnum = components['schemas']['AuxiliaryEnum'];
+export type AuxiliaryShare = components['schemas']['AuxiliaryShare'];
+export type Awaited = components['schemas']['Awaited'];
+export type AwaitedRequest = components['schemas']['AwaitedRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
 export type Borrowed = components['schemas']['Borrowed'];
 export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
@@ -7069,6 +7787,8 @@ export type DelayPoint = components['schemas']['DelayPoint'];
 export type Delays = components['schemas']['Delays'];
 export type Delivery = components['schemas']['Delivery'];
 export type DeliveryState = components['schemas']['DeliveryState'];
+export type Dependency = components['schemas']['Dependency'];
+export type DependencyStateEnum = components['schemas']['DependencyStateEnum'];
 export type DrainInputRequest = components['schemas']['DrainInputRequest'];
 export type Dropped = components['schemas']['Dropped'];
 export type DroppedAction = components['schemas']['DroppedAction'];
@@ -7079,6 +7799,7 @@ export type ElasticityFigures = components['schemas']['ElasticityFigures'];
 export type ElasticityQuestionRequest = components['schemas']['ElasticityQuestionRequest'];
 export type ElasticitySavings = components['schemas']['ElasticitySavings'];
 export type EmailEnum = components['schemas']['EmailEnum'];
+export type EnforcementEnum = components['schemas']['EnforcementEnum'];
 export type Error = components['schemas']['Error'];
 export type Event = components['schemas']['Event'];
 export type FailureRule = components['schemas']['FailureRule'];
@@ -7093,10 +7814,16 @@ export type FairnessMinute = components['schemas']['FairnessMinute'];
 export type FieldError = components['schemas']['FieldError'];
 export type FieldProblem = components['schemas']['FieldProblem'];
 export type Foreseen = components['schemas']['Foreseen'];
+export type Fragmentation = components['schemas']['Fragmentation'];
+export type FragmentationNow = components['schemas']['FragmentationNow'];
+export type FragmentationPoint = components['schemas']['FragmentationPoint'];
+export type FragmentedKind = components['schemas']['FragmentedKind'];
+export type FragmentedNode = components['schemas']['FragmentedNode'];
 export type Gpu = components['schemas']['Gpu'];
 export type GpuCounts = components['schemas']['GpuCounts'];
 export type GpuModel = components['schemas']['GpuModel'];
 export type GpuModels = components['schemas']['GpuModels'];
+export type GpuSharer = components['schemas']['GpuSharer'];
 export type GpuState = components['schemas']['GpuState'];
 export type GrantInputRequest = components['schemas']['GrantInputRequest'];
 export type GuaranteeEnum = components['schemas']['GuaranteeEnum'];
@@ -7104,14 +7831,18 @@ export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
 export type IncomingLoan = components['schemas']['IncomingLoan'];
+export type Interference = components['schemas']['Interference'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationInputRequest = components['schemas']['InvitationInputRequest'];
 export type InvitationOffer = components['schemas']['InvitationOffer'];
 export type InvitationSecretRequest = components['schemas']['InvitationSecretRequest'];
 export type IsolationLevelEnum = components['schemas']['IsolationLevelEnum'];
 export type Job = components['schemas']['Job'];
+export type JobArray = components['schemas']['JobArray'];
+export type JobArrayRequest = components['schemas']['JobArrayRequest'];
 export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
+export type JobDependencies = components['schemas']['JobDependencies'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelSpeed = components['schemas']['JobModelSpeed'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
@@ -7182,6 +7913,7 @@ export type Offer = components['schemas']['Offer'];
 export type OfferInputRequest = components['schemas']['OfferInputRequest'];
 export type OfferState = components['schemas']['OfferState'];
 export type OnReclaimEnum = components['schemas']['OnReclaimEnum'];
+export type OnUnmetEnum = components['schemas']['OnUnmetEnum'];
 export type OutgoingLoan = components['schemas']['OutgoingLoan'];
 export type Overrun = components['schemas']['Overrun'];
 export type OwnedCells = components['schemas']['OwnedCells'];
@@ -7210,6 +7942,7 @@ export type PaginatedRoundList = components['schemas']['PaginatedRoundList'];
 export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
 export type PaginatedServingPoolList = components['schemas']['PaginatedServingPoolList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
+export type PaginatedSharedGpuList = components['schemas']['PaginatedSharedGpuList'];
 export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
 export type PaginatedThroughputRowList = components['schemas']['PaginatedThroughputRowList'];
@@ -7220,6 +7953,7 @@ export type PaginatedVirtualClusterList = components['schemas']['PaginatedVirtua
 export type PaginatedWebhookList = components['schemas']['PaginatedWebhookList'];
 export type PasswordChangeRequest = components['schemas']['PasswordChangeRequest'];
 export type PatchedClusterSettingsChangeRequest = components['schemas']['PatchedClusterSettingsChangeRequest'];
+export type PatchedJobChangeRequest = components['schemas']['PatchedJobChangeRequest'];
 export type PatchedNodeChangeRequest = components['schemas']['PatchedNodeChangeRequest'];
 export type PatchedNotificationChangeRequest = components['schemas']['PatchedNotificationChangeRequest'];
 export type PatchedPoolFieldsRequest = components['schemas']['PatchedPoolFieldsRequest'];
@@ -7250,6 +7984,7 @@ export type RankedLogChunk = components['schemas']['RankedLogChunk'];
 export type Reason = components['schemas']['Reason'];
 export type Receiver = components['schemas']['Receiver'];
 export type Replay = components['schemas']['Replay'];
+export type ReplicaShare = components['schemas']['ReplicaShare'];
 export type Resources = components['schemas']['Resources'];
 export type ResourcesRequest = components['schemas']['ResourcesRequest'];
 export type Retry = components['schemas']['Retry'];
@@ -7276,12 +8011,16 @@ export type SecretInputRequest = components['schemas']['SecretInputRequest'];
 export type SecretScope = components['schemas']['SecretScope'];
 export type SecretUse = components['schemas']['SecretUse'];
 export type SecretUseRequest = components['schemas']['SecretUseRequest'];
+export type Sensitivity = components['schemas']['Sensitivity'];
+export type SensitivityRequest = components['schemas']['SensitivityRequest'];
 export type Series = components['schemas']['Series'];
 export type SeriesKindEnum = components['schemas']['SeriesKindEnum'];
 export type ServingPool = components['schemas']['ServingPool'];
 export type Session = components['schemas']['Session'];
 export type SeverityEnum = components['schemas']['SeverityEnum'];
+export type SharedGpu = components['schemas']['SharedGpu'];
 export type Sharing = components['schemas']['Sharing'];
+export type SharingEnum = components['schemas']['SharingEnum'];
 export type SharingRequest = components['schemas']['SharingRequest'];
 export type ShortJob = components['schemas']['ShortJob'];
 export type ShortResourcesRequest = components['schemas']['ShortResourcesRequest'];
@@ -7296,6 +8035,10 @@ export type SpeedMeasured = components['schemas']['SpeedMeasured'];
 export type SpeedRenamed = components['schemas']['SpeedRenamed'];
 export type SpeedRow = components['schemas']['SpeedRow'];
 export type StartForecast = components['schemas']['StartForecast'];
+export type StopCauseEnum = components['schemas']['StopCauseEnum'];
+export type TagConstraint = components['schemas']['TagConstraint'];
+export type TagConstraintRequest = components['schemas']['TagConstraintRequest'];
+export type TagConstraintScopeEnum = components['schemas']['TagConstraintScopeEnum'];
 export type TakeInputRequest = components['schemas']['TakeInputRequest'];
 export type Targets = components['schemas']['Targets'];
 export type Task = components['schemas']['Task'];
@@ -7327,6 +8070,7 @@ export type Usage = components['schemas']['Usage'];
 export type UsagePoint = components['schemas']['UsagePoint'];
 export type User = components['schemas']['User'];
 export type UserInputRequest = components['schemas']['UserInputRequest'];
+export type UsualByEnum = components['schemas']['UsualByEnum'];
 export type VerdictEnum = components['schemas']['VerdictEnum'];
 export type Violation = components['schemas']['Violation'];
 export type VirtualCells = components['schemas']['VirtualCells'];
@@ -7341,6 +8085,7 @@ export type VirtualClusterUsage = components['schemas']['VirtualClusterUsage'];
 export type Watch = components['schemas']['Watch'];
 export type WatchRequest = components['schemas']['WatchRequest'];
 export type WatchedThen = components['schemas']['WatchedThen'];
+export type WayEnum = components['schemas']['WayEnum'];
 export type Webhook = components['schemas']['Webhook'];
 export type WebhookInputRequest = components['schemas']['WebhookInputRequest'];
 export type WeightedTenantRequest = components['schemas']['WeightedTenantRequest'];
@@ -7348,6 +8093,7 @@ export type WhatIf = components['schemas']['WhatIf'];
 export type WhatIfEffect = components['schemas']['WhatIfEffect'];
 export type WhatIfQuestionRequest = components['schemas']['WhatIfQuestionRequest'];
 export type WhatIfState = components['schemas']['WhatIfState'];
+export type WhenEnum = components['schemas']['WhenEnum'];
 export type WholeAdvice = components['schemas']['WholeAdvice'];
 export type Why = components['schemas']['Why'];
 export type $defs = Record<string, never>;
@@ -8555,6 +9301,87 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    cluster_fragmentation_get: {
+        parameters: {
+            query?: {
+                minutes?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fragmentation"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9968,8 +10795,12 @@ export interface operations {
     jobs_list: {
         parameters: {
             query?: {
+                /** @description Its tasks. */
+                array?: number;
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
+                /** @description Of each array only the first task under the other filters. */
+                fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;
                 /**
@@ -10262,6 +11093,112 @@ export interface operations {
             };
         };
     };
+    jobs_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedJobChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_attempts_list: {
         parameters: {
             query?: {
@@ -10438,6 +11375,81 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_dependencies_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDependencies"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12316,6 +13328,10 @@ export interface operations {
     jobs_counts_get: {
         parameters: {
             query?: {
+                /** @description Its tasks. */
+                array?: number;
+                /** @description Of each array only the first task under the other filters. */
+                fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;
                 /**
@@ -17410,6 +18426,84 @@ export interface operations {
             };
         };
     };
+    shared_gpus_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSharedGpuList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     speeds_list: {
         parameters: {
             query?: {
@@ -20040,6 +21134,79 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    throughputs_interference_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Interference"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

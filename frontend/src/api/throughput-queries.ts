@@ -37,6 +37,11 @@ export const jobThroughputsQuery = (id: number) =>
       answerOf(api.GET("/jobs/{job_id}/throughputs", { params: { path: { job_id: id } }, signal })),
   });
 
+export const interferenceQuery = queryOptions({
+  queryKey: ["throughputs", "interference"],
+  queryFn: ({ signal }) => answerOf(api.GET("/throughputs/interference", { signal })),
+});
+
 export const correctThroughput = (body: CorrectionInputRequest) =>
   answerOf(api.PUT("/throughputs/correction", { body }));
 

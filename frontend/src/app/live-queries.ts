@@ -13,11 +13,9 @@ const LIST_PAUSE_MS = 1500;
 export function startLive(queries: QueryClient): () => void {
   const refetchAll = () => void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "me" });
   const checkSession = () => void queries.refetchQueries({ queryKey: meQuery.queryKey });
-  let connectedBefore = false;
+  // What changed before a connection, the first one too, was told to nobody.
   const stop = live.start(() => {
-    // The first connection follows the first fetch closely; a later one follows an absence.
-    if (connectedBefore) checkSession();
-    connectedBefore = true;
+    checkSession();
     refetchAll();
   }, checkSession);
   const minute = setInterval(refetchAll, REFETCH_EVERY_MS);
@@ -42,7 +40,8 @@ function refetchChangedLists(queries: QueryClient): () => void {
     const state = live.current();
     // What a virtual cluster uses changes with jobs and GPUs, without a version of its own.
     if (jobsMoved(seen, state))
-      for (const key of ["jobs list", "jobs counts", "cluster", "virtual-clusters", "cells"]) stale.add(key);
+      for (const key of ["jobs list", "jobs counts", "cluster", "virtual-clusters", "cells", "shared-gpus"])
+        stale.add(key);
     if (seen.node !== state.node) for (const key of ["virtual-clusters", "gpu-models", "cells"]) stale.add(key);
     // Who owns which cells.
     if (seen.virtual_cluster !== state.virtual_cluster) stale.add("cells");

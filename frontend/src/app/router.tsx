@@ -70,6 +70,12 @@ const cells = createRoute({
   component: lazyRouteComponent(() => import("@/features/cells/cells-page"), "CellsPage"),
 });
 
+const sharing = createRoute({
+  getParentRoute: () => root,
+  path: "/sharing",
+  component: lazyRouteComponent(() => import("@/features/sharing/sharing-page"), "SharingPage"),
+});
+
 const cellEditor = createRoute({
   getParentRoute: () => root,
   path: "/cells/edit",
@@ -235,6 +241,7 @@ export const router = createRouter({
     market,
     ledger,
     cells,
+    sharing,
     cellEditor,
     advice,
     failures,

@@ -195,7 +195,7 @@ function optionsFrom(shape: string, width: number, onPoint: (pointed: Pointed | 
       {
         ...axis,
         size: 28,
-        ...(isTime ? { values: clockAxis, incrs: CLOCK_STEPS_SECONDS, space: 80 } : {}),
+        ...(isTime ? { values: clockAxis, incrs: CLOCK_STEPS_SECONDS, space: 80 } : { incrs: WHOLE_STEPS }),
         ...(xLabel ? { label: xLabel, labelSize: 16, labelGap: 0, labelFont: font } : {}),
       },
       { ...axis, size: 44, values: (_chart, splits) => splits.map((value) => axisFormat.format(value)) },
@@ -227,6 +227,8 @@ function optionsFrom(shape: string, width: number, onPoint: (pointed: Pointed | 
 }
 
 const NO_MARKS: readonly number[] = [];
+/** Steps and GPUs are counted: there is no half of one to name on an axis. */
+const WHOLE_STEPS = Array.from({ length: 13 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 /** Of a band, in hexadecimal. */
 const BAND_ALPHA = "33";
 

@@ -99,9 +99,9 @@ export function count(value: number): string {
   return countFormat.format(value);
 }
 
-/** "1 GPU", "4 GPUs": English plurals are an s here. */
+/** "1 GPU", "0.5 GPU", "4 GPUs": English plurals are an s here. */
 export function counted(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  return `${count(value)} ${noun}${value > 0 && value <= 1 ? "" : "s"}`;
 }
 
 export function gpuHours(gpuSeconds: number): string {

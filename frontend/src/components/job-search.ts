@@ -13,10 +13,12 @@ export interface JobSearch {
   guarantee?: string;
   model?: string;
   by?: string;
+  /** The number of an array, of which the tasks are listed one by one. */
+  array?: string;
   q?: string;
 }
 
-const KEYS = ["state", "tenant", "vc", "guarantee", "model", "by", "q"] as const;
+const KEYS = ["state", "tenant", "vc", "guarantee", "model", "by", "array", "q"] as const;
 
 /** What of an address's search is a filter; anything else is dropped. */
 export function readJobSearch(search: Record<string, unknown>): JobSearch {
@@ -46,6 +48,7 @@ export function filtersOf(search: JobSearch): JobFilters {
     guarantee: search.guarantee as JobFilters["guarantee"],
     gpu_model: search.model,
     submitted_by: search.by,
+    array: search.array ? Number(search.array) : undefined,
     q: search.q,
   };
 }

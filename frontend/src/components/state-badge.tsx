@@ -1,4 +1,5 @@
 import {
+  ArrowRightLeft,
   Ban,
   CircleCheck,
   CircleDashed,
@@ -8,6 +9,7 @@ import {
   Clock,
   LoaderCircle,
   OctagonX,
+  Scaling,
   TriangleAlert,
   type LucideIcon,
 } from "lucide-react";
@@ -54,7 +56,14 @@ export function jobLook(job: Pick<Job, "state" | "phase" | "cancelling">): Look 
   }
 }
 
-export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
+/** What took over at once, where an attempt was stopped for it: nothing was taken from its job. */
+const TAKEN_OVER: Partial<Record<Attempt["stop_cause"], { during: string; after: string; icon: LucideIcon }>> = {
+  resized: { during: "Resizing", after: "Resized", icon: Scaling },
+  migrated: { during: "Moving", after: "Moved", icon: ArrowRightLeft },
+};
+
+export function attemptLook(attempt: Pick<Attempt, "state" | "outcome" | "stop_cause">): Look {
+  const takenOver = TAKEN_OVER[attempt.stop_cause];
   switch (attempt.state) {
     case "planned":
       return { tone: "starting", icon: CircleDashed, text: "Planned" };
@@ -63,7 +72,7 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
     case "running":
       return RUNNING;
     case "stopping":
-      return STOPPING;
+      return takenOver ? { tone: "stopping", icon: takenOver.icon, text: takenOver.during } : STOPPING;
     case "ended":
       break;
   }
@@ -73,6 +82,7 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome">): Look {
     case "failed":
       return FAILED;
     case "preempted":
+      if (takenOver) return { tone: "off", icon: takenOver.icon, text: takenOver.after };
       return { tone: "stopping", icon: OctagonX, text: "Preempted" };
     case "lost":
       return { tone: "failed", icon: CircleX, text: "Lost" };

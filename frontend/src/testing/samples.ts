@@ -63,6 +63,7 @@ export function aJob(given: Partial<Job>): Job {
     labels: {},
     cancelling: false,
     held: false,
+    array: null,
     version: 1,
     ...given,
   };
@@ -85,6 +86,8 @@ export function anAttempt(given: Partial<Attempt>): Attempt {
     stop_cause: "",
     preempted_by: [],
     turn: null,
+    auxiliary: null,
+    enforcement: "",
     lost_seconds: null,
     planned_at: "2026-01-01T00:00:00Z",
     starting_at: null,
@@ -108,6 +111,7 @@ export function aGpu(given: Partial<Gpu>): Gpu {
     healthy: true,
     problem: "",
     state: "free",
+    in_use: given.state === "held" ? 1 : 0,
     ...given,
   };
 }
@@ -177,6 +181,7 @@ export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster 
     policy_plugin: { name: "fifo", parameters: {} },
     placer_plugin: { name: "consolidate", parameters: {} },
     default_time_limit_seconds: 3600,
+    sharing: "measured",
     min_run_seconds: 0,
     reclaim_min_run_seconds: 0,
     guaranteed: {},

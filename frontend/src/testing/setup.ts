@@ -1,12 +1,15 @@
 /** Runs before each file of component tests: no request leaves the process. */
 
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
 
 import { server } from "@/testing/server";
 
 // Before any module is loaded that might keep the real one.
 vi.stubGlobal("fetch", server.fetch);
+
+// Other tests run beside these: a second, which is usual, may not be enough for what takes milliseconds.
+configure({ asyncUtilTimeout: 15_000 });
 
 afterEach(() => {
   cleanup();

@@ -1,4 +1,4 @@
-import { useId, type ReactNode } from "react";
+import { useEffect, useId, type ReactNode } from "react";
 
 import styles from "@/ui/layout.module.css";
 
@@ -10,7 +10,16 @@ interface PageProps {
   children: ReactNode;
 }
 
+const PRODUCT = "Allotment";
+
 export function PageLayout({ title, lead, actions, children }: PageProps) {
+  // So that tabs and bookmarks can be told apart.
+  useEffect(() => {
+    document.title = typeof title === "string" ? `${title} - ${PRODUCT}` : PRODUCT;
+    return () => {
+      document.title = PRODUCT;
+    };
+  }, [title]);
   return (
     <div className={styles.page}>
       <header className={styles.header}>

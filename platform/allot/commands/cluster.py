@@ -1,4 +1,4 @@
-"""vcs, events: virtual clusters, and what happens in the cluster."""
+"""vcs, events, fragmentation: virtual clusters, what happens in the cluster, of what use idle GPUs are."""
 
 from __future__ import annotations
 
@@ -80,6 +80,14 @@ def _in_use(vc: VirtualCluster, kind: str) -> dict[str, int]:
     return {model: usage["opportunistic_in_use"] for model, usage in vc["usage"].items()}
 
 
+#: What `sharing` of a virtual cluster means.
+SHARING_WORDS = {
+    "never": "each GPU is one job's",
+    "measured": "policies let jobs share GPUs that were measured to get along",
+    "free": "policies may let any jobs share GPUs",
+}
+
+
 def _print_vc(vc: VirtualCluster) -> None:
     title = f" ({vc['title']})" if vc["title"] else ""
     print_line(f"Virtual cluster {vc['name']}{title}")
@@ -89,6 +97,7 @@ def _print_vc(vc: VirtualCluster) -> None:
         *overrun_lines(vc["overrun"]),
         ("Restraint", least_words(vc)),
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
+        ("Sharing", SHARING_WORDS[vc["sharing"]]),
         (
             "Members",
             ", ".join(
@@ -161,6 +170,52 @@ def events(
         print_table(["AGE", "KIND", "SUBJECT", "CHANGE", "BY", "MESSAGE"], table, right=("AGE",))
 
 
+#: What replicas of the usual workload miss where GPUs are idle.
+CAUSES = {
+    "gpus": "too few GPUs together, or too little of one",
+    "cpus": "too few CPUs",
+    "gpus_and_cpus": "too few GPUs and CPUs",
+    "model": "another GPU model",
+    "no_gpu": "they need no GPU",
+    "no_gpu_no_cpus": "they need no GPU, and too few CPUs",
+}
+_KINDS_SHOWN = 10
+
+
+def fragmentation(output: OutputOption = Format.table) -> None:
+    """Show how much of the idle GPUs is of no use to what usually runs, and why. For operators."""
+    with connect() as client:
+        found = client.fragmentation()
+    newest = found["newest"]
+    if output is not Format.table:
+        print_objects(found, output)
+    elif newest is None:
+        say("Not measured yet; it is once a minute.")
+    else:
+        print_line(
+            f"{newest['fragmented']:.1f} of {newest['idle']:.1f} idle GPUs are of no use to an average "
+            f"replica ({since(newest['at'])} ago)."
+        )
+        causes = sorted(newest["causes"].items(), key=lambda cause: -cause[1])
+        print_table(
+            ["GPUS", "WHAT IS MISSING"],
+            [[f"{gpus:.1f}", CAUSES.get(name, name)] for name, gpus in causes],
+            right=("GPUS",),
+        )
+        rows = [
+            [
+                f"{kind['gpus']:g}",
+                f"{kind['cpus']:g}",
+                ",".join(kind["gpu_models"]) or "any",
+                f"{100 * kind['frequency']:.1f} %",
+                f"{kind['usable']:.1f}",
+            ]
+            for kind in newest["kinds"][:_KINDS_SHOWN]
+        ]
+        columns = ["GPUS A REPLICA", "CPUS", "MODELS", "OF ALL", "CAN USE"]
+        print_table(columns, rows, right=("GPUS A REPLICA", "CPUS", "OF ALL", "CAN USE"))
+
+
 def register(app: typer.Typer) -> None:
-    for command in (vcs, events):
+    for command in (vcs, events, fragmentation):
         app.command()(command)

@@ -12,10 +12,15 @@ import typer
 
 from allot.commands.options import JobId, JobIds, OutputOption, QuietOption, connect
 from allot.describe import (
+    array_words,
     attempt_detail,
     attempt_words,
+    auxiliary_lines,
     change_line,
+    dependency_line,
+    dependent_words,
     detail,
+    enforcement_words,
     gpus_of,
     gpus_wanted,
     guarantee_words,
@@ -28,7 +33,9 @@ from allot.describe import (
     secret_line,
     state_word,
     task_line,
+    task_name,
     turn_words,
+    usual_words,
 )
 from allot.errors import Refused, WrongUse
 from allot.forecasts import prediction_line
@@ -46,7 +53,7 @@ from allot.specfiles import pairs
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import Attempt, Job, JobPreemptions, JobRunTime
+    from allot.schema import Attempt, Job, JobDependencies, JobPreemptions, JobRunTime
 
 DEFAULT_ROWS = 50
 
@@ -79,6 +86,8 @@ def ls(
     ] = None,
     by: Annotated[str | None, typer.Option(metavar="USER", help="Only submitted by this user.")] = None,
     mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
+    array: Annotated[int | None, typer.Option(metavar="ID", help="Only the tasks of this array.")] = None,
+    fold: Annotated[bool, typer.Option("--fold", help="Of each array only one line.")] = False,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = DEFAULT_ROWS,
     everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
     output: OutputOption = Format.table,
@@ -97,6 +106,8 @@ def ls(
             guarantee=guarantee,
             label=label,
             submitted_by=client.me()["user"]["username"] if mine else by,
+            array=array,
+            fold="true" if fold else None,
         )
         if quiet:
             for job in found if everything else islice(found, rows):
@@ -123,7 +134,7 @@ def _print_jobs(jobs: list[Job]) -> None:
         columns.insert(columns.index("VC"), "TENANT")
     rows = []
     for job in jobs:
-        row: list[object] = [job["id"], job["name"], state_word(job), gpus_of(job), model_of(job)]
+        row: list[object] = [job["id"], task_name(job), state_word(job), gpus_of(job), model_of(job)]
         row += [job["tenant"]] if several else []
         row += [job["virtual_cluster"], job["submitted_by"], since(job["submitted_at"]), run_time(job)]
         rows.append([*row, detail(job)])
@@ -148,11 +159,16 @@ def show(
             preemptions = client.job_preemptions(job_id) if job["preemptions"] else None
             latest = job["attempt"]
             known = client.job_run_time(job_id) if latest and latest["total_steps"] else None
-            _print_job(job, client.attempts(job_id) if latest else [], preemptions, known)
+            attempts = client.attempts(job_id) if latest else []
+            _print_job(job, attempts, preemptions, known, client.dependencies(job_id))
 
 
 def _print_job(
-    job: Job, attempts: list[Attempt], preemptions: JobPreemptions | None, known: JobRunTime | None
+    job: Job,
+    attempts: list[Attempt],
+    preemptions: JobPreemptions | None,
+    known: JobRunTime | None,
+    dependencies: JobDependencies,
 ) -> None:
     latest = job["attempt"]
     facts = [
@@ -165,15 +181,24 @@ def _print_job(
         ("Priority", str(job["priority"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
         ("Secrets", "\n".join(secret_line(use) for use in job["spec"].get("secrets") or [])),
+        ("Array", array_words(job)),
         ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
+        ("Waits for", "\n".join(dependency_line(one) for one in dependencies["waits_for"])),
+        ("Awaited by", dependent_words(dependencies)),
         ("Preempted", preemption_words(preemptions) if preemptions else ""),
         ("Turns", turn_words(latest["turn"]) if latest and latest["turn"] else ""),
+        ("GPU part", enforcement_words(latest["enforcement"]) if latest else ""),
+        (
+            "CPUs, memory",
+            "\n".join(auxiliary_lines(latest["auxiliary"])) if latest and latest["auxiliary"] else "",
+        ),
         ("Runs on", nodes_of(latest) if latest and job["state"] == "running" else ""),
         ("Progress", _progress(latest) if latest else ""),
         ("Run time", run_time_words(known) if known else ""),
+        ("Usual", usual_words(known) if known else ""),
         ("Message", job["message"]),
     ]
-    print_line(f"Job {job['id']} {job['name']}")
+    print_line(f"Job {job['id']} {task_name(job)}")
     for name, text in facts:
         for number, line in enumerate(text.splitlines()):
             print_line(f"  {name if number == 0 else '':<16} {line}")
@@ -267,7 +292,13 @@ def cancel(
             "--filter",
             metavar="NAME=VALUE",
             help="All jobs that have not ended and match: state, virtual_cluster, tenant, label, name, q (a"
-            " part of the name), submitted_by, gpu_model, guarantee, id; may be repeated.",
+            " part of the name), submitted_by, gpu_model, guarantee, id, array; may be repeated.",
+        ),
+    ] = None,
+    states: Annotated[
+        str | None,
+        typer.Option(
+            "--state", "-s", metavar="STATE,...", help="All in these states; short for --filter state=."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many these are.")] = False,
@@ -277,13 +308,15 @@ def cancel(
 
     `allot cancel 17 18`, or `allot cancel --filter label=sweep=3 --filter state=queued`
     """
-    if sum(map(bool, (job_ids, all_queued, filters))) != 1:
-        raise WrongUse("Give either the numbers of jobs, or --all-queued, or --filter.")
+    if sum(map(bool, (job_ids, all_queued, filters or states))) != 1:
+        raise WrongUse("Give either the numbers of jobs, or --all-queued, or --filter and --state.")
     with connect() as client:
         if job_ids and not dry_run:
-            _each(job_ids, client.cancel, _cancelled)
+            _cancel_these(client, list(dict.fromkeys(job_ids)))
             return
         chosen = pairs(filters or [], "--filter")
+        if states:
+            chosen["state"] = states
         if job_ids:
             chosen = {"id": ",".join(map(str, job_ids))}
         elif all_queued:
@@ -313,6 +346,16 @@ def _cancel_all(client: Client, chosen: dict[str, str], *, dry_run: bool, yes: b
     print_line(f"{plural(done, 'job')} cancelled, or told to stop.")
 
 
+def _cancel_these(client: Client, job_ids: list[int]) -> None:
+    """Cancel jobs by their numbers, many by one request; where that leaves some out, each by its own."""
+    if len(job_ids) > 1:
+        answer = client.cancel_many({"id": ",".join(map(str, job_ids))})
+        if answer["jobs"] == len(job_ids):
+            print_line(f"{plural(len(job_ids), 'job')} cancelled, or told to stop.")
+            return
+    each_of(job_ids, client.cancel, _cancelled)
+
+
 def _cancelled(job: Job) -> str:
     return "is being cancelled" if job["state"] == "running" else "cancelled"
 
@@ -320,16 +363,16 @@ def _cancelled(job: Job) -> str:
 def hold(job_ids: JobIds) -> None:
     """Keep waiting jobs from starting until they are released."""
     with connect() as client:
-        _each(job_ids, client.hold, lambda job: "held")
+        each_of(job_ids, client.hold, lambda job: "held")
 
 
 def release(job_ids: JobIds) -> None:
     """Let held jobs start again."""
     with connect() as client:
-        _each(job_ids, client.release, lambda job: "released")
+        each_of(job_ids, client.release, lambda job: "released")
 
 
-def _each(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
+def each_of(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
     """Do it to every job; one that refuses does not keep the others from theirs."""
     worst = 0
     for job_id in job_ids:

@@ -196,7 +196,7 @@ def _print_top(jobs: list[JobUsage]) -> None:
         [
             job["job"],
             job["tenant"],
-            f"{job['gpus']} {job['gpu_model']}",
+            f"{job['gpus']:g} {job['gpu_model']}",
             figure(job["utilisation_percent"], "_percent"),
             figure(job["least_busy_percent"], "_percent"),
             figure(job["gpu_memory_used_bytes"], "_bytes"),

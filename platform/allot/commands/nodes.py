@@ -1,4 +1,4 @@
-"""nodes, drain, cordon, resume: the machines, and taking them out of service and back."""
+"""nodes, sharing, drain, cordon, resume: the machines, who shares their GPUs; out of service and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from allot.output import (
 from allot.times import instant
 
 if TYPE_CHECKING:
-    from allot.schema import Node
+    from allot.schema import GpuSharer, Node
 
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
 Why = Annotated[str, typer.Option("--why", "-m", help="What everybody is told.", show_default=False)]
@@ -72,6 +72,41 @@ def nodes(
         ]
         columns = ["NAME", "STATE", "RACK", "MODEL", "GPUS", "HELD", "FREE", "CPUS", "MEMORY", "DETAIL"]
         print_table(columns, rows, right=("GPUS", "HELD", "FREE", "CPUS", "MEMORY"))
+
+
+def sharing(output: OutputOption = Format.table) -> None:
+    """List the shared GPUs: which jobs have which part, how that is held, and what it costs each."""
+    with connect() as client:
+        found = list(client.shared_gpus())
+    if output is not Format.table:
+        print_objects(found, output)
+    elif not found:
+        say("No GPU is shared now.")
+    else:
+        rows = [
+            [
+                gpu["node"],
+                gpu["index"],
+                gpu["gpu_model"] or "-",
+                f"{gpu['in_use']:g}",
+                f"{job['id']} {job['name']}" if job["id"] else "of another tenant",
+                f"{job['request']:g}",
+                f"{job['limit']:g}",
+                f"{job['memory_bytes'] / 2**30:.3g} GiB" if job["memory_bytes"] else "-",
+                job["enforcement"].replace("_", " ") or "not told" if job["way"] == "part" else job["way"],
+                _slowdown(job),
+            ]
+            for gpu in found
+            for job in gpu["jobs"]
+        ]
+        columns = ["NODE", "GPU", "MODEL", "IN USE", "JOB", "PART", "LIMIT", "MEMORY", "HELD", "SLOWDOWN"]
+        print_table(columns, rows, right=("GPU", "IN USE", "PART", "LIMIT", "MEMORY"))
+
+
+def _slowdown(job: GpuSharer) -> str:
+    if job["slowdown"] is None:
+        return "not measured" if job["id"] else "-"
+    return f"{job['slowdown']:.2f}×"
 
 
 def _node_state(node: Node) -> str:
@@ -219,5 +254,5 @@ def resume(name: Name, why: Why = "") -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (nodes, drain, cordon, resume):
+    for command in (nodes, sharing, drain, cordon, resume):
         app.command()(command)

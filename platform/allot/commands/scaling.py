@@ -151,7 +151,8 @@ def _simulated(client: Client, days: float) -> ElasticitySavings:
 
 def _print_savings(found: ElasticitySavings) -> None:
     elastic, rigid = found["elastic"], found["rigid"]
-    time = f"{found['days']:g} days before {local_time(found['asked_at'])}"
+    days = "day" if found["days"] == 1 else f"{found['days']:g} days"
+    time = f"{days} before {local_time(found['asked_at'])}"
     if not elastic or not rigid:
         print_line(f"None of the {plural(found['jobs'], 'job')} of the {time} is elastic.")
         return

@@ -10,17 +10,21 @@ import typer.core
 
 from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log, wait_for
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import gpus_wanted, problem_lines, task_line
+from allot.describe import asked_words, gpus_wanted, problem_lines, task_line
 from allot.errors import FieldProblem, Refused, WrongUse
-from allot.output import Format, plural, print_line, print_objects, say
+from allot.output import Format, print_line, print_objects, say
+from allot.sbatch import translate
 from allot.spec_flags import spec_flags, values_of
-from allot.specfiles import Over, Source, name_from, read_sources
+from allot.specfiles import Over, Source, name_from, pairs, read_sources, read_text
 
 if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import CheckAnswer, Job, ShortJob
 
 MOST_JOBS = 1000
+#: Files of these names are batch scripts of Slurm.
+BATCH_SCRIPTS = (".sbatch", ".slurm", ".sh")
+LARGEST_SCRIPT_BYTES = 60 * 1024
 #: Where the words after `--` are kept between parsing and running.
 COMMAND = "allot.command"
 
@@ -41,7 +45,10 @@ def submit(
     ctx: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Specifications in YAML or JSON; - is standard input."),
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Specifications in YAML or JSON, or sbatch scripts; - is standard input.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only have it checked, and say what would happen.")
@@ -50,6 +57,14 @@ def submit(
         bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
+    map_partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map-partition",
+            metavar="PARTITION=VC",
+            help="Of sbatch scripts: a partition's virtual cluster.",
+        ),
+    ] = None,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
     **given: Any,
@@ -61,9 +76,9 @@ def submit(
     """
     of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
     flags = Over(values_of(given), ctx.meta.get(COMMAND, ()), of_one_task)
-    sources = specifications(files or [], flags)
+    sources = specifications(files or [], flags, pairs(map_partition or [], "--map-partition"))
     chosen_tenant = take_tenant(sources)
-    if follow and len(sources) > 1:
+    if follow and (len(sources) > 1 or sources[0].spec.get("array")):
         raise WrongUse("--follow shows the output of one job; use --wait for several.")
     with connect() as client:
         if dry_run:
@@ -76,13 +91,21 @@ def submit(
             _report(submitted, output, quiet=True)
         else:
             say(_summary(submitted))
-    raise typer.Exit(_stay([job["id"] for job in submitted], output, follow=follow, quiet=quiet))
+        ids = [task for job in submitted for task in _tasks_of(client, job)]
+    raise typer.Exit(_stay(ids, output, follow=follow, quiet=quiet))
 
 
-def specifications(files: list[str], flags: Over) -> list[Source]:
+def _tasks_of(client: Client, job: Job | ShortJob) -> list[int]:
+    """Its number; of an array's first task, those of all of them."""
+    if not cast("Job", job).get("array"):
+        return [job["id"]]
+    return sorted(task["id"] for task in client.jobs(array=job["id"]))
+
+
+def specifications(files: list[str], flags: Over, partitions: dict[str, str] | None = None) -> list[Source]:
     """What to submit: the files with the flags over them, or one job of flags alone."""
     if files:
-        sources = read_sources(files)
+        sources = [source for path in files for source in _read(path, partitions or {})]
     elif flags.command:
         sources = [Source("the command line", {"name": name_from(flags.command)})]
     else:
@@ -93,6 +116,20 @@ def specifications(files: list[str], flags: Over) -> list[Source]:
     if len(sources) > MOST_JOBS:
         raise WrongUse(f"{len(sources):,} jobs at once; at most {MOST_JOBS:,} can be submitted all or none.")
     return [Source(source.where, flags.over(source)) for source in sources]
+
+
+def _read(path: str, partitions: dict[str, str]) -> list[Source]:
+    """The specifications of a file; of a batch script, what became of each line is said."""
+    if not path.endswith(BATCH_SCRIPTS):
+        return read_sources([path])
+    script = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES)
+    made = translate(script, name_from([path]), partitions)
+    for note in made.notes:
+        place = f"line {note.line}" if note.line else "script"
+        say(f"{path}, {place}: {note.option}: {note.how}: {note.what}")
+    if made.blocked:
+        raise WrongUse(f"{path} can not come over as it is; the lines above say why. Nothing was submitted.")
+    return [Source(path, made.spec)]
 
 
 def take_tenant(sources: list[Source]) -> str | None:
@@ -137,6 +174,8 @@ def _summary(submitted: list[Job] | list[ShortJob]) -> str:
         facts = ""
         if "gpus" in job:
             whole = cast("Job", job)
+            if array := whole["array"]:
+                return f"Submitted array {job['id']} {job['name']}: {array['size']:,} jobs."
             facts = f": {gpus_wanted(whole)} in {whole['virtual_cluster']}"
         return f"Submitted job {job['id']} {job['name']}{facts}."
     return f"Submitted {len(submitted):,} jobs: {submitted[0]['id']} to {submitted[-1]['id']}."
@@ -151,7 +190,11 @@ def _report(submitted: list[Job] | list[ShortJob], output: Format, *, quiet: boo
     else:
         print_line(_summary(submitted))
         job_id = submitted[0]["id"]
-        if len(submitted) == 1:
+        if len(submitted) == 1 and cast("Job", submitted[0])["array"]:
+            print_line(f"  allot ls --array {job_id:<15}  how they are doing")
+            print_line(f"  allot why {job_id:<22}  why the first waits")
+            print_line(f"  allot cancel --filter array={job_id:<4}  stop all of them")
+        elif len(submitted) == 1:
             print_line(f"  allot why {job_id:<8}  why it waits, and its place in the queue")
             print_line(f"  allot logs -f {job_id:<4}  its output as it comes")
             print_line(f"  allot cancel {job_id:<5}  stop it")
@@ -193,8 +236,9 @@ def _dry_run(client: Client, sources: list[Source], tenant: str | None, output: 
 def _print_check(source: Source, check: CheckAnswer) -> None:
     name = source.spec.get("name", source.where)
     if check["ok"]:
-        print_line(f"{name}: would be taken, {plural(check['gpus'], 'GPU')}. {check['message']}")
-        for task in check["normalised"]["tasks"] if check["normalised"] else []:
+        tasks = check["normalised"]["tasks"] if check["normalised"] else []
+        print_line(f"{name}: would be taken, {asked_words(check['gpus'], tasks)}. {check['message']}")
+        for task in tasks:
             print_line(f"  {task_line(task)}")
     else:
         fields = [FieldProblem(**problem) for problem in check["fields"]]

@@ -81,7 +81,7 @@ def _row(row: ThroughputRow, models: list[str], partners: bool) -> list[object]:
     return [
         row["application"],
         row["tenant"],
-        row["gpus"],
+        row["gpus"] if row["gpu_limit"] == 1 else f"{row['gpus']} x {row['gpu_limit']:g}",
         *beside,
         nodes,
         *(cells.get(model, "-") for model in models),

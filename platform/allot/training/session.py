@@ -16,6 +16,9 @@ from types import TracebackType
 from allot.training.adaptive import AdaptiveBatch
 from allot.training.batch_choice import Limits
 from allot.training.errors import Stopped, TrainingError, say
+from allot.training.gpu_token import GpuToken
+from allot.training.input_workers.line import secret_of
+from allot.training.input_workers.trainer import InputWorkers
 from allot.training.keeper import Keeper
 from allot.training.manifest import Manifest
 from allot.training.naming import LIMITS
@@ -125,6 +128,8 @@ class Session:
         self._saved_at = 0.0
         self._keeper: Keeper | None = None
         self._progress: ProgressWriter | None = None
+        self._token = GpuToken(None)
+        self._inputs: InputWorkers | None = None
         #: The checkpoint it went on from; None: it began at the beginning.
         self.restored: RestoredCheckpoint | None = None
         #: Steps done, those before the restored checkpoint included.
@@ -149,6 +154,10 @@ class Session:
                 ending.callback(self._progress.close)
             self._restore()
             self._remove_older()
+            if self.world_size == 1:
+                # Ranks that wait for one another with a token in hand could wait for ever.
+                self._token = GpuToken.from_environment()
+                ending.callback(self._token.close)
             self._ending = ending.pop_all()
         return self
 
@@ -245,12 +254,52 @@ class Session:
         )
         return self._adaptive
 
+    def input_workers(
+        self,
+        *,
+        listen: str = "127.0.0.1:0",
+        secret: str | None = None,
+        buffer: int = 16,
+        max_batch_bytes: int = 2**28,
+        silent_seconds: float = 120.0,
+        least: int = 1,
+        most: int = 64,
+    ) -> InputWorkers:
+        """Return the input workers of this rank, to be entered by `with`; docs/input-workers.md.
+
+        listen              HOST:PORT where they connect
+        secret              that they know as well; by default that of ALLOT_INPUT_SECRET
+        buffer              batches at most that are being made or wait: about three for each worker
+        max_batch_bytes     of one batch
+        silent_seconds      after so long a worker that has something to make and says nothing is given up:
+                            more than its slowest batch takes
+        least, most         workers that may be wanted
+
+        While a batch is waited for and the process is told to stop, it saves and stops, unless ranks have to
+        `agree` on that. Raises TrainingError for what it cannot do.
+        """
+        self._inputs = InputWorkers(
+            listen=listen,
+            secret=secret_of(secret),
+            buffer=buffer,
+            max_batch_bytes=max_batch_bytes,
+            silent_seconds=silent_seconds,
+            least=least,
+            most=most,
+            on_stop=self._stop_while_waiting,
+        )
+        return self._inputs
+
     def steps(self, total: int) -> Iterator[int]:
-        """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to."""
+        """Yield the steps still to do, from 0. Saves when due and at the end; stops when told to.
+
+        A process that has a part of a GPU waits before a step until the GPU is its own for a while.
+        """
         self._total = total
         if self.step < total:
             self._follow(self._agreed(STOP if self.should_stop else GO_ON))
         while self.step < total:
+            self._token.take()
             self._is_within_step = True
             yield self.step
             self.finish_step()
@@ -292,6 +341,8 @@ class Session:
         if self._progress is not None:
             if adaptive is not None:
                 line |= adaptive.line()
+            if self._inputs is not None:
+                line |= self._inputs.line()
             self._progress.tell({**line, "at": time.time(), **values})
 
     def save(self, data: bytes | None = None) -> None:
@@ -301,6 +352,7 @@ class Session:
             raise TrainingError("there is nothing to save: give session(save=...), or bytes to run.save")
         if self.step == self._saved_step:
             return
+        self._token.give_back()
         problem: OSError | TrainingError | None = None
         try:
             self._save_part(write)
@@ -376,6 +428,10 @@ class Session:
         adaptive = self.restored.adaptive if self.restored else {}
         times = adaptive["times"]["gradient"] if adaptive else []
         return max((size for size, *_ in times if size < failed), default=failed // 2)
+
+    def _stop_while_waiting(self) -> None:
+        if self.should_stop and self._agree is None:
+            self._follow(STOP)
 
     def _agreed(self, wish: int) -> int:
         return wish if self._agree is None else self._agree(wish)

@@ -26,6 +26,7 @@ from nodeagent.batch.polling import JOB_LISTS_PER_NODE_LIST, BatchDevices, Batch
 from nodeagent.batch.remote_runner import Stage, lost
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
 from nodeagent.configuration import Configuration
+from nodeagent.executor import kept_desired
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import (
     NEVER_STARTED,
@@ -39,7 +40,7 @@ from nodeagent.machine import (
     Phase,
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
-from nodeagent.process.runtime import kept_desired, remove_tree
+from nodeagent.process.runtime import remove_tree
 from nodeagent.procfs import boot_clock_seconds
 from nodeagent.programs import program
 
@@ -202,6 +203,9 @@ class BatchRuntime:
     def take_turns(self, attempt: int, turn: Turn | None) -> None:
         """Tell the remote runner of its turns."""
         self._order(attempt, "turn", {} if turn is None else encode(turn))
+
+    def change_limits(self, desired: DesiredPart) -> None:
+        """Do nothing: limits are the batch system's matter, set when a job begins."""
 
     def kill(self, attempt: int) -> None:
         """Have the batch system kill the job."""

@@ -41,6 +41,8 @@ class Sampler:
         self.waiting: deque[Reading] = deque(maxlen=WAITING_MOST)
         self.since_reading: list[GpuSample] = []
         self.read_at = self.sampled_at = boot_clock_seconds()
+        #: Of the newest reading.
+        self.replicas: tuple[ReplicaSample, ...] = ()
         self.usage: dict[ReplicaKey, Usage] = {}
         self.usage_at_reading: dict[ReplicaKey, Usage] = {}
 
@@ -75,15 +77,16 @@ class Sampler:
         seconds = now - self.read_at
         gpu_memory = self.devices.memory_by_process() if parts else {}
         before = self.usage_at_reading
+        self.replicas = tuple(
+            _replica_sample(key, before.get(key), self.usage.get(key), gpu_memory, seconds)
+            for key in _replicas(parts)
+        )
         self.waiting.append(
             Reading(
                 at=round(time.time(), 3),
                 gpus=_means(self.since_reading),
                 host=self.host,
-                replicas=tuple(
-                    _replica_sample(key, before.get(key), self.usage.get(key), gpu_memory, seconds)
-                    for key in _replicas(parts)
-                ),
+                replicas=self.replicas,
             )
         )
         self.since_reading, self.read_at, self.usage_at_reading = [], now, self.usage

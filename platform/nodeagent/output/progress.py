@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import stat
 import time
@@ -64,8 +63,8 @@ def thin_out(lines: list[ProgressLine], most: int = PROGRESS_PER_REPORT) -> tupl
     """Return at most `most` of the lines, evenly spread, the newest among them."""
     if len(lines) <= most:
         return tuple(lines)
-    spacing = len(lines) / most
-    return tuple(lines[math.ceil((index + 1) * spacing) - 1] for index in range(most))
+    # Whole numbers: a quotient that was rounded up once asked for a line behind the newest.
+    return tuple(lines[((index + 1) * len(lines) - 1) // most] for index in range(most))
 
 
 def fitting(lines: list[ProgressLine], most_bytes: int) -> tuple[ProgressLine, ...]:

@@ -86,6 +86,8 @@ class Containers:
         return {
             "run": [*run, *self.policy.flags, replica.image, *replica.command],
             "exec": [self.program, "exec", name],
+            "name": name,
+            "update_cpus": [self.program, "update"],
             "pause": [self.program, "pause", name],
             "unpause": [self.program, "unpause", name],
             "was_out_of_memory": [self.program, "inspect", "--format", "{{.State.OOMKilled}}", name],

@@ -12,6 +12,7 @@ from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, write_private
 from nodeagent.messages import DesiredPart, Replica
 from nodeagent.process.container import Containers, environment_file
+from nodeagent.process.mps import mps_limits
 from nodeagent.process.ports import path_variable, port_variable
 from nodeagent.process.sandbox import TEMPORARY
 from nodeagent.shim.cgroups import Cgroups
@@ -42,6 +43,8 @@ class NodeGrants:
     secrets: str = ""
     #: By rank and name, the numbers of the ports at which the job is to listen.
     ports: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    #: By rank, what the shim holds replicas to that have a part of a GPU.
+    parts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def replica_spec(
@@ -68,6 +71,7 @@ def replica_spec(
         "cgroup": {"is_unified": group.is_unified, "paths": group.paths},
         "container": None,
         "ports": dict(grants.ports.get(replica.rank, {})),
+        "part": grants.parts.get(replica.rank),
     }
     if not replica.image:
         return spec
@@ -151,6 +155,9 @@ def replica_environment(
         ours["ALLOT_SECRETS_DIR"] = folder.secrets if grants.is_sandboxed else hidden
     if grants.service:
         ours["CUDA_MPS_PIPE_DIRECTORY"] = grants.service
+        ours |= mps_limits(replica.gpu_part)
+    if replica.rank in grants.parts:
+        ours["ALLOT_GPU_TOKEN"] = folder.token(replica.rank)
     ours |= store_environment(configuration, part)
     for name, number in grants.ports.get(replica.rank, {}).items():
         ours |= {port_variable(name): str(number), path_variable(name): f"/job/{part.job}/{name}/"}

@@ -22,6 +22,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.devices.inventory import Devices
+from nodeagent.devices.nvml import INSTANCE
+from nodeagent.messages import GpuPart
 from nodeagent.process.users import make_folder
 from nodeagent.procfs import processes_with_setting
 
@@ -31,6 +34,7 @@ CONTROL = "control"
 START_SECONDS = 10.0
 QUIT_SECONDS = 5.0
 LOOK_SECONDS = 0.02
+MEBIBYTE = 2**20
 
 
 class NotServed(OSError):
@@ -69,13 +73,21 @@ class Service:
 class Mps:
     """Starts a tenant's service with its first attempt that shares GPUs, and ends it with the last."""
 
-    def __init__(self, folder: Path, *, is_enabled: bool, bubblewrap: str) -> None:
+    def __init__(self, folder: Path, *, is_enabled: bool, bubblewrap: str, devices: Devices) -> None:
         """`bubblewrap`: the program, where attempts have a sandbox and so a /dev/shm of their own."""
         self.folder = folder
         self.bubblewrap = bubblewrap
         self.program = shutil.which(PROGRAM) or ""
-        self.is_used = is_enabled and bool(self.program)
-        self.problem = "" if self.is_used or not is_enabled else f"{PROGRAM} is not installed."
+        # A service sees one instance of a divided device, and which one it would be is chance.
+        is_divided = is_enabled and any(gpu.uuid.startswith(INSTANCE) for gpu in devices.gpus())
+        self.is_used = is_enabled and bool(self.program) and not is_divided
+        self.problem = ""
+        if is_enabled and not self.is_used:
+            self.problem = (
+                "MPS is not for instances of divided GPUs (MIG)."
+                if is_divided
+                else f"{PROGRAM} is not installed."
+            )
         self.lock = threading.Lock()
 
     def service(self, owner: int) -> Service:
@@ -93,6 +105,10 @@ class Mps:
             (service.members / str(attempt)).touch()
             if not service.processes():
                 self._start(service)
+
+    def has_joined(self, owner: int, attempt: int) -> bool:
+        """Whether the owner's service runs for the attempt: not for one that others joined since."""
+        return (self.service(owner).members / str(attempt)).exists()
 
     def leave(self, attempt: int) -> None:
         """End the service that the attempt used, if no other does. Takes a while."""
@@ -148,6 +164,20 @@ class Mps:
         if not self.bubblewrap:
             return []
         return [self.bubblewrap, "--dev-bind", "/", "/", "--bind", service.memory, "/dev/shm", "--"]
+
+
+def mps_limits(part: GpuPart | None) -> dict[str, str]:
+    """Return the variables that hold a client to its part of the one GPU that it sees.
+
+    Threads are limited to the part's limit: the service guarantees no share, so that requests are held only
+    as far as the limits on a GPU sum to no more than all of it.
+    """
+    if part is None:
+        return {}
+    limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, part.limit // 10))}
+    if part.memory_bytes:
+        limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={max(1, part.memory_bytes // MEBIBYTE)}M"
+    return limits
 
 
 def _environment(service: Service) -> dict[str, str]:

@@ -91,8 +91,8 @@ START_FAILED_CODES = {126: "cannot be executed", 127: "command not found"}
 class Ending:
     """What is known of how an attempt ended on this node."""
 
-    #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), replica (one
-    #: failed), shim (it died).
+    #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), gpu_memory (more
+    #: than its part has), replica (one failed), shim (it died).
     reason: str
     #: Of the first replica that failed; all as when it succeeded when none did.
     exit_code: int = 0
@@ -127,6 +127,11 @@ def _classify(ending: Ending) -> tuple[Category, str]:
             return (
                 "out_of_disk",
                 "It was stopped because it wrote more to the node's disk than an attempt may.",
+            )
+        case "gpu_memory":
+            return (
+                "gpu_memory_exceeded",
+                "It was stopped because it used more GPU memory than its part of the GPU has.",
             )
     if ending.problem:
         return "start_failed", ending.problem

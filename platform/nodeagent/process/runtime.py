@@ -20,6 +20,7 @@ from typing import Any
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
+from nodeagent.executor import kept_desired
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.machine import (
     AttemptAdopted,
@@ -34,8 +35,6 @@ from nodeagent.machine import (
 from nodeagent.messages import (
     NO_SECRETS,
     DesiredPart,
-    MessageError,
-    Replica,
     SecretsAnswer,
     Turn,
     decode,
@@ -44,9 +43,11 @@ from nodeagent.messages import (
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
+from nodeagent.process.limits import Limits
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
+from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
 from nodeagent.process.users import make_file, make_folder
 from nodeagent.procfs import boot_clock_seconds, is_same_process, process_identity, processes_with_setting
@@ -90,7 +91,10 @@ class ProcessRuntime:
         self.users = self.isolated.users
         self.containers = Containers(configuration, f"allotment-{unique}")
         bubblewrap = self.isolated.sandbox.program if self.isolated.has_sandbox else ""
-        self.mps = Mps(self.root / "mps", is_enabled=configuration.mps, bubblewrap=bubblewrap)
+        self.mps = Mps(
+            self.root / "mps", is_enabled=configuration.mps, bubblewrap=bubblewrap, devices=self.devices
+        )
+        self.shared_gpus = SharedGpus(self.root / "tokens", configuration, has_mps=self.mps.is_used)
         if warning := self.isolated.warning():
             log.warning("%s", warning)
         if self.containers.problem and configuration.containers is not None:
@@ -99,6 +103,7 @@ class ProcessRuntime:
             log.warning("Jobs that share GPUs take turns. %s", self.mps.problem)
         forget_abandoned()
         self.shims: dict[int, ShimProcess] = {}
+        self.limits = Limits(self.cgroups, self.folder, self.shims.keys(), self._begin)
         self.ports = HeldPorts()
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -188,6 +193,13 @@ class ProcessRuntime:
         if (shim := self.shims.get(attempt)) is not None:
             shim.wake()
 
+    def change_limits(self, desired: DesiredPart) -> None:
+        """Let replicas have other CPUs and memory; memory that is in use is taken when it is not any more."""
+        folder = self.folder(desired.attempt)
+        port = (read_json(folder.part) or {}).get("master_port")
+        write_json(folder.part, {"wish": encode(desired), "master_port": port})
+        self.limits.change(desired)
+
     def kill(self, attempt: int) -> None:
         """Kill the shim; what it looked after is killed when its end is seen."""
         if (shim := self.shims.get(attempt)) is not None:
@@ -221,6 +233,7 @@ class ProcessRuntime:
         for shim in self.shims.values():
             shim.close()
         self.shims.clear()
+        self.shared_gpus.close()
         self.ports.release_all()
         self.cgroups.remove()
 
@@ -252,7 +265,8 @@ class ProcessRuntime:
     def _is_served(self, desired: DesiredPart) -> bool:
         """Whether it uses its GPUs through its tenant's Multi-Process Service. Containers do not."""
         has_image = any(replica.image for replica in desired.replicas)
-        return self.mps.is_used and desired.shares_gpus and not has_image
+        shares = desired.shares_gpus or any(replica.gpu_part for replica in desired.replicas)
+        return self.mps.is_used and shares and not has_image
 
     def _refusal(self, desired: DesiredPart) -> str:
         """Return why this node does not start the attempt as it is; "" when it does."""
@@ -262,7 +276,13 @@ class ProcessRuntime:
             return f"This node starts no job. {self.isolated.problem}"
         for replica in desired.replicas:
             names = self.devices.names(replica.gpu_indexes).values()
-            if len(names) > 1 and any(name.startswith(INSTANCE) for name in names):
+            has_instances = any(name.startswith(INSTANCE) for name in names)
+            if has_instances and replica.gpu_part is not None:
+                return (
+                    f"Rank {replica.rank} was given a part of an instance of a divided GPU (MIG), which a"
+                    " job has whole: ask for one GPU."
+                )
+            if len(names) > 1 and has_instances:
                 return (
                     f"Rank {replica.rank} was given {len(names)} parts of divided GPUs (MIG), and CUDA lets a"
                     " process use one: ask for more replicas with one GPU each."
@@ -277,7 +297,9 @@ class ProcessRuntime:
             make_file(folder.progress(replica.rank), owner)
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in desired.replicas)
-        service = self.mps.service(owner) if self._is_served(desired) else None
+        # As it was prepared: others may have come to its GPUs between then and now.
+        is_served = self._is_served(desired) and self.mps.has_joined(owner, desired.attempt)
+        service = self.mps.service(owner) if is_served else None
         grants = NodeGrants(
             is_sandboxed=self.isolated.has_sandbox or has_image,
             is_confined=self.isolated.has_landlock,
@@ -287,6 +309,7 @@ class ProcessRuntime:
             containers=self.containers,
             service="" if service is None else service.pipe,
             secrets=secrets,
+            parts=self.shared_gpus.parts(folder, desired),
             ports={
                 replica.rank: {
                     name: number or self.ports.reserve(desired.attempt)
@@ -330,6 +353,7 @@ class ProcessRuntime:
 
     def _watch(self, attempt: int, shim: ShimProcess) -> None:
         self.shims[attempt] = shim
+        self.shared_gpus.join(attempt, self.folder(attempt))
         shim.watch(partial(self._shim_runs, attempt), partial(self._shim_ended, attempt))
 
     def _shim_runs(self, attempt: int) -> None:
@@ -338,6 +362,7 @@ class ProcessRuntime:
 
     def _shim_ended(self, attempt: int) -> None:
         self.shims.pop(attempt).close()
+        self.limits.forget(attempt)
         self._finish(attempt)
 
     def _finish(self, attempt: int) -> None:
@@ -365,6 +390,7 @@ class ProcessRuntime:
                     write_json(folder.status, status)
         finally:
             os.close(lock)
+        self.shared_gpus.leave(attempt)
         self.post(AttemptExited(attempt=attempt, outcome=read_outcome(folder, status)))
 
     def _finish_later(self, attempt: int) -> None:
@@ -426,7 +452,10 @@ class ProcessRuntime:
                 self._watch(attempt, ShimProcess(status["pid"]))
                 # An earlier life may have had no time to tell it of its turns.
                 self.shims[attempt].wake()
-                return
+                # Nor to change its limits, as it had written down.
+                kept = kept_desired(attempt, (read_json(self.folder(attempt).part) or {}).get("wish"), None)
+                if kept is not None:
+                    self.limits.change(kept)
         asyncio.get_running_loop().call_later(CLEAR_AGAIN_SECONDS, self._adopt_again, attempt)
 
     def _adopt_again(self, attempt: int) -> None:
@@ -462,34 +491,6 @@ def remove_tree(path: Path) -> None:
         # Nested deeper than Python goes, or closed to its own owner.
         for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
             subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
-
-
-def kept_desired(attempt: int, desired: Any, spec: Any) -> DesiredPart | None:
-    """Return what was asked for; None when it was not even prepared.
-
-    Another version of the agent may have written it in a form of its own. What it started still runs: then
-    as much is made up as stopping it and shipping its output take, until the server says the rest.
-    """
-    try:
-        return decode(DesiredPart, desired)
-    except MessageError:
-        if spec is None:
-            return None
-    ranks = [replica["rank"] for replica in spec["replicas"]]
-    return DesiredPart(
-        attempt=attempt,
-        job=0,
-        number=0,
-        name="unknown",
-        tenant="",
-        gpu_model="",
-        replicas=tuple(Replica(rank=rank, task="", gpu_indexes=(), command=()) for rank in ranks),
-        world_size=len(ranks),
-        go=True,
-        stop=False,
-        grace_seconds=spec["grace_seconds"],
-        has_rank_zero=0 in ranks,
-    )
 
 
 def _start_failed(attempt: int, message: str) -> AttemptExited:

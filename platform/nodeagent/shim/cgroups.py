@@ -16,6 +16,8 @@ CPU_QUOTA_LEAST_MICROSECONDS = 1_000
 #: Version 1 counts CPU time by a controller of its own; in version 2 there is none of that name.
 #: In version 2 every group can be frozen; in version 1 that is one more controller.
 CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "freezer"})
+#: Memory falls to a limit only while no more than this part of it is in use.
+MEMORY_IN_USE_SHARE = 0.95
 MICROSECOND, NANOSECOND = 1e-6, 1e-9
 
 
@@ -48,13 +50,8 @@ class CgroupOfReplica:
         """Make the group and set its limits; zero means no limit."""
         for path in self.paths.values():
             os.makedirs(path, exist_ok=True)
-        if cpus > 0 and "cpu" in self.paths:
-            quota = max(CPU_QUOTA_LEAST_MICROSECONDS, int(cpus * CPU_PERIOD_MICROSECONDS))
-            if self.is_unified:
-                self._write("cpu", "cpu.max", f"{quota} {CPU_PERIOD_MICROSECONDS}")
-            else:
-                self._write("cpu", "cpu.cfs_period_us", str(CPU_PERIOD_MICROSECONDS))
-                self._write("cpu", "cpu.cfs_quota_us", str(quota))
+        if cpus > 0:
+            self._limit_cpus(cpus)
         if memory_bytes > 0 and "memory" in self.paths:
             if self.is_unified:
                 self._write("memory", "memory.max", str(memory_bytes))
@@ -67,6 +64,48 @@ class CgroupOfReplica:
 
         if processes > 0 and "pids" in self.paths:
             self._write("pids", "pids.max", str(processes))
+
+    def change(self, *, cpus: float, memory_bytes: int) -> bool:
+        """Set other limits on what runs in the group; zero means no limit.
+
+        False: not all of them, so that it is to be tried again. The group is not made yet, or it uses more
+        memory than it is to have: nothing is killed for a limit that fell.
+        """
+        if not all(map(os.path.isdir, self.paths.values())):
+            return False
+        self._limit_cpus(cpus)
+        return self._change_memory(memory_bytes) if "memory" in self.paths else True
+
+    def _limit_cpus(self, cpus: float) -> None:
+        if "cpu" not in self.paths:
+            return
+        quota = max(CPU_QUOTA_LEAST_MICROSECONDS, int(cpus * CPU_PERIOD_MICROSECONDS)) if cpus > 0 else None
+        if self.is_unified:
+            self._write("cpu", "cpu.max", f"{'max' if quota is None else quota} {CPU_PERIOD_MICROSECONDS}")
+        else:
+            self._write("cpu", "cpu.cfs_period_us", str(CPU_PERIOD_MICROSECONDS))
+            self._write("cpu", "cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
+    def _change_memory(self, limit: int) -> bool:
+        used = self.memory_bytes()
+        if limit > 0 and (used is None or used > limit * MEMORY_IN_USE_SHARE):
+            return False
+        if self.is_unified:
+            return self._wrote("memory.max", str(limit or "max"))
+        text = str(limit or -1)
+        names = ["memory.limit_in_bytes"]
+        if os.path.exists(os.path.join(self.paths["memory"], "memory.memsw.limit_in_bytes")):
+            names.append("memory.memsw.limit_in_bytes")
+        # With swap it is never less than without: which comes first depends on whether they rise or fall.
+        results = [self._wrote(name, text) for name in names]
+        return all(results) or all([self._wrote(name, text) for name in reversed(names)])
+
+    def _wrote(self, name: str, text: str) -> bool:
+        try:
+            self._write("memory", name, text)
+        except OSError:
+            return False  # In use by now.
+        return True
 
     def enter(self) -> None:
         """Put the calling process, and so all it will start, into the group."""
@@ -123,6 +162,15 @@ class CgroupOfReplica:
                 continue
         self.thaw()  # Frozen, they would not die of it in version 1.
         return bool(members)
+
+    @property
+    def counts_cpu(self) -> bool:
+        return ("cpu" if self.is_unified else "cpuacct") in self.paths
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether its kind of group can be frozen, once it is made."""
+        return bool(self.paths) if self.is_unified else "freezer" in self.paths
 
     def freeze(self) -> bool:
         """Stop all members where they are; False where the kernel offers no way to."""

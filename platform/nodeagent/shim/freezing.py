@@ -41,10 +41,14 @@ LOOK_SECONDS = 1.0
 
 
 class Freezer:
-    """Freezes and thaws all that runs below the shim at once, also what left its replica."""
+    """Freezes and thaws all that runs below the shim at once, also what left its replica.
 
-    def __init__(self, replicas: list[RunningReplica]) -> None:
+    `is_all` false: only the replicas' control groups, or where they have none all that is below them.
+    """
+
+    def __init__(self, replicas: list[RunningReplica], *, is_all: bool = True) -> None:
         self.replicas = replicas
+        self.is_all = is_all
         self.is_frozen = False
         #: Replicas whose control group stops them, and containers that their engine did not stop.
         self.in_groups: list[RunningReplica] = []
@@ -90,6 +94,11 @@ class Freezer:
         for pid in stopped:
             _signal(pid, signal.SIGCONT)
 
+    def forget(self) -> None:
+        """Let another freezer, which stops the same now, say when they go on."""
+        self.is_frozen = False
+        self.in_groups, self.not_paused = [], []
+
     def release(self) -> None:
         """Thaw control groups only: what was sent SIGKILL in there dies of it, and does nothing else."""
         self.is_frozen = False
@@ -102,6 +111,9 @@ class Freezer:
 
     def _signalled(self) -> list[int]:
         """Return the processes that neither a control group nor an engine stops."""
+        if not self.is_all:
+            own = [replica.pid for replica in self._alive() if replica not in self.in_groups]
+            return [pid for top in own for pid in [top, *descendants(top)]]
         pids = descendants(os.getpid())
         if any(replica.container is not None for replica in self.replicas):
             # What an engine left running below the shim is its own, and removes the container.

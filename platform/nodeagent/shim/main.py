@@ -39,6 +39,7 @@ from nodeagent.shim.guest import Guests
 from nodeagent.shim.landlock import Confinement, ConfinementError
 from nodeagent.shim.replica import CommandNotStarted, OutputFile, RunningReplica
 from nodeagent.shim.secrets import Mask, Secrets
+from nodeagent.shim.sharing import Sharing
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ KILL_AGAIN_SECONDS = 0.05
 LONGEST_SLEEP_SECONDS = 5.0
 #: How often it is looked at the lease, and for the agent, when its end is near.
 LEASE_LOOK_SECONDS = 1.0
-#: What fills the disk gets no more time than this to save its work.
+#: What fills the disk, or memory that others need, gets no more time than this to save its work.
 DISK_GRACE_SECONDS = 2.0
 #: To stand still for less is not worth a word.
 SHORT_SECONDS = 1.0
@@ -71,6 +72,8 @@ class Shim:
         self.guests = Guests(folder.door, self.replicas)
         self.freezer = Freezer(self.replicas)
         self.turns = Turns.read(read_json(folder.turns))
+        self.sharing = Sharing(folder.held, self.replicas)
+        self.poll = select.poll()
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
         landlock = spec.get("landlock")
@@ -130,6 +133,7 @@ class Shim:
             output = OutputFile(self.folder.log(spec["rank"]), self.spec["log_bytes"], mask)
             replica = RunningReplica(spec, output, self.enclosure, self.confinement)
             self.replicas.append(replica)
+            self.sharing.add(replica, self.poll, is_alone=len(self.spec["replicas"]) == 1)
             try:
                 if self.enclosure is not None and not self.enclosure.pid:
                     self.enclosure.open()
@@ -153,7 +157,7 @@ class Shim:
 
     def watch(self, wake: int) -> None:
         """Return when no process of the attempt is left."""
-        poll = select.poll()
+        poll = self.poll
         poll.register(wake, select.POLLIN)
         pipes = {replica.pipe: replica for replica in self.replicas if replica.pipe is not None}
         for pipe in pipes:
@@ -167,6 +171,10 @@ class Shim:
                     self.turns = Turns.read(read_json(self.folder.turns))
                 elif descriptor in self.guests:
                     self.guests.handle(descriptor)
+                elif descriptor in self.sharing:
+                    self.sharing.handle(descriptor, boot_clock_seconds())
+                elif descriptor not in pipes:
+                    continue  # One that was closed a moment ago.
                 elif not pipes[descriptor].pump() and pipes[descriptor].pipe is None:
                     poll.unregister(descriptor)
             self.check_times()
@@ -225,8 +233,9 @@ class Shim:
         if self.lapse is not None:
             self.kill()
         elif is_first:
-            # Those of a group begin to end together, whoever's turn it is.
+            # Those of a group begin to end together, whoever's turn it is, and whoever has the token.
             self.freezer.thaw()
+            self.sharing.close()
             for replica in self.replicas:
                 if replica.pid:
                     replica.signal_group(signal.SIGTERM)
@@ -244,6 +253,7 @@ class Shim:
                 os.kill(pid, signal.SIGKILL)
         # Only now, so that what is frozen dies where it stands.
         self.freezer.release()
+        self.sharing.release()
 
     def check_times(self) -> None:
         now = boot_clock_seconds()
@@ -254,6 +264,9 @@ class Shim:
             return
         if not self.reason and any([disk.step(now) for disk in self.disks]):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+        if not self.reason and (replica := self.sharing.who_exceeds_memory(now)) is not None:
+            self.first_failed = replica.rank
+            self.stop("gpu_memory", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if self.kill_at is None:
             self.take_turns()
         if self.is_lease_near(now) and now >= self.renewed_lease_end():
@@ -263,6 +276,7 @@ class Shim:
                 self.lapse = Lapse(deadline=self.deadline, complete_by=kill_by, until=until, now=now)
                 self.guests.refusal = "The attempt stands still until the control plane answers the node."
                 self.freezer.freeze()
+                self.sharing.stand_down()
                 self.stand_still(self.lapse, boot_clock_seconds())
             else:
                 self.stop("lease", self.deadline - self.kill_margin_seconds - now)
@@ -319,8 +333,10 @@ class Shim:
         """Freeze what runs in the turns of others, and thaw it when its own begins."""
         if self.turns is None or self.turns.is_on(time.time()):
             self.freezer.thaw()
+            self.sharing.step(boot_clock_seconds())
         elif not self.freezer.is_frozen:
             self.freezer.freeze()
+            self.sharing.stand_down()
 
     def sleep_seconds(self) -> float:
         now = boot_clock_seconds()
@@ -333,6 +349,7 @@ class Shim:
             times = [now + LEASE_LOOK_SECONDS, self.lease_end() - self.lease_stop_seconds()]
         if not self.reason:
             times += [disk.next_at for disk in self.disks]
+        times.append(self.sharing.next_at(now))
         if self.turns is not None:
             wall = time.time()
             times.append(now + self.turns.changes_at(wall) - wall)

@@ -20,12 +20,14 @@ _JOBS = """
 SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8, j.shape::text, j.gpu_models,
        j.priority, j.guaranteed, j.time_limit_seconds, extract(epoch FROM j.ended_at)::float8,
        coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
-       EXISTS (SELECT FROM scheduler_event e WHERE e.job_id = j.id AND e.kind = 'job.held'),
+       EXISTS (SELECT FROM scheduler_event e WHERE e.job_id = j.id AND e.kind = 'job.held')
+       OR EXISTS (SELECT FROM scheduler_dependency WHERE job_id = j.id) OR jsonb_exists(j.shape, 'singleton'),
        (SELECT json_agg(json_build_array(l.id, l.gpu_model, l.replicas,
-                                         extract(epoch FROM l.held_at), extract(epoch FROM l.released_at))
-                        ORDER BY l.held_at)
+                                         extract(epoch FROM a.starting_at),
+                                         extract(epoch FROM least(l.released_at, a.ended_at)))
+                        ORDER BY a.starting_at)
         FROM scheduler_attempt a JOIN scheduler_allocation l ON l.id = a.allocation_id
-        WHERE a.job_id = j.id AND l.held_at IS NOT NULL)
+        WHERE a.job_id = j.id AND a.starting_at IS NOT NULL)
 FROM scheduler_job j
 JOIN tenants_tenant t ON t.id = j.tenant_id
 JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
@@ -67,7 +69,7 @@ class PastJob:
     ended_at: float | None
     #: Its own limit, or the one that stands in for it.
     limit_seconds: float
-    #: It was put on hold at some time, so that its waiting says nothing.
+    #: It was put on hold at some time, or waited for other jobs, so that its waiting says nothing.
     was_held: bool
 
     @property

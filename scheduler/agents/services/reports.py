@@ -1,6 +1,6 @@
 """A node agent's exchange: believe what the node reports, answer what it should be running."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from nodeagent.messages import (
     PROTOCOL,
     DesiredPart,
     DesiredState,
+    GpuPart,
     Inventory,
     MessageError,
     PartReport,
@@ -21,15 +22,19 @@ from nodeagent.messages import (
     Turn,
     decode,
 )
-from scheduler.attempts.models import Attempt, AttemptPart, ProgressPoint
+from scheduler.attempts.models import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.attempts.selectors import time_slices_of
 from scheduler.attempts.services import lifecycle as attempts
 from scheduler.attempts.services.preemption_cost import settle_lost_work
 from scheduler.attempts.services.profiling import profile_note
 from scheduler.attempts.services.progress import pace_note, scaling_note, training_note
 from scheduler.attempts.services.steps import lock_jobs
+from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
+from scheduler.jobs.models import Job
+from scheduler.jobs.representations import publish_jobs
+from scheduler.jobspec import AUTO
 from scheduler.metrics.services import readings_store
 from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
@@ -48,6 +53,8 @@ _NEVER_STARTED = 143
 _TRIAL_VARIABLE = "ALLOT_TRIAL"
 #: What those of a job of fixed world do: how many ranks they play together, however few they are themselves.
 _LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
+#: What those of a task of an array do: its index, the array's number, and how many tasks that has.
+_ARRAY_VARIABLES = ("ALLOT_ARRAY_INDEX", "ALLOT_ARRAY", "ALLOT_ARRAY_SIZE")
 #: More than this no job counts, and the database holds no more than 2^63.
 _STEPS_MOST = 2**53
 
@@ -182,6 +189,10 @@ def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
         _progress_append(part.attempt, report)
     elif report.state == "exited":
         _measure_rest(part.attempt)
+    if report.enforcement and report.enforcement != part.enforcement:
+        AttemptPart.objects.filter(id=part.id).update(enforcement=report.enforcement)
+        Job.objects.filter(id=job_id).update(version=F("version") + 1)
+        publish_jobs([job_id])
     if report.state == "ready":
         attempts.part_ready(part, master_port=report.master_port)
     elif report.state == "running":
@@ -270,7 +281,25 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
         .order_by("attempt_id")
     )
     turns = time_slices_of([part.attempt for part in parts])
-    return tuple(_desired_part(part, turns.get(part.attempt_id)) for part in parts)
+    gpu_parts_here = _gpu_parts(node, [part.attempt.allocation_id for part in parts])
+    return tuple(
+        _desired_part(part, turns.get(part.attempt_id), gpu_parts_here.get(part.attempt.allocation_id, {}))
+        for part in parts
+    )
+
+
+def _gpu_parts(node: Node, allocations: Sequence[int]) -> dict[int, dict[int, GpuPart]]:
+    """Return by allocation what it has of those GPUs of the node, by id, of which it has parts."""
+    rows = AllocatedGpu.objects.filter(
+        allocation_id__in=allocations, gpu__node=node, request__lt=gpu_parts.WHOLE_GPU
+    )
+    found: dict[int, dict[int, GpuPart]] = {}
+    for row in rows.select_related("gpu"):
+        part = gpu_parts.GpuPart(request=row.request, limit=row.limit, memory_bytes=row.memory_bytes)
+        found.setdefault(row.allocation_id, {})[row.gpu_id] = GpuPart(
+            request=part.request, limit=part.limit, memory_bytes=part.memory_on(row.gpu.memory_bytes)
+        )
+    return found
 
 
 def _has_parts(node: Node) -> bool:
@@ -283,11 +312,14 @@ def _has_parts(node: Node) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
+def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart]) -> DesiredPart:
     attempt, job = part.attempt, part.attempt.job
     tasks = {task["name"]: task for task in job.spec["tasks"]}
     image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
     variables: dict[str, str] = {_TRIAL_VARIABLE: "1"} if attempt.is_trial else {}
+    if job.array is not None:
+        values = (job.array["index"], job.array_id, job.array["size"])
+        variables |= dict(zip(_ARRAY_VARIABLES, map(str, values), strict=True))
     # Of an elastic job, as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and (job.spec.get("elastic") or {}).get("mode") == FIXED_WORLD:
@@ -301,7 +333,15 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
         tenant=job.tenant.name,
         gpu_model=attempt.allocation.gpu_model,
         replicas=tuple(
-            _replica(replica, tasks[replica["task"]], image, variables=variables, ranks=ranks)
+            _replica(
+                replica,
+                tasks[replica["task"]],
+                image,
+                parts,
+                shares=attempt.auxiliary["replicas"] if attempt.auxiliary else [],
+                variables=variables,
+                ranks=ranks,
+            )
             for replica in part.replicas
         ),
         world_size=world_size,
@@ -320,18 +360,36 @@ def _desired_part(part: AttemptPart, turn: Turn | None) -> DesiredPart:
     )
 
 
-def _replica(placed: dict, task: dict, image: str, *, variables: dict[str, str], ranks: int) -> Replica:
-    """Return a process; `ranks`: how many replicas of the task it plays in turn, with the memory of all."""
+def _replica(
+    placed: dict,
+    task: dict,
+    image: str,
+    parts: Mapping[int, GpuPart],
+    *,
+    shares: Sequence[Sequence[float]],
+    variables: dict[str, str],
+    ranks: int,
+) -> Replica:
+    """Return a process; `ranks`: how many replicas of the task it plays in turn, with the memory of all.
+
+    `shares`: by rank, the CPUs and memory that it has now of what its task leaves to the platform.
+    """
     resources = task["resources"]
+    rank = placed["rank"]
+    # Of what nobody gave it a share, it has no limit.
+    cpus, memory = shares[rank] if rank < len(shares) else (0.0, 0)
     return Replica(
-        rank=placed["rank"],
+        rank=rank,
         task=placed["task"],
         gpu_indexes=tuple(placed["gpu_indexes"]),
         command=tuple(task["command"]),
         env={**(task.get("env") or {}), **variables},
-        cpus=float(resources.get("cpu") or 0),
-        memory_bytes=int(resources.get("memory") or 0) * ranks,
+        cpus=float(cpus if resources.get("cpu") == AUTO else resources.get("cpu") or 0),
+        memory_bytes=int(memory)
+        if resources.get("memory") == AUTO
+        else int(resources.get("memory") or 0) * ranks,
         image=image,
+        gpu_part=parts.get(placed["gpus"][0]),
     )
 
 

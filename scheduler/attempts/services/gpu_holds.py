@@ -3,14 +3,38 @@
 from collections.abc import Collection
 from datetime import datetime
 from functools import partial
+from typing import Any
 
-from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db import connection, transaction
+from django.db.models import F
 
 from scheduler.attempts.models import AllocatedGpu, Allocation, AttemptPart
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase, PartState
 from scheduler.nodes.models import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
+
+# Nominated allocations for which those who hold their GPUs leave no room. What has no memory of its own has
+# it in proportion, as `GpuPart.memory_on` says.
+_BLOCKED = f"""
+SELECT nominated.allocation_id
+FROM scheduler_allocatedgpu nominated JOIN scheduler_gpu g ON g.id = nominated.gpu_id
+JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
+WHERE nominated.phase = 'planned'
+      AND (%(allocation)s::bigint IS NULL OR nominated.allocation_id = %(allocation)s)
+GROUP BY nominated.id, g.memory_bytes
+HAVING nominated.request + sum(held.request) > {WHOLE_GPU}
+    OR g.memory_bytes > 0 AND
+       coalesce(nullif(nominated.memory_bytes, 0), g.memory_bytes * nominated.request / {WHOLE_GPU})
+       + sum(coalesce(nullif(held.memory_bytes, 0), g.memory_bytes * held.request / {WHOLE_GPU}))
+       > g.memory_bytes
+"""
+_LOCK_GPUS = """
+SELECT id FROM scheduler_gpu WHERE id IN (
+    SELECT gpu_id FROM scheduler_allocatedgpu
+    WHERE allocation_id = %s AND phase = 'planned' AND request < %s
+) ORDER BY id FOR NO KEY UPDATE
+"""
 
 
 def release(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> list[int]:
@@ -42,10 +66,13 @@ def hold(allocation_id: int, *, at: datetime) -> None:
 
 
 def has_predecessor(allocation_id: int) -> bool:
-    """Whether somebody still holds a GPU that a nominated allocation waits for."""
-    predecessor = AllocatedGpu.objects.filter(gpu=OuterRef("gpu"), phase=HoldPhase.HELD)
-    nominated = AllocatedGpu.objects.filter(allocation_id=allocation_id, phase=HoldPhase.NOMINATED)
-    return nominated.filter(Exists(predecessor)).exists()
+    """Whether somebody still holds a GPU that a nominated allocation waits for, or too much of it.
+
+    The GPUs of which it is to have parts stay locked: else two might each find the room that is for one.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_GPUS, [allocation_id, WHOLE_GPU])
+        return bool(_blocked(cursor, allocation_id))
 
 
 def successors_on(gpus: Collection[int]) -> list[int]:
@@ -55,12 +82,18 @@ def successors_on(gpus: Collection[int]) -> list[int]:
 
 
 def overdue() -> list[int]:
-    """Return the nominated allocations whose GPUs nobody holds, in order."""
-    nominated = AllocatedGpu.objects.filter(allocation=OuterRef("id"), phase=HoldPhase.NOMINATED)
-    named = Q(gpu__allocations__allocation=OuterRef("id"), gpu__allocations__phase=HoldPhase.NOMINATED)
-    busy = AllocatedGpu.objects.filter(named, phase=HoldPhase.HELD)
-    found = Allocation.objects.filter(Exists(nominated), ~Exists(busy)).order_by("id")
-    return list(found.values_list("id", flat=True))
+    """Return the nominated allocations that those who hold their GPUs leave room for, in order."""
+    nominated = AllocatedGpu.objects.filter(phase=HoldPhase.NOMINATED)
+    waiting = set(nominated.values_list("allocation_id", flat=True))
+    if not waiting:
+        return []
+    with connection.cursor() as cursor:
+        return sorted(waiting - _blocked(cursor, None))
+
+
+def _blocked(cursor: Any, allocation_id: int | None) -> set[int]:
+    cursor.execute(_BLOCKED, {"allocation": allocation_id})
+    return {number for (number,) in cursor.fetchall()}
 
 
 def touch_nodes(ids: Collection[int]) -> None:

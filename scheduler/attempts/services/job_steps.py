@@ -21,7 +21,7 @@ from scheduler.attempts.services.steps import attempt_event, step_job, touch_job
 from scheduler.cluster.models import ClusterSettings
 from scheduler.core.failures.retrying import Verdict
 from scheduler.core.model.attempts import EndJob, JobAfter, job_after
-from scheduler.core.model.lifecycle import JobEvent, StopCause
+from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, JobEvent, StopCause
 from scheduler.core.round.preemption_limits.backoff import after_preemption
 from scheduler.jobs.models import Job
 from scheduler.virtual_clusters.models import Restraint
@@ -59,7 +59,7 @@ def _received(job: Job, attempt: Attempt, *, was_live: bool, at: datetime) -> di
     if was_live:
         seconds = (at - (attempt.starting_at or at)).total_seconds()
         received[allocation.gpu_model] = (
-            received.get(allocation.gpu_model, 0.0) + seconds * allocation.gpu_count
+            received.get(allocation.gpu_model, 0.0) + seconds * allocation.gpu_amount
         )
     return received
 
@@ -82,7 +82,9 @@ def _trial_passed(
 
 def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:
     """Return the columns of a job that change when it is preempted, and why it was."""
-    columns: dict[str, Any] = {"preemptions": job.preemptions + 1}
+    columns: dict[str, Any] = {}
+    if attempt.stop_cause not in GOES_ON_AT_ONCE:
+        columns["preemptions"] = job.preemptions + 1
     if attempt.stop_cause == StopCause.PREEMPTED:
         columns |= _backed_off(job, attempt, at=at)
     return columns, attempt.stop_message or attempt.message

@@ -200,7 +200,7 @@ class _Writer:
         first: dict[str, Any] = {} if job.started_at else {"started_at": self._at}
         data = {"is_trial": True} if self._attempt.is_trial else None
         step_job(job, JobEvent.STARTED, at=self._at, actor=self._actor, data=data, **first)
-        if job.preemptions:
+        if self._attempt.number > 1:
             settle_preemption_cost(job.id)
         publish_jobs([job.id])
 

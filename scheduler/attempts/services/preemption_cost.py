@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection
 
 from scheduler.attempts.models import Attempt, ProgressPoint
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import Outcome
 
 #: The latest preemptions of a job that count.
@@ -22,7 +23,7 @@ LATEST = 10
 _INTERRUPTED = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
 _OF_ATTEMPTS = """
-    SELECT a.job_id, a.number, a.ended_at, a.lost_seconds, l.replicas,
+    SELECT a.job_id, a.number, a.ended_at, a.lost_seconds, l.id AS allocation_id, l.replicas,
            extract(epoch FROM a.ended_at - a.stopping_at)::float8 AS stop_seconds,
            extract(epoch FROM next.running_at - next.starting_at)::float8 AS start_seconds
     FROM scheduler_attempt a
@@ -34,6 +35,8 @@ _OF_ATTEMPTS = """
     ) next ON true
     WHERE a.outcome = 'preempted' AND a.running_at IS NOT NULL AND a.stopping_at IS NOT NULL
 """
+#: To move and to be resized cost as much, but take nothing from a job: it goes on at once.
+_TAKEN = "AND a.stop_cause NOT IN ('migrated', 'resized')"
 _SETTLE = f"""
 UPDATE scheduler_job SET preemption_cost_seconds = (
     SELECT percentile_cont(0.5) WITHIN GROUP (
@@ -46,15 +49,17 @@ UPDATE scheduler_job SET preemption_cost_seconds = (
 _OF_JOB = f"""
 SELECT count(*), coalesce(sum(lost_seconds), 0),
        coalesce(sum(greatest(stop_seconds, 0) + coalesce(greatest(start_seconds, 0), 0)), 0)
-FROM ({_OF_ATTEMPTS} AND a.job_id = %s) each
+FROM ({_OF_ATTEMPTS} {_TAKEN} AND a.job_id = %s) each
 """
 _OF_VIRTUAL_CLUSTER = f"""
 SELECT count(*), count(DISTINCT job_id), coalesce(sum(gpus * lost_seconds), 0),
        coalesce(sum(gpus * (greatest(stop_seconds, 0) + coalesce(greatest(start_seconds, 0), 0))), 0)
 FROM (
     SELECT each.*,
-           (SELECT sum(jsonb_array_length(replica)) FROM jsonb_array_elements(replicas) replica) AS gpus
-    FROM ({_OF_ATTEMPTS}
+           (SELECT sum(jsonb_array_length(replica)) FROM jsonb_array_elements(replicas) replica)
+           * (SELECT coalesce(avg(request), {WHOLE_GPU}) FROM scheduler_allocatedgpu held
+              WHERE held.allocation_id = each.allocation_id) / {WHOLE_GPU} AS gpus
+    FROM ({_OF_ATTEMPTS} {_TAKEN}
           AND a.ended_at > clock_timestamp() - make_interval(hours => %s)
           AND a.job_id IN (SELECT id FROM scheduler_job WHERE virtual_cluster_id = %s)) each
 ) counted

@@ -1,7 +1,8 @@
 """Keeping what running jobs make of their GPUs, for each job and for those of its user that are like it.
 
 Stage times come with progress lines. What devices tell is read once a minute, when readings have been put
-together: of minutes in which an attempt ran throughout and had its GPUs alone.
+together: of minutes in which an attempt ran throughout and had its GPUs alone. It may have been stopped
+since, as happens to who is only profiled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,24 +14,24 @@ from django.db import transaction
 from scheduler.attempts.models import Attempt, JobProfile, ProgressPoint
 from scheduler.attempts.services.steps import lock_jobs
 from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import AttemptState
-from scheduler.core.model.snapshot import Profile
+from scheduler.core.model.training import Profile
 from scheduler.core.perf.profiles import (
+    MINUTE_SECONDS,
     STAGES,
+    WARM_UP_SECONDS,
     Line,
     ProfileReport,
     blended,
     measured_profile,
     stored_profile,
 )
-from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobs.models import Job
 from scheduler.metrics.models import PartMetrics, Resolution
 from scheduler.metrics.selectors.buckets import GPU_MEASURES, count_mean_least_most
 from scheduler.throughputs.models import ClassProfile
+from scheduler.throughputs.services.measuring import has_gpus_alone
 
-#: Loading and compiling are over by then.
-WARM_UP = timedelta(seconds=60)
+WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
 #: A minute that is put together later than this is not counted any more.
 _LATE = timedelta(minutes=10)
 #: Of what is not measured any more no more is kept, and of a tenant not of more classes.
@@ -48,7 +49,7 @@ def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
     if not lines:
         return
     before = known = _report_of(JobProfile.objects.filter(job_id=attempt.job_id).first())
-    is_alone = not attempt.allocation.attempts.exclude(id=attempt.id).exists()
+    is_alone = has_gpus_alone(attempt)
     for point in lines:
         values = {name: float(value) for name, value in point.values.items()}
         known = known.after(
@@ -59,22 +60,32 @@ def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
 
 
 def profiles_measure(now: datetime | None = None) -> None:
-    """Count what devices say of the attempts that run, minute by minute."""
+    """Count what devices say of attempts that run, or did a moment ago, minute by minute."""
     now = now or database_now()
     rows = (
         PartMetrics.objects.filter(seconds=Resolution.MINUTE, at__gte=now - _LATE)
-        .filter(part__attempt__state=AttemptState.RUNNING, part__attempt__running_at__lte=now - WARM_UP)
-        .select_related("part__attempt__allocation")
+        .filter(part__attempt__running_at__lte=now - WARM_UP)
+        .select_related("part__attempt__allocation", "part__attempt__job")
         .order_by("part__attempt__job_id", "at")
     )
-    by_job: dict[int, list[PartMetrics]] = {}
+    by_attempt: dict[tuple[int, int], list[PartMetrics]] = {}
     for row in rows:
-        by_job.setdefault(row.part.attempt.job_id, []).append(row)
-    counted = dict(JobProfile.objects.filter(job__in=by_job).values_list("job_id", "minute_at"))
-    for job_id, own in by_job.items():
+        if _ran_throughout(row.part.attempt, row.at):
+            by_attempt.setdefault((row.part.attempt.job_id, row.part.attempt_id), []).append(row)
+    jobs = {job_id for job_id, _ in by_attempt}
+    counted = dict(JobProfile.objects.filter(job__in=jobs).values_list("job_id", "minute_at"))
+    for (job_id, _), own in sorted(by_attempt.items()):
         fresh = [row for row in own if row.at.timestamp() > counted.get(job_id, 0.0)]
         if fresh:
             _measure(job_id, fresh)
+
+
+def _ran_throughout(attempt: Attempt, minute: datetime) -> bool:
+    """Whether a minute that begins then counts: after it was warm, and before it was told to stop."""
+    ends = [at for at in (attempt.stopping_at, attempt.ended_at) if at is not None]
+    if attempt.running_at is None or minute < attempt.running_at + WARM_UP:
+        return False
+    return minute + MINUTE <= min(ends, default=minute + MINUTE)
 
 
 def prune_class_profiles() -> None:
@@ -87,13 +98,12 @@ def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
     lock_jobs([job_id])
     attempt = rows[0].part.attempt
     # Who was ever beside it makes what its devices did another's.
-    if attempt.running_at is None or attempt.allocation.attempts.exclude(id=attempt.id).exists():
+    if not has_gpus_alone(attempt):
         return
     before = known = _report_of(JobProfile.objects.filter(job_id=job_id).first())
     by_minute: dict[datetime, list[PartMetrics]] = {}
     for row in rows:
-        if row.at >= attempt.running_at + WARM_UP:
-            by_minute.setdefault(row.at, []).append(row)
+        by_minute.setdefault(row.at, []).append(row)
     for at, parts in sorted(by_minute.items()):
         known = known.after_minute(at.timestamp(), _minute_profile(parts))
     if known is not before:
@@ -142,7 +152,7 @@ def _write(job: Job, known: ProfileReport) -> None:
             "profile": _columns(known.profile),
         },
     )
-    application = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name).application
+    application = job.job_class.application
     there, created = ClassProfile.objects.get_or_create(
         tenant_id=job.tenant_id,
         application=application,

@@ -28,7 +28,8 @@ from scheduler.core.goodput.throughput import GoodputError
 from scheduler.core.perf.training_reports import BatchSizeEpochs, TrainingReport
 from scheduler.core.perf.training_reports import Line as TrainingLine
 from scheduler.jobs.models import Job
-from scheduler.throughputs.services.measuring import partners
+from scheduler.jobspec.shape import stored_shape
+from scheduler.throughputs.services.measuring import has_parts, partners
 from scheduler.wakeups import request_round_on_commit
 
 
@@ -53,7 +54,8 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
         return
     job.pace = asdict(known)
     Job.objects.filter(id=job.id).update(pace=job.pace)
-    if known.is_trusted(job.gpus) and not before.is_trusted(job.gpus):
+    amount = stored_shape(job.shape).amount(job.gpus)
+    if known.is_trusted(amount) and not before.is_trusted(amount):
         request_round_on_commit()
 
 
@@ -64,12 +66,13 @@ def pace_of(job: Job) -> Pace | None:
 
 def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, since_seconds: float) -> Pace:
     allocation, now = attempt.allocation, database_now()
-    gpus = sum(map(len, allocation.replicas))
+    gpus = stored_shape(attempt.job.shape).amount(sum(map(len, allocation.replicas)))
     # By the database's clock, as in a round's facts; lines have that of their node.
-    held = now - (allocation.held_at or allocation.created_at)
+    held = now - (attempt.starting_at or attempt.planned_at)
     service = dict(attempt.job.service)
     service[allocation.gpu_model] = service.get(allocation.gpu_model, 0.0) + held.total_seconds() * gpus
-    is_alone = partners(attempt, now - timedelta(seconds=since_seconds)) == []
+    # Of parts of GPUs its own is what it will have further on, whoever is beside it.
+    is_alone = has_parts(attempt.job) or partners(attempt, now - timedelta(seconds=since_seconds)) == []
     for point in points:
         known = known.after(
             PaceLine(

@@ -1,6 +1,5 @@
 """How a job scales, for people: the GPUs that it had, its batch now, what more or fewer GPUs would do."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from scheduler.core.goodput.throughput import GoodputError, Parameters, throughp
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.events.models import Event
 from scheduler.jobs.models import Job
-from scheduler.jobspec.shape import Shape, shape_of
+from scheduler.jobspec.shape import Shape, shape_of, stored_shape
 from scheduler.nodes.models import Gpu
 from scheduler.representation import iso
 
@@ -29,7 +28,7 @@ _GPUS_OF_A_NODE = 8
 
 def scaling_of_job(job: Job) -> dict[str, Any]:
     """Return it JSON-ready; what is not known is None, and lists are empty."""
-    shape = shape_of(json.dumps(job.shape))
+    shape = stored_shape(job.shape)
     if shape.after_trial:
         shape = shape_of(shape.after_trial)
     attempts = list(

@@ -2,8 +2,9 @@
 
 A virtual cluster shares never, where measured, or freely. Where measured, two applications do not share that
 made less progress together, when that was measured, than they would taking turns. Where nobody measured the
-two, it is the policy that needs a measure: it lets no jobs share whose profiles it does not know. Of memory,
-what jobs are known to use must fit into the smallest GPU that they may be on, as far as both are known.
+two, it is the policy that needs a measure: it lets no jobs share whose profiles it does not know. What is
+foretold of two by their profiles is none, and told only of jobs that may share freely. Of memory, what jobs
+are known to use must fit into the smallest GPU that they may be on, as far as both are known.
 """
 
 from __future__ import annotations
@@ -13,8 +14,19 @@ from itertools import combinations
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.demand import models_of
-from scheduler.core.model.gpu_parts import SHARE_MEASURED, SHARE_NEVER
+from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_MEASURED, SHARE_NEVER
 from scheduler.core.model.snapshot import Job
+from scheduler.core.model.training import Profile
+from scheduler.core.perf.interference import predicted
+
+#: How fast each of two is beside the other, relative to alone.
+Speeds = tuple[float, float]
+
+
+def shares_gpus(view: View, job: Job) -> bool:
+    """Whether it shares whole GPUs with anybody at all."""
+    is_allowed = view.sharing.get(job.virtual_cluster, SHARE_MEASURED) != SHARE_NEVER
+    return is_allowed and not job.has_parts
 
 
 class CoLocation:
@@ -31,6 +43,13 @@ class CoLocation:
         self._harmful = {
             (*sorted(pair.applications), pair.gpus) for pair in view.pair_speeds if sum(pair.speeds) <= 1
         }
+        #: The least that was measured of the first of two applications beside the second, by GPUs.
+        self._measured: dict[tuple[str, str, int], float] = {}
+        for pair in view.pair_speeds:
+            for own, other in ((0, 1), (1, 0)):
+                key = pair.applications[own], pair.applications[other], pair.gpus
+                self._measured[key] = min(self._measured.get(key, 1.0), pair.speeds[own])
+        self._foretold: dict[tuple[Profile | None, Profile | None], Speeds | None] = {}
 
     @property
     def is_unlimited(self) -> bool:
@@ -43,7 +62,7 @@ class CoLocation:
 
     def shares(self, job: Job) -> bool:
         """Whether it shares whole GPUs with anybody at all."""
-        return self._switch(job) != SHARE_NEVER and all(task.part is None for task in job.tasks)
+        return shares_gpus(self._view, job)
 
     def may_share(self, jobs: Sequence[Job]) -> bool:
         """Whether these, which all share, may have the same GPUs."""
@@ -55,6 +74,37 @@ class CoLocation:
             (*sorted((one.application, other.application)), one.gpus) in self._harmful
             and SHARE_MEASURED in (self._switch(one), self._switch(other))
             for one, other in combinations(jobs, 2)
+        )
+
+    def measured(self, job: Job, other: Job) -> float | None:
+        """Return how fast a job was measured to be beside another, at the least; None: nobody measured it."""
+        if not (job.application and other.application):
+            return None
+        return self._measured.get((job.application, other.application, job.gpus))
+
+    def foretold(self, pairs: Sequence[tuple[Job, Job]]) -> list[Speeds | None]:
+        """Return how fast the jobs of each pair are expected to be beside each other.
+
+        None: the two were measured, they may not share freely, or too little is known of what they do.
+        """
+        keys = [
+            (one.profile, other.profile) if self._may_be_foretold(one, other) else None
+            for one, other in pairs
+        ]
+        fresh = [key for key in dict.fromkeys(keys) if key is not None and key not in self._foretold]
+        firsts, seconds = [one for one, _ in fresh], [other for _, other in fresh]
+        answers = predicted(self._view.interference, firsts + seconds, seconds + firsts)
+        for place, key in enumerate(fresh):
+            one, other = answers[place], answers[place + len(fresh)]
+            self._foretold[key] = None if one is None or other is None else (one, other)
+        return [None if key is None else self._foretold[key] for key in keys]
+
+    def _may_be_foretold(self, one: Job, other: Job) -> bool:
+        return (
+            bool(self._view.interference)
+            and self._switch(one) == self._switch(other) == SHARE_FREE
+            and (one.application, other.application, one.gpus) not in self._measured
+            and self._fits((one, other))
         )
 
     def _switch(self, job: Job) -> str:

@@ -36,7 +36,7 @@ class Claim:
     worth: Mapping[str, float] = field(default_factory=dict)
 
 
-def claim_of(weight: float, gangs: Iterable[tuple[int, Mapping[str, float]]]) -> Claim:
+def claim_of(weight: float, gangs: Iterable[tuple[float, Mapping[str, float]]]) -> Claim:
     """Return the claim of who has these gangs, each given by its GPUs and its speeds by model.
 
     What a model is worth to it is the mean of their speeds there, by their GPUs.

@@ -13,15 +13,14 @@ nobody else in the same round: that would go on through the whole cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import Demand, demand_of, least_gpus, shape_in, sizes_of
+from scheduler.core.fitting.demand import Demand, amount_of, demand_of, least_gpus, shape_in, sizes_of
 from scheduler.core.fitting.holding import Fit, Holding
 from scheduler.core.fitting.settle import settle
-from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Decision, Grant, Locality, Reason
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -42,6 +41,9 @@ class Outcome:
     queue: tuple[JobId, ...] = ()
     #: Those of them that ran before.
     stops: tuple[JobId, ...] = ()
+    #: As in a Decision.
+    joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
+    leaves: Mapping[JobId, str] = field(default_factory=dict)
 
     def decision(
         self,
@@ -58,6 +60,8 @@ class Outcome:
             queue=self.queue,
             keep_running=True,
             stops=self.stops,
+            joins=self.joins,
+            leaves=self.leaves,
             wake_at=wake_at,
         )
 
@@ -173,7 +177,7 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
             if running.jobs in counted:
                 continue
             counted.add(running.jobs)
-            model, gpus = running.gpu_model, _amount(job, capacity.pending[running.jobs].gpus)
+            model, gpus = running.gpu_model, amount_of(job, capacity.pending[running.jobs].gpus)
             if left.get(model, 0) < gpus:
                 losers.add(running.jobs)
                 continue
@@ -183,7 +187,7 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
                 continue
             if most <= 0 or (gpus := least_gpus(job)) > most:
                 continue
-            gpus = _amount(job, int(gpus))
+            gpus = amount_of(job, int(gpus))
             found = next((name for name in job.gpu_models or left if left.get(name, 0) >= gpus), None)
             if found is None:
                 continue
@@ -191,11 +195,6 @@ def _by_count(order: Sequence[Job], view: View) -> tuple[set[tuple[JobId, ...]],
         left[model] -= gpus
         most = max(left.values())
     return losers, may_start
-
-
-def _amount(job: Job, gpus: int) -> float:
-    """Return what a gang takes of GPUs by mere numbers: a GPU has room for several parts."""
-    return job.milligpus / WHOLE_GPU if job.has_parts else gpus
 
 
 def _undisturbed(capacity: Capacity) -> int:

@@ -44,7 +44,8 @@ class Line:
     step: float
     total_steps: float
     gpu_model: str
-    gpus: int
+    #: Parts count as such.
+    gpus: float
     #: It has had its GPUs for itself since the line before.
     is_alone: bool
     #: GPU-seconds that the job has had by now, by model.
@@ -92,7 +93,7 @@ class Pace:
         timed = {**self.timed, line.gpu_model: self.timed.get(line.gpu_model, 0.0) + took}
         return replace(known, timed_steps=self.timed_steps + steps, timed=timed)
 
-    def is_trusted(self, gpus: int) -> bool:
+    def is_trusted(self, gpus: float) -> bool:
         """Whether it was looked at for long enough; `gpus` is the size of the job's own gang."""
         return (
             not self.is_void
@@ -102,7 +103,7 @@ class Pace:
         )
 
 
-def measured_seconds(pace: Pace, gpus: int, throughput: Mapping[str, float]) -> float | None:
+def measured_seconds(pace: Pace, gpus: float, throughput: Mapping[str, float]) -> float | None:
     """Return how long the job's own gang runs in all, alone on the fastest model that its throughput names.
 
     None: too little was seen, or it makes no sense.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.fitting.capacity import Capacity, Chooser
+from scheduler.core.fitting.capacity import Capacity, Chooser, PartChooser
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.holding import processors_of
@@ -66,9 +66,10 @@ def place_all(
     rule: Rule | None = None,
     *,
     chooser: Chooser | None = None,
+    part_chooser: PartChooser | None = None,
 ) -> PlacerDecision:
     """Settle the grants in their order: where their jobs are if they can stay there, else as the rule likes,
-    or the chooser of whole places that is given in its stead.
+    or the chooser of whole places that is given in its stead; parts of GPUs as theirs does.
 
     The rule has a say only where nobody is disturbed. When it finds nothing, and wherever others must make
     room, places are found as for every placer. A policy grants what fits when it is packed: should the rule
@@ -81,10 +82,10 @@ def place_all(
             capacity.drop(holding)
     if rule is not None:
         chooser = chooser_by(rule)
-    if chooser is None:
+    if chooser is None and part_chooser is None:
         return PlacerDecision(placements=settle_all(grants, view.jobs, capacity))
     untouched = capacity.fork()
-    capacity.chooser = chooser
+    capacity.chooser, capacity.part_chooser = chooser, part_chooser
     liked = settle_all(grants, view.jobs, capacity)
     if _served(grants, liked) < {job for jobs in granted for job in jobs}:
         packed = settle_all(grants, view.jobs, untouched)

@@ -8,11 +8,37 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
+from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason
-from scheduler.core.model.snapshot import Job, JobId, Member, Memory, PairSpeeds, Running
+from scheduler.core.model.snapshot import (
+    Job,
+    JobId,
+    Member,
+    Memory,
+    Node,
+    NodeId,
+    Running,
+    TaskKind,
+)
 
 if TYPE_CHECKING:
     from scheduler.core.fitting.capacity import Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagged:
+    """Whom constraints between tags concern, and where those are that the view does not decide about."""
+
+    #: Some job of theirs states constraints.
+    tenants: frozenset[str]
+    #: With how many of their replicas are on each node.
+    elsewhere: Sequence[tuple[Job, Mapping[NodeId, int]]]
+    #: Of the hardware.
+    nodes: Mapping[NodeId, Node]
+
+    def concerns(self, job: Job) -> bool:
+        """Whether it matters to constraints where a job is."""
+        return bool(job.tags or job.constraints) and job.tenant in self.tenants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +61,14 @@ class View:
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: Sequence[PairSpeeds] = ()
+    #: How fast they are expected to be by their profiles: read by `co_location`, for those that share freely.
+    interference: Sequence[Branch] = ()
+    #: What the jobs of the last days asked for, those of all views; empty: nobody counted.
+    workload: Sequence[TaskKind] = ()
     #: By virtual cluster: whether its jobs share GPUs (`gpu_parts.SHARE_NEVER` and so on).
     sharing: Mapping[str, str] = field(default_factory=dict)
+    #: None: nobody states constraints between tags.
+    tagged: Tagged | None = None
     #: How to run a computation that may take long; it must not depend on where it runs.
     compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.

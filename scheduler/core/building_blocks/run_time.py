@@ -11,6 +11,10 @@ shorter as the job's throughput says. What is not known is assumed, and each ass
 - A throughput of 0 says that the job does not run there (as in Gavel's table); one that is negative or not a
   finite number says nothing.
 - Work done counts by the speed of the model it was done on.
+- An elastic job on more or fewer GPUs than its own gang is faster or slower as its goodput says (near
+  together), else in proportion to the GPUs: one of which nothing was measured on that model, one of a fixed
+  world, and one whose own steps tell its run time, which is in GPU-seconds of the sizes that it had. So does
+  what the present attempt has done count; of earlier ones nobody remembers the sizes: by GPU-seconds.
 - What outlives its run time is expected to end within a minute, then within 2, 4, 8, ... of them: an instant
   that stands until it is reached, so that nothing changes in between.
 - No attempt lasts longer than the job's time limit.
@@ -21,9 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from scheduler.core.building_blocks.elastic.speedups import relative_goodput
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_seconds
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Job, Running
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, Running
 
 #: Nothing is expected to take longer: about three hundred years.
 LONGEST_SECONDS = 1e10
@@ -74,16 +80,26 @@ def start_seconds(
     }
 
 
+def size_speed(job: Job, gpu_model: str, gpus: int) -> float:
+    """Return how many times as fast as its own gang a job is on so many GPUs of a model."""
+    follows = job.goodput is not None and job.elastic is not None and job.elastic_mode != FIXED_WORLD
+    if follows and not job.measured and gpus != job.gpus:
+        known = relative_goodput(job, gpu_model, gpus)
+        if known is not None:
+            return known
+    return gpus / job.gpus
+
+
 def left_seconds(
     job: Job, running: Running, now: float, default_limit_seconds: float, reference: str = ""
 ) -> float:
     """Return for how long a job that runs is expected to run on where it is; never below 0."""
     model, gpus = running.gpu_model, sum(map(len, running.replicas))
-    begun = running.since if running.phase == "held" else now
+    begun = running.since_of(job.id) if running.phase == "held" else now
     service = _service(job, running, now)
     speeds = relative_speeds(job, [model, *service], reference)
     # It runs there, whatever its throughput says.
-    speed = (speeds[model] or 1.0) * gpus / job.gpus
+    speed = (speeds[model] or 1.0) * size_speed(job, model, gpus)
     left = min(_work_left(job, service, speeds, default_limit_seconds, reference) / speed, LONGEST_SECONDS)
     if job.time_limit_seconds is None:
         return left
@@ -114,11 +130,12 @@ def remaining_seconds(job: Job, running: Running | None, now: float, default_lim
 
 
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
-    """Return the GPU-seconds it had of each model, those of the attempt that runs included."""
+    """Return the GPU-seconds it had of each model; for the attempt that runs those that its own gang would
+    have needed for the same."""
     service = {**job.attained_service}
     if running is not None and running.phase == "held":
-        gpus = sum(map(len, running.replicas))
-        had = max(0.0, now - running.since) * gpus
+        speed = size_speed(job, running.gpu_model, sum(map(len, running.replicas)))
+        had = max(0.0, now - running.since_of(job.id)) * speed * amount_of(job)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + had
     return service
 
@@ -152,4 +169,4 @@ def whole_seconds(job: Job, default_limit_seconds: float) -> float:
 
 def _done_seconds(job: Job, service: Mapping[str, float], speeds: Mapping[str, float]) -> float:
     """Return the work done, as seconds of the whole gang where the speed is 1."""
-    return sum([seconds * speeds[model] for model, seconds in service.items()]) / job.gpus
+    return sum([seconds * speeds[model] for model, seconds in service.items()]) / amount_of(job)

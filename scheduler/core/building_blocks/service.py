@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Job, Running
 
 #: Instants are told apart down to a microsecond, more finely than a float holds Unix seconds reliably.
@@ -11,10 +12,10 @@ INSTANT_SECONDS = 1e-6
 
 
 def attained_service(job: Job, running: Running | None, now: float) -> float:
-    """Return the GPU-seconds a job has received of any model, up to now."""
+    """Return the GPU-seconds a job has received of any model, up to now; a part of a GPU counts as such."""
     service = sum(job.attained_service.values())
-    if running is not None and running.phase == "held" and now > running.since:
-        service += (now - running.since) * sum(map(len, running.replicas))
+    if running is not None and running.phase == "held" and now > running.since_of(job.id):
+        service += (now - running.since_of(job.id)) * amount_of(job, sum(map(len, running.replicas)))
     return service
 
 
@@ -28,4 +29,4 @@ def put_back(job: Job, running: Running, now: float) -> Job:
 
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:
     """Return how long a job has run at its own size, up to now."""
-    return attained_service(job, running, now) / job.gpus
+    return attained_service(job, running, now) / amount_of(job)

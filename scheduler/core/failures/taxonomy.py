@@ -81,6 +81,10 @@ RULES: tuple[Rule, ...] = (
         r"CUDA", r"CUBLAS", r"CUDNN", r"RESOURCE_EXHAUSTED", r"torch\.OutOfMemoryError",
     ),
     _rule("cpu_out_of_memory", _USER, "it needs more memory", "out_of_memory"),
+    _rule(
+        "gpu_memory_exceeded", _USER, "it used more memory than its part of the GPU has",
+        "gpu_memory_exceeded",
+    ),
     _rule("disk_limit", _USER, "it wrote more to the node's disk than it may", "out_of_disk"),
     _rule(
         "collective_error", _PLATFORM, "the processes of the gang lost each other", "network",

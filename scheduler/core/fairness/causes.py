@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from scheduler.core.fairness.division import Account, Division, Standing
 from scheduler.core.fairness.properties import WINDOW_SECONDS
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
 from scheduler.core.model import wording
@@ -70,8 +71,8 @@ class _Circumstances:
         self.demand_since = demand_since
 
     @property
-    def waiting_gpus(self) -> int:
-        return sum(job.gpus for job in self.standing.waiting)
+    def waiting_gpus(self) -> float:
+        return sum(amount_of(job) for job in self.standing.waiting)
 
     @property
     def waiting(self) -> tuple[Job, ...]:
@@ -106,7 +107,7 @@ def _quota(seen: _Circumstances) -> Finding | None:
         standing = vc.standings.get(seen.standing.tenant)
         for model, gpus in standing.received.items() if standing else ():
             held[model] = held.get(model, 0.0) + gpus
-    smallest = min(job.gpus for job in seen.standing.waiting)
+    smallest = min(amount_of(job) for job in seen.standing.waiting)
     for model, limit in sorted(tenant.quota.items()) if tenant else ():
         has = sum(held.values()) if model == ANY_MODEL else held.get(model, 0.0)
         if has + smallest > limit and (model == ANY_MODEL or _all_need(seen, model)):
@@ -258,7 +259,7 @@ def _policy_ignores_weights(seen: _Circumstances) -> Finding | None:
 
 def _restarted(seen: _Circumstances) -> Finding | None:
     stopped = [job for job in seen.standing.waiting if job.attempts]
-    if not stopped or 2 * sum(job.gpus for job in stopped) < seen.waiting_gpus:
+    if not stopped or 2 * sum(amount_of(job) for job in stopped) < seen.waiting_gpus:
         return None
     return Finding(
         Cause.RESTARTED,

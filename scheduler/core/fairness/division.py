@@ -46,7 +46,7 @@ class Standing:
     weight: float = 0.0
     jobs_running: int = 0
     jobs_waiting: int = 0
-    #: GPUs that its guaranteed jobs could use at once.
+    #: GPUs that its guaranteed jobs could use at once; parts count as such, here and below.
     demand_gpus: float = 0.0
     #: When the oldest of these came; None: there are none.
     demand_since: float | None = None
@@ -177,11 +177,11 @@ class _Draft:
         return found
 
     def _claim(self, tenant: str) -> Claim:
-        gangs = [(run_option.gpus, run_option.speeds) for _, run_option in self._wanting[tenant]]
+        gangs = [(run_option.amount, run_option.speeds) for _, run_option in self._wanting[tenant]]
         return claim_of(self._weights[tenant], gangs)
 
     def _is_ready(self, job: Job) -> bool:
-        return not job.held and job.eligible_at <= self._now
+        return not job.held and not job.awaits and job.eligible_at <= self._now
 
     def _own(self, tenant: str) -> dict[str, float]:
         total = sum(self._weights.values())
@@ -259,7 +259,7 @@ def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
 
 
 def _gang(run_option: RunOption) -> Gang:
-    return Gang(run_option.gpus, run_option.speeds)
+    return Gang(run_option.amount, run_option.speeds)
 
 
 def _mean_speeds(gangs: Iterable[Gang]) -> dict[str, float]:
@@ -326,9 +326,9 @@ def _rho(
 
 
 class Gang(NamedTuple):
-    """What a job wants: so many GPUs at once, and how fast it is on a model, relative to its best."""
+    """What a job wants: GPUs at once, or a part of one, and its speed on a model relative to its best."""
 
-    gpus: int
+    gpus: float
     speeds: Mapping[str, float]
 
 
@@ -349,7 +349,7 @@ def speed_alone(part: Mapping[str, float], gangs: Iterable[Gang]) -> float:
     return max(_reached(part, smallest), _reached(part, largest))
 
 
-def _reached(part: Mapping[str, float], pairs: Iterable[tuple[float, int, int, str]]) -> float:
+def _reached(part: Mapping[str, float], pairs: Iterable[tuple[float, float, int, str]]) -> float:
     left = dict(part)
     placed: set[int] = set()
     reached = 0.0

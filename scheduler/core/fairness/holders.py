@@ -13,7 +13,7 @@ from scheduler.core.round.facts import Facts
 
 @dataclass(slots=True)
 class TenantHoldings:
-    """GPUs by model; where jobs share GPUs, each has an equal part of them."""
+    """GPUs by model, of which parts count as such; where jobs share whole GPUs, each has an equal part."""
 
     guaranteed: dict[str, float] = field(default_factory=dict)
     opportunistic: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Holders:
         return self._held.get((virtual_cluster, tenant)) or TenantHoldings()
 
     def _take(self, running: Running) -> None:
-        part = len(running.gpus) / len(running.jobs)
+        part = self._facts.amount(running) / len(running.jobs)
         for number in running.jobs:
             job = self._facts.jobs.get(number)
             if job is None:
@@ -87,7 +87,7 @@ class Holders:
 
     def _speed(self, job: Job, running: Running, run_options: RunOptions) -> float:
         model = running.gpu_model
-        speed = len(running.gpus) * _relative(job, model, run_options)
+        speed = self._facts.amount(running) * _relative(job, model, run_options)
         if self._is_spread(running):
             speed *= spread_speed(job, model)
         return speed * running.speeds.get(job.id, 1 / len(running.jobs))
@@ -102,13 +102,12 @@ class Holders:
     def speed_alone(self, held: TenantHoldings, run_options: RunOptions) -> float:
         """Return how fast its guaranteed jobs would be with just the GPUs that they hold, near together and
         each alone on its part of them."""
-        return sum(
-            [
-                len(running.gpus) / len(running.jobs) * _relative(job, running.gpu_model, run_options)
-                for job, running in held.running
-                if job.guaranteed
-            ]
-        )
+        speeds = [
+            (self._facts.amount(running) / len(running.jobs)) * _relative(job, running.gpu_model, run_options)
+            for job, running in held.running
+            if job.guaranteed
+        ]
+        return sum(speeds)
 
 
 def _relative(job: Job, model: str, run_options: RunOptions) -> float:

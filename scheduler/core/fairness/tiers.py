@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.policies.singularity.board import TIERS
 from scheduler.core.policies.singularity.policy import Singularity
@@ -65,8 +66,9 @@ def uses_of(view: View) -> dict[str, Use]:
     found: dict[str, Use] = {}
     for job in view.jobs.values():
         use = found.setdefault(job.tenant, Use())
-        use.demanded_gpus += job.gpus
+        demanded = amount_of(job)
+        use.demanded_gpus += demanded
         running = view.running.get(job.id)
         if running is not None and not running.is_nominated:
-            use.useful_gpus += min(len(running.gpus) / len(running.jobs), job.gpus)
+            use.useful_gpus += min(amount_of(job, len(running.gpus)) / len(running.jobs), demanded)
     return found

@@ -19,6 +19,7 @@ from scheduler.core.fitting.holding import (
     gpus_of,
     holding_at,
     holding_in,
+    together,
 )
 from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, Offers, Pending
 from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
@@ -61,8 +62,6 @@ class Capacity(Offers):
         self._opened: Counter[tuple[str, int, int]] = Counter()
         #: Whether some of the view's own holdings had parts of GPUs when nothing was settled yet.
         self._has_parts = False
-        #: Layers that no fork shares; others are copied before they are changed.
-        self._unshared: set[Layer] = set()
 
     def fork(self) -> Capacity:
         """Return a copy that can be changed without changing this one."""
@@ -174,11 +173,9 @@ class Capacity(Offers):
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
-        own, pinned = 0, 0
-        for holding in self.pending.values():
-            if holding.model == model:
-                own += holding.gpus
-                pinned += holding.gpus if self._is_pinned(holding) else 0
+        holdings = [holding for holding in self.pending.values() if holding.model == model]
+        kept = [holding for holding in holdings if self._is_pinned(holding)]
+        own, pinned = [together(each, has_parts=self._has_parts) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
@@ -420,13 +417,6 @@ class Capacity(Offers):
         cost nothing."""
         return holding.gpus - sum([self._opened[gpu] > 0 for gpu in holding.shared])
 
-    def _writable(self, model: str, reach: int) -> Layer:
-        layer = self._layers[model][reach]
-        if layer not in self._unshared:
-            layer = self._layers[model][reach] = layer.copy()
-            self._unshared.add(layer)
-        return layer
-
     # Searching
 
     def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
@@ -454,8 +444,7 @@ class Capacity(Offers):
                 chosen = self.part_chooser(self, demand, reach)
                 if chosen is not None:
                     return chosen
-            # In cells of its own a view has whole GPUs only (decision 0053).
-            for model in [model for model in demand.models if model not in self._private]:
+            for model in demand.models:
                 for rank in demand.ranks:
                     fit = self._find_parts(model, reach, demand, rank)
                     if fit is not None:
@@ -463,8 +452,11 @@ class Capacity(Offers):
         return None
 
     def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
-        """Return what a gang with parts is offered at that reach; None: this view does not reach so far."""
-        offered = self._offered(model, reach, demand)
+        """Return what a gang with parts is offered at that reach; None: this view does not reach so far.
+
+        In cells of its own a view has whole GPUs only (decision 0053).
+        """
+        offered = None if model in self._private else self._offered(model, reach, demand)
         if offered is None:
             return None
         kept, layers = self._layers[model][RELEASING], self._layers[model]

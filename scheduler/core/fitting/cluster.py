@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scheduler.core.model.bits import members
-from scheduler.core.model.snapshot import Candidates, GpuId, Job, JobId, Node
+from scheduler.core.model.snapshot import Candidates, GpuId, Job, JobId, Node, NodeId
 
 if TYPE_CHECKING:
     from scheduler.core.fitting.demand import Demand
@@ -173,6 +173,7 @@ class Cluster:
         #: Sets of nodes on which gangs may be, filled by `candidates.allowed_nodes`.
         self.allowed_nodes: dict[object, int] = {}
         self._numbers: dict[str, dict[str, int]] = {}
+        self._numbers_by_id: dict[str, dict[NodeId, int]] = {}
         self.shapes = shapes
         #: On which node's hardware a node is: its own, unless it is virtual (`private_cluster`). None: one
         #: that stands for none now.
@@ -202,6 +203,13 @@ class Cluster:
             nodes = self.fleets[model].nodes
             self._numbers[model] = {node.name: number for number, node in enumerate(nodes)}
         return self._numbers[model]
+
+    def numbers_by_id(self, model: str) -> Mapping[NodeId, int]:
+        """Return the id of each node of a fleet -> its number."""
+        if model not in self._numbers_by_id:
+            nodes = self.fleets[model].nodes
+            self._numbers_by_id[model] = {node.id: number for number, node in enumerate(nodes)}
+        return self._numbers_by_id[model]
 
     def _fleet(
         self,

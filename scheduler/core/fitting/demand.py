@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
 from scheduler.core.model.errors import PolicyError
-from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels, is_instance
 from scheduler.core.model.plan import Grant, Locality
 from scheduler.core.model.snapshot import FIXED_WORLD, Candidates, Job, JobId, NodeId, Task
 
@@ -106,9 +106,19 @@ def least_gpus(job: Job) -> int:
     return job.gpus if job.elastic is None else job.elastic[0]
 
 
+def amount_of(job: Job, gpus: int | None = None) -> float:
+    """Return what a gang has of so many GPUs (None: as many as it asks for), of which parts count as such.
+
+    A gang with parts has always the size that it asks for.
+    """
+    if job.has_parts:
+        return job.milligpus / WHOLE_GPU
+    return job.gpus if gpus is None else gpus
+
+
 def least_amount(job: Job) -> float:
     """Return what the smallest size of a gang is in GPUs, of which parts count as such: for quotas."""
-    return job.milligpus / WHOLE_GPU if job.has_parts else least_gpus(job)
+    return amount_of(job, least_gpus(job))
 
 
 def sizes_of(job: Job) -> tuple[int, ...]:
@@ -169,13 +179,16 @@ def shape_in(cluster: Cluster, job: Job) -> Hashable:
 def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the models of this cluster that the job accepts, the preferred first.
 
-    A job that accepts any prefers those it is known to run faster on.
+    A job that accepts any prefers those it is known to run faster on. One with parts of GPUs accepts no
+    instances of divided devices.
     """
     if job.gpu_models:
-        return tuple([model for model in job.gpu_models if model in cluster.fleets])
-    if not job.throughput:
-        return cluster.models
-    return tuple(sorted(cluster.models, key=lambda model: (-job.throughput.get(model, 0.0), model)))
+        models = tuple([model for model in job.gpu_models if model in cluster.fleets])
+    elif not job.throughput:
+        models = cluster.models
+    else:
+        models = tuple(sorted(cluster.models, key=lambda model: (-job.throughput.get(model, 0.0), model)))
+    return tuple([model for model in models if not is_instance(model)]) if job.has_parts else models
 
 
 def demand_of(

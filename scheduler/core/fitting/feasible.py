@@ -28,7 +28,7 @@ from scheduler.core.fitting.demand import (
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
-from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU
+from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
 
@@ -121,6 +121,16 @@ class Feasibility:
                 hint="Ask for whole GPUs, or an operator to let the virtual cluster share.",
             )
         models = models_of(job, self.cluster)
+        instances = sorted(filter(is_instance, job.gpu_models or self.cluster.models))
+        if not models and instances:
+            return Reason(
+                code="no_parts_of_instances",
+                tier=Tier.NEVER,
+                message=f"GPUs of {wording.listed(instances)} are instances of divided GPUs (MIG), which a"
+                " job has whole; this job asks for parts.",
+                blocking={"gpu_models": instances},
+                hint="Ask for a whole GPU of that model, or for a part of another model.",
+            )
         if models and all([self._is_in_cells(job, model) for model in models]):
             return Reason(
                 code="no_parts_in_cells",

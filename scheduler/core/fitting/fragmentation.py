@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
+
+from scheduler.core.model.snapshot import Task, TaskKind
 
 #: A whole GPU, in the unit of shares.
 WHOLE = 1_000
@@ -32,6 +34,29 @@ class Ask(NamedTuple):
     share: int = WHOLE
     #: Models it accepts; empty: any.
     models: frozenset[str] = frozenset()
+
+
+def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1.0) -> list[TaskKind]:
+    """Return what the replicas of so many jobs ask for that have these tasks and accept these models."""
+    return [
+        TaskKind(
+            gpus=task.gpus,
+            cpus=task.cpus,
+            share=WHOLE if task.part is None else task.part.request,
+            gpu_models=gpu_models,
+            count=task.replicas * jobs,
+        )
+        for task in tasks
+    ]
+
+
+def asks_of(kinds: Iterable[TaskKind]) -> dict[Ask, float]:
+    """Return how many replicas there are of each kind."""
+    counts: dict[Ask, float] = {}
+    for kind in kinds:
+        ask = Ask(kind.gpus, kind.cpus, kind.share, frozenset(kind.gpu_models))
+        counts[ask] = counts.get(ask, 0.0) + kind.count
+    return counts
 
 
 class Free(NamedTuple):
@@ -138,27 +163,29 @@ class Fragmentation:
             amounts[cause or Cause.GPUS] += often * lost
         return amounts
 
-    def best(self, free: Free, ask: Ask) -> tuple[int, Free] | None:
+    def best(self, free: Free, ask: Ask, among: Collection[int] | None = None) -> tuple[int, Free] | None:
         """Return the score of the task on this node and what it leaves of it; None when it cannot run there.
 
-        A task that shares a GPU gets the one with the best score, others the first that are wholly idle.
+        A task that shares a GPU gets the one with the best score, `among` those given; others the first that
+        are wholly idle.
         """
         if not runs_on(free, ask):
             return None
         before = self.of(free)
         best: tuple[int, Free] | None = None
-        for after in _ways(free, ask):
+        for after in _ways(free, ask, among):
             points = score(before - self.of(after))
             if best is None or points > best[0]:
                 best = points, after
         return best
 
 
-def _ways(free: Free, ask: Ask) -> list[Free]:
+def _ways(free: Free, ask: Ask, among: Collection[int] | None) -> list[Free]:
     """Return what the task may leave of the node, without ways that are alike."""
     cpus, shares = free.cpus - ask.cpus, free.shares
     if ask.gpus == 1 and ask.share < WHOLE:
-        first = {share: gpu for gpu, share in reversed(list(enumerate(shares))) if share >= ask.share}
+        able = [gpu for gpu, share in enumerate(shares) if share >= ask.share]
+        first = {shares[gpu]: gpu for gpu in reversed(able) if among is None or gpu in among}
         return [
             Free(free.model, cpus, (*shares[:gpu], shares[gpu] - ask.share, *shares[gpu + 1 :]))
             for gpu in sorted(first.values())

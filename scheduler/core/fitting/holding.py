@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from scheduler.core.fitting.cards import Share, share_of
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.snapshot import Running
 
@@ -47,6 +48,12 @@ class Holding:
         return [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
 
     @property
+    def amount(self) -> float:
+        """The same GPUs, of which parts count as such."""
+        shares = [share.request for part in self.parts for share in part.shares]
+        return self.gpus - (len(shares) * WHOLE_GPU - sum(shares)) / WHOLE_GPU if shares else self.gpus
+
+    @property
     def size(self) -> int:
         """The GPUs of the gang, wherever they are."""
         return self.gpus if self.running is None else sum(map(len, self.running.replicas))
@@ -56,6 +63,15 @@ class Holding:
         """Sort key: the holding that is cheapest to evict first, then the youngest."""
         assert self.running is not None
         return self.gpus, self.cost_seconds * self.gpus, -self.running.since, self.running.allocation
+
+
+def together(holdings: Collection[Holding], *, has_parts: bool) -> int:
+    """Return the GPUs that gangs hold; where some have parts, one of which several have counts once."""
+    gpus = sum([holding.gpus for holding in holdings])
+    if not has_parts:
+        return gpus
+    shared = [gpu for holding in holdings for gpu in holding.shared]
+    return gpus - len(shared) + len(set(shared))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,6 +49,8 @@ class Offers:
         self._private: frozenset[str] = frozenset()
         #: Jobs of those of the view's own holdings that stay whatever is decided.
         self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
+        #: Layers that no fork shares; others are copied before they are changed.
+        self._unshared: set[Layer] = set()
 
     @property
     def has_open_gpus(self) -> bool:
@@ -60,7 +62,7 @@ class Offers:
     def label_in_the_way(self, demand: Demand) -> str:
         """Return a label, as "exclusion a", for which alone a gang does not get a part of an open GPU; empty:
         there is none."""
-        for model in demand.models:
+        for model in [model for model in demand.models if model in self._layers]:
             layer, fleet = self._layers[model][RELEASING], self.cluster.fleets[model]
             for node, cards in sorted(layer.cards.items()):
                 for need in demand.needs:
@@ -81,9 +83,41 @@ class Offers:
             if priority >= demand.priority and holding not in self.dropped and holding.model in demand.models
         ]
 
+    def has_idle(self, model: str, parts: Sequence[Part]) -> bool:
+        """Whether so many CPUs and so much memory of nodes are idle."""
+        idle = self._layers[model][IDLE]
+        return all(
+            [
+                (not part.cpus or part.cpus <= idle.cpus[part.node])
+                and (not part.memory or part.memory <= idle.memory[part.node])
+                for part in parts
+            ]
+        )
+
+    def take_beside(self, model: str, parts: Sequence[Part]) -> None:
+        """Take CPUs and memory of nodes, and no GPUs."""
+        for reach in range(len(self._layers[model])):
+            layer = self._writable(model, reach)
+            for part in parts:
+                layer.remove(part.node, 0, part.cpus, part.memory)
+
+    def _writable(self, model: str, reach: int) -> Layer:
+        layer = self._layers[model][reach]
+        if layer not in self._unshared:
+            layer = self._layers[model][reach] = layer.copy()
+            self._unshared.add(layer)
+        return layer
+
+    def layer_for(self, demand: Demand, model: str, reach: int) -> Layer | None:
+        """Return what a gang is offered of a model at that reach; None: this view does not reach so far."""
+        offered = self._offered(model, reach, demand)
+        return None if offered is None else self._but(demand, model, offered)
+
     def _offered(self, model: str, reach: int, demand: Demand) -> Layer | None:
         """Return what a gang is offered at that reach; None where this view does not reach so far."""
-        layers = self._layers[model]
+        layers = self._layers.get(model)
+        if layers is None:  # Nothing of that model is this view's.
+            return None
         if reach < len(layers):
             return layers[reach] if reach < EVICTING else self._but_kept(layers[reach], model, demand)
         own = [held for held in self.pending.values() if held.model == model and not self._is_pinned(held)]

@@ -66,6 +66,29 @@ class OpenGpus:
             for domain in domains:
                 yield domain, -1
 
+    def groups(self, rank: int, node_rank: int) -> Iterator[tuple[int, int]]:
+        """Yield the groups of nodes, and of GPUs on each, of one rank."""
+        if rank > node_rank:
+            yield from [(domain, -1) for domain in self.fleet.domains[rank - node_rank - 1]]
+            return
+        for node, layout in enumerate(self.fleet.layouts):
+            yield from [(1 << node, group) for group in layout.levels[rank]]
+
+    def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
+        """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
+        far as so many more may be handed out."""
+        fresh = 0 if self.is_carried else self.layer.masks[node] & among
+        cards = self.layer.cards.get(node, {})
+        found = []
+        for number in members(fresh | (sum(cards) & among)):
+            gpu = 1 << number
+            card, share = cards.get(gpu, ()), self._share(need, node, gpu)
+            if budget is not None and self.cost(node, gpu) > budget:
+                continue
+            if has_room(share, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
+                found.append(number)
+        return found
+
     def _laid_out(
         self, demand: Demand, scope: int, group: int, nodes: Sequence[int] | None = None
     ) -> Places | None:
@@ -149,18 +172,29 @@ class OpenGpus:
     ) -> Iterator[tuple[int, int, int, int]]:
         """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
         assert need.part is not None
-        request = need.part.request
-        for node, cards in self.layer.cards.items():
-            if not scope >> node & 1 or not self._holds(node, need, taken):
+        layer, room = self.layer, WHOLE_GPU - need.part.request
+        cpus, memory, least = layer.cpus, layer.memory, room
+        for node, cards in layer.cards.items():
+            if cpus[node] < need.cpus or memory[node] < need.memory_bytes or not scope >> node & 1:
                 continue
-            mine = taken.get(node, (0,))[0]
-            for gpu, card in cards.items():
-                left = WHOLE_GPU - request - sum([share[1] for share in card])
-                if left < 0 or gpu & mine or not gpu & group:
+            mine = 0
+            if node in taken:
+                if not self._holds(node, need, taken):
                     continue
-                share = self._share(need, node, gpu)
-                if has_room(share, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
-                    yield self._cost(node, gpu), left, node, gpu
+                mine = taken[node][0]
+            for gpu, card in cards.items():
+                left = room
+                for share in card:
+                    left -= share[1]
+                # The tightest that costs nothing is the choice unless others would lose something.
+                if left < 0 or left > least or gpu & mine or not gpu & group:
+                    continue
+                own = self._share(need, node, gpu)
+                if has_room(own, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
+                    cost = self.cost(node, gpu)
+                    if self.loss is None and cost == 0:
+                        least = left
+                    yield cost, left, node, gpu
 
     def _on_fresh(
         self, need: Need, scope: int, group: int, taken: Mapping[int, tuple[int, float, float]]
@@ -179,12 +213,13 @@ class OpenGpus:
                 gpu = self.fleet.layouts[node].nearest(left, 1)[1]
                 if not has_room(self._share(need, node, gpu), (), self.fleet.memory_of(node, gpu)):
                     continue
-                yield self._cost(node, gpu), WHOLE_GPU - need.part.request, node, gpu
+                yield self.cost(node, gpu), WHOLE_GPU - need.part.request, node, gpu
                 yielded += 1
                 if self.loss is None or yielded >= CANDIDATES:
                     return
 
-    def _cost(self, node: int, gpu: int) -> int:
+    def cost(self, node: int, gpu: int) -> int:
+        """Return how many more GPUs the view hands out with a part of this one."""
         return 0 if self.budget is None or self.opened(node, gpu) else 1
 
     def _share(self, need: Need, node: int, gpu: int) -> Share:

@@ -47,8 +47,7 @@ def _settle_on_nodes(
 ) -> Placement | None:
     """Settle a grant that names its nodes; a gang keeps its GPUs on those where it is."""
     assert grant.gpu_model is not None
-    fleet = capacity.cluster.fleets[grant.gpu_model]
-    numbers = {node.id: number for number, node in enumerate(fleet.nodes)}
+    numbers = capacity.cluster.numbers_by_id(grant.gpu_model)
     nodes = [numbers[node] for node, replicas in grant.nodes for _ in range(replicas)]
     demand = demand_of_grant(grant, jobs, capacity.cluster)
     if holding is not None and holding.model == grant.gpu_model and holding.gpus == grant.gpus:

@@ -65,26 +65,19 @@ class Measurement:
     iteration_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class _Columns:
-    """Measurements, an array for each of their fields."""
+    """Measurements, an array for each of their fields, and what the search reads off them again and again."""
 
-    nodes: Floats
-    replicas: Floats
-    local_batch: Floats
-    accumulation: Floats
-    gradient: Floats
-    iteration: Floats
-
-    @property
-    def over_nodes(self) -> Flags:
-        found: Flags = (self.replicas > 1) & (self.nodes > 1)
-        return found
-
-    @property
-    def on_node(self) -> Flags:
-        found: Flags = (self.replicas > 1) & (self.nodes == 1)
-        return found
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        columns: Floats = np.array([astuple(measured) for measured in measurements], dtype=np.float64).T
+        self.nodes, self.replicas, self.local_batch, self.accumulation, self.gradient, self.iteration = (
+            columns
+        )
+        self.over_nodes: Flags = (self.replicas > 1) & (self.nodes > 1)
+        self.on_node: Flags = (self.replicas > 1) & (self.nodes == 1)
+        self.further: Floats = np.maximum(self.replicas - 2, 0.0)
+        self.log_gradient: Floats = np.log(self.gradient)
+        self.log_iteration: Floats = np.log(self.iteration)
 
 
 def fit(measurements: Sequence[Measurement]) -> Parameters:
@@ -137,8 +130,7 @@ def _checked(measurements: Sequence[Measurement]) -> _Columns:
         wrong = _problem(measured)
         if wrong:
             raise GoodputError(f"measurements[{number}].{wrong}")
-    columns = np.array([astuple(measured) for measured in measurements], dtype=np.float64).T
-    return _Columns(*columns)
+    return _Columns(measurements)
 
 
 def _problem(measured: Measurement) -> str | None:
@@ -187,9 +179,18 @@ def _start(seen: _Columns, units: Floats) -> tuple[Floats, Flags]:
 
 
 def _parameters(point: Floats, units: Floats) -> Floats:
-    over_nodes, on_node = np.exp(point[[2, 4]])
+    compute, each, over_nodes, over_nodes_each, on_node, on_node_each, overlap = point.tolist()
+    over_nodes, on_node = math.exp(over_nodes), math.exp(on_node)
     return np.array(
-        [*point[:2] * units, over_nodes, over_nodes * point[3], on_node, on_node * point[5], point[6]]
+        [
+            compute * units[0],
+            each * units[1],
+            over_nodes,
+            over_nodes * over_nodes_each,
+            on_node,
+            on_node * on_node_each,
+            overlap,
+        ]
     )
 
 
@@ -204,38 +205,36 @@ def _objective(
     """Return what is minimised and its slope in those that are searched for."""
     point[free] = values
     alpha, beta, over_nodes, over_nodes_each, on_node, on_node_each, overlap = _parameters(point, units)
-    further = np.maximum(seen.replicas - 2, 0)
+    further = seen.further
     gradient = alpha + beta * seen.local_batch
-    synchronisation = np.where(
-        seen.over_nodes,
-        over_nodes + over_nodes_each * further,
-        np.where(seen.on_node, on_node + on_node_each * further, LEAST_SECONDS),
-    )
+    over, on = over_nodes + over_nodes_each * further, on_node + on_node_each * further
+    synchronisation = np.where(seen.over_nodes, over, np.where(seen.on_node, on, LEAST_SECONDS))
     log_gradient, log_sync = np.log(gradient), np.log(synchronisation)
     # ln T_step, and the part of the gradient in it: its slope by ln T_grad.
-    shorter = np.exp(-overlap * np.abs(log_gradient - log_sync))
+    apart = log_gradient - log_sync
+    shorter = np.exp(-overlap * np.abs(apart))
     log_step = np.maximum(log_gradient, log_sync) + np.log1p(shorter) / overlap
-    part = np.where(log_gradient >= log_sync, 1.0, shorter) / (1.0 + shorter)
+    part = np.where(apart >= 0, 1.0, shorter) / (1.0 + shorter)
     step = np.exp(log_step)
     iteration = seen.accumulation * gradient + step
     # The part of the last gradient in the iteration.
     last = step / iteration
-    error, by_gradient = _rounded_root(log_gradient - np.log(seen.gradient), rounding)
-    error_of_iterations, by_iteration = _rounded_root(np.log(iteration) - np.log(seen.iteration), rounding)
-    by_gradient = (by_gradient + by_iteration * (1.0 - last + last * part)) / gradient
-    by_sync = by_iteration * last * (1.0 - part)
-    by_overlap = by_iteration * last * (part * log_gradient + (1.0 - part) * log_sync - log_step) / overlap
+    error, by_gradient = _rounded_root(log_gradient - seen.log_gradient, rounding)
+    error_of_iterations, by_iteration = _rounded_root(np.log(iteration) - seen.log_iteration, rounding)
+    by_last = by_iteration * last
+    by_gradient = (by_gradient + by_iteration + by_last * (part - 1.0)) / gradient
+    by_sync = by_last * (1.0 - part)
+    by_overlap = by_last @ (log_sync + part * apart - log_step) / overlap
+    over_by, on_by = by_sync * seen.over_nodes, by_sync * seen.on_node
     slope = np.array(
         [
             by_gradient.sum() * units[0],
-            (by_gradient * seen.local_batch).sum() * units[1],
-            by_sync[seen.over_nodes].sum(),
-            (by_sync * further / (1.0 + point[3] * further))[seen.over_nodes].sum()
-            + 2 * _REPLICAS_WEIGHT * point[3],
-            by_sync[seen.on_node].sum(),
-            (by_sync * further / (1.0 + point[5] * further))[seen.on_node].sum()
-            + 2 * _REPLICAS_WEIGHT * point[5],
-            by_overlap.sum() + 2 * _OVERLAP_WEIGHT * (overlap - 1),
+            by_gradient @ seen.local_batch * units[1],
+            over_by.sum(),
+            over_by @ (further / (1.0 + point[3] * further)) + 2 * _REPLICAS_WEIGHT * point[3],
+            on_by.sum(),
+            on_by @ (further / (1.0 + point[5] * further)) + 2 * _REPLICAS_WEIGHT * point[5],
+            by_overlap + 2 * _OVERLAP_WEIGHT * (overlap - 1),
         ]
     )
     penalty = _OVERLAP_WEIGHT * (overlap - 1) ** 2 + _REPLICAS_WEIGHT * (point[3] ** 2 + point[5] ** 2)
@@ -244,5 +243,5 @@ def _objective(
 
 def _rounded_root(differences: Floats, rounding: float) -> tuple[float, Floats]:
     """Return the root of the mean square and its slope in each difference; at 0 it is smooth."""
-    root = math.sqrt((differences**2).mean() + rounding**2)
+    root = math.sqrt(differences @ differences / differences.size + rounding**2)
     return root, differences / (differences.size * root)

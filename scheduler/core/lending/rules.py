@@ -9,7 +9,7 @@ Virtual clusters borrow in the order of the round, those first that use the smal
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,9 @@ from scheduler.core.model.loan_terms import (
     Offer,
     OfferId,
 )
+
+#: Sums of parts of GPUs may be so far off.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +273,7 @@ class _RuleRun:
         layout = self._layout
         if layout is None or model not in layout.gpu_models:
             there = standing.room.get(model, 0) + borrower.left[model] + self._gpus(taken, model)
-            return there >= want.gpus
+            return there + _ROUNDING >= want.gpus
         cells = standing.free_cells() + borrower.cells
         for offer in taken:
             cells += cells_of(offer.lot, layout)
@@ -336,7 +339,7 @@ class _Borrower:
         self.gpus: Counter[str] = Counter()
         self.served: set[int] = set()
         #: GPUs by model beyond its room, less what served jobs need.
-        self.left: Counter[str] = Counter()
+        self.left: defaultdict[str, float] = defaultdict(float)
         self.cells: Counter[tuple[str, int]] = Counter()
         #: By model: replicas of the jobs that these cells are for.
         self.replicas: dict[str, list[int]] = {}

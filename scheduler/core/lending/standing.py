@@ -22,10 +22,8 @@ class Want:
     #: GPUs of each replica.
     replicas: tuple[int, ...]
     since: float
-
-    @property
-    def gpus(self) -> int:
-        return sum(self.replicas)
+    #: What it has of these GPUs, of which parts count as such: several jobs with parts need one GPU together.
+    gpus: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ LOST = "lost"
 OUTCOME_BY_CAUSE: Mapping[StopCause, Outcome] = {
     StopCause.PREEMPTED: Outcome.PREEMPTED,
     StopCause.MIGRATED: Outcome.PREEMPTED,
+    StopCause.RESIZED: Outcome.PREEMPTED,
     StopCause.DRAINED: Outcome.PREEMPTED,
     StopCause.CANCELLED: Outcome.CANCELLED,
     StopCause.TIME_LIMIT: Outcome.FAILED,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
 from scheduler.core.model.plan import Plan, Reason
-from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.snapshot import JobId, Running, Snapshot
+
+T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _snapshots = msgspec.json.Decoder(Snapshot)
@@ -20,7 +24,18 @@ COMPRESSION_LEVEL = 1
 
 def dumps_snapshot(snapshot: Snapshot) -> bytes:
     """Return compressed JSON; equal snapshots give equal bytes."""
-    return zlib.compress(_encoder.encode(snapshot), COMPRESSION_LEVEL)
+    running = tuple([_named(each) if each.speeds or each.joined else each for each in snapshot.running])
+    return zlib.compress(_encoder.encode(replace(snapshot, running=running)), COMPRESSION_LEVEL)
+
+
+def _named(running: Running) -> Running:
+    """Return an allocation that says of its jobs by name what it does by number: the encoder wants texts."""
+    return replace(running, speeds=_by_name(running.speeds), joined=_by_name(running.joined))  # type: ignore[arg-type]
+
+
+def _by_name(values: Mapping[JobId, T]) -> dict[str, T]:
+    # Sorted here: the encoder would do it too, but in time that grows with the square of their number.
+    return dict(sorted((str(job), value) for job, value in values.items()))
 
 
 def loads_snapshot(data: bytes) -> Snapshot:
@@ -30,9 +45,7 @@ def loads_snapshot(data: bytes) -> Snapshot:
 
 def plan_json(plan: Plan) -> bytes:
     """Return readable JSON; equal plans give equal bytes."""
-    # Sorted here: the encoder would do it too, but in time that grows with the square of those that wait.
-    by_name = dict(sorted((str(job), reasons) for job, reasons in plan.reasons.items()))
-    return _encoder.encode(replace(plan, reasons=by_name))  # type: ignore[arg-type]
+    return _encoder.encode(replace(plan, reasons=_by_name(plan.reasons), shares=_by_name(plan.shares)))  # type: ignore[arg-type]
 
 
 def reasons_json(reasons: tuple[Reason, ...]) -> bytes:

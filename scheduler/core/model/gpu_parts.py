@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 
 #: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and who asks for a part of
 #: one is not started. MEASURED: parts are shared, and policies let those jobs share that were measured to get
@@ -13,6 +15,15 @@ SHARE_FREE = "free"
 
 #: The compute of one GPU, in the unit of `GpuPart`.
 WHOLE_GPU = 1_000
+#: How the models end whose GPUs are instances of divided devices (MIG): a profile as the driver writes it, of
+#: a part of an instance too, or "mig" where it does not say.
+_PROFILE = re.compile(r"-(?:(?:\d+c\.)?\d+g\.\d+gb|mig)$")
+
+
+@cache
+def is_instance(gpu_model: str) -> bool:
+    """Whether the GPUs of a model are instances of divided devices (MIG), which jobs have whole."""
+    return _PROFILE.search(gpu_model) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

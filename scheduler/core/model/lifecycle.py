@@ -60,7 +60,9 @@ class StopCause(StrEnum):
 
     NONE = ""
     PREEMPTED = "preempted"
+    #: It goes on on other GPUs, as many as before; or on another number of them.
     MIGRATED = "migrated"
+    RESIZED = "resized"
     DRAINED = "drained"
     CANCELLED = "cancelled"
     TIME_LIMIT = "time_limit"
@@ -89,6 +91,9 @@ class HoldPhase(StrEnum):
     HELD = "held"
     RELEASED = "released"
 
+
+#: The causes that take nothing from a job: another attempt of it takes over at once.
+GOES_ON_AT_ONCE = frozenset({StopCause.MIGRATED, StopCause.RESIZED})
 
 JOB_STEPS: Mapping[tuple[JobState, JobEvent], JobState] = {
     (JobState.QUEUED, JobEvent.STARTED): JobState.RUNNING,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.loan_terms import MarketAction
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
@@ -88,6 +89,11 @@ class Decision:
     keep_running: bool = False
     #: Except these: jobs that run and lose their GPUs; of a group that shares them, one stands for all.
     stops: tuple[JobId, ...] = ()
+    #: By a job that runs on: jobs that wait and get its GPUs beside it. Who finds no room there, or may not
+    #: be on these nodes, waits.
+    joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
+    #: Jobs that lose the GPUs that they share, and why; those with whom they did run on.
+    leaves: Mapping[JobId, str] = field(default_factory=dict)
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None
     #: What was bid, won, paid or traded.
@@ -112,6 +118,7 @@ class ActionKind(StrEnum):
     MOVE = "move"
     STOP = "stop"
     REGRADE = "regrade"
+    JOIN = "join"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +126,9 @@ class Action:
     """One step from what runs to what was decided.
 
     START has a placement; STOP has an allocation; RESIZE and MOVE have both. REGRADE has an allocation that
-    keeps its GPUs while its guarantee lapses or returns. What is not named in any action stays as it is.
+    keeps its GPUs while its guarantee lapses or returns. JOIN has an allocation and its placement: the jobs
+    get these GPUs beside those that run there. STOP may name some of an allocation's jobs only. What is not
+    named in any action stays as it is.
     """
 
     kind: ActionKind
@@ -193,3 +202,6 @@ class Plan:
     ledger: Mapping[str, tuple[LedgerLine, ...]] = field(default_factory=dict)
     #: What virtual clusters do by their rules in the market between them.
     market: tuple[MarketAction, ...] = ()
+    #: What CPUs and memory each job has from now on that runs after this plan, or is nominated, and leaves
+    #: them to the platform.
+    shares: Mapping[JobId, AuxiliaryShare] = field(default_factory=dict)

@@ -11,9 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NewType
 
+from scheduler.core.model.auxiliary import TUNE, Auto
+from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
+from scheduler.core.model.interference import Branch, PairSpeeds
+from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.model.loan_terms import Lending
+from scheduler.core.model.tag_constraints import TagConstraint
+from scheduler.core.model.training import Goodput, Profile, Training
 
 JobId = NewType("JobId", int)
 NodeId = NewType("NodeId", int)
@@ -157,10 +163,13 @@ class Task:
 
     replicas: int
     gpus: int
+    #: Of what is left to the platform, 0: nobody waits for it.
     cpus: float = 0.0
     memory_bytes: int = 0
     #: What each replica has of its one GPU; None: all of its GPUs.
     part: GpuPart | None = None
+    #: None: the job itself says how many CPUs and how much memory.
+    auto: Auto | None = None
 
     @property
     def milligpus(self) -> int:
@@ -189,29 +198,6 @@ class Topology:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regime:
-    """The epochs that a job trains with one batch size (Shockwave, section 3)."""
-
-    batch_size: int
-    #: Done so far.
-    epochs: float = 0.0
-    #: How long an epoch takes the job's own gang, alone on the GPU model that its run time is stated for.
-    epoch_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """How far a job has come whose batch size may change while it runs."""
-
-    #: To be done in all.
-    epochs: float
-    #: At present.
-    batch_size: int
-    #: The batch sizes that it may use, ascending.
-    regimes: tuple[Regime, ...]
-
-
 #: What an elastic job lets be done to it. RESIZABLE: it may be stopped and started with another number of
 #: replicas. ADAPTIVE: the same, and its batch and learning rate follow. FIXED_WORLD: all its replicas always
 #: run, and share devices where there are fewer: on a number of them that divides the replicas.
@@ -221,47 +207,16 @@ FIXED_WORLD = "fixed_world"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Goodput:
-    """How an elastic job scales, as measured so far; `core.goodput` makes speedups of it."""
+class TaskKind:
+    """Replicas that ask for the same, and how many of them there were lately."""
 
-    #: By GPU model: the seven parameters of the throughput, in the order of `goodput.throughput.Parameters`.
-    parameters: Mapping[str, tuple[float, float, float, float, float, float, float]]
-    #: Squared norm and variance of the gradient at the initial batch.
-    noise: tuple[float, float]
-    #: Samples of a whole batch, and of one gradient of one replica.
-    initial_batch: int
-    max_batch: int
-    min_local_batch: int = 1
-    max_local_batch: int
-    #: The most replicas that it was ever measured with.
-    most_replicas: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What a job makes of GPUs that it has alone, on average over these; None: of that nothing is known."""
-
-    #: Parts of the time, 0 to 1: the device computes; its memory is read or written.
-    utilisation: float | None = None
-    memory_utilisation: float | None = None
-    #: The most that it ever had of one device.
-    memory_bytes: int | None = None
-    #: It trains with automatic mixed precision.
-    amp: bool | None = None
-    #: Seconds of one iteration on storage and CPUs, on the GPU, and on the network.
-    stages: tuple[float, float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairSpeeds:
-    """How fast two gangs of one size are that share all their GPUs, relative to having them alone."""
-
-    #: Applications of the two; the same one twice for two jobs of a kind.
-    applications: tuple[str, str]
     gpus: int
-    gpu_model: str
-    #: 0: they do not fit on the GPUs together.
-    speeds: tuple[float, float]
+    cpus: float = 0.0
+    #: Of each GPU, in thousandths.
+    share: int = WHOLE_GPU
+    #: Models that their jobs accept; empty: any.
+    gpu_models: tuple[str, ...] = ()
+    count: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +243,9 @@ class Job:
     time_limit_seconds: float | None = None
     #: Not before this instant: back-off after a failure.
     eligible_at: float = 0.0
+    #: What has yet to happen to other jobs before it may start.
+    awaits: tuple[Awaited, ...] = ()
+    array: ArrayTask | None = None
     held: bool = False
     cancelling: bool = False
     topology: Topology | None = None
@@ -320,6 +278,9 @@ class Job:
     estimate_seconds: float | None = None
     #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
+    #: How long jobs like it ran on average, at their own size (`perf.recurrence`); None: too few have ended,
+    #: or no policy at hand looks at it.
+    usual_seconds: float | None = None
     #: What the job trains (often the name of a network), under which its throughputs are known.
     application: str = ""
     #: By its own measurements, else by those of its like; None: nothing was measured.
@@ -342,6 +303,9 @@ class Job:
     trial: Trial | None = None
     #: Of a job that has parts of GPUs: with whom it shares them; None: with anybody.
     sharing: SharingLabels | None = None
+    #: What others of its tenant count it as, and whom it wants near it.
+    tags: tuple[str, ...] = ()
+    constraints: tuple[TagConstraint, ...] = ()
     version: int = 0
 
     @property
@@ -404,6 +368,14 @@ class Running:
     #: So many GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed: they are
     #: opportunistic, and who reclaims them makes the gang smaller and does not stop it.
     opportunistic_gpus: int = 0
+    #: When those of its jobs came that joined the others; these have the GPUs from the beginning.
+    joined: Mapping[JobId, float] = field(default_factory=dict)
+    #: Besides `jobs`, which stay: those that were told to leave them and are still there.
+    leaving: tuple[JobId, ...] = ()
+
+    def since_of(self, job: JobId) -> float:
+        """Return since when a job of it has the GPUs."""
+        return self.joined.get(job, self.since)
 
     @property
     def base(self) -> Running:
@@ -464,10 +436,16 @@ class Snapshot:
     #: How long a job whose last run was too short may not borrow: the first time, and at most.
     backoff_seconds: float = 30.0
     most_backoff_seconds: float = 600.0
+    #: How CPUs and memory are divided among jobs that leave it to the platform (`model.auxiliary`).
+    auxiliary: str = TUNE
     #: What a GPU of each model costs for an hour; one that is not named costs 1.
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: tuple[PairSpeeds, ...] = ()
+    #: How fast they are expected to be by their profiles, where nobody measured them; empty: nobody knows.
+    interference: tuple[Branch, ...] = ()
+    #: What the jobs of the last days asked for: what is likely to come next. Empty: nobody counted.
+    workload: tuple[TaskKind, ...] = ()
     #: How GPUs are divided by cells; None: every model is divided by counts.
     cells: Specification | None = None
     #: What virtual clusters offer, lend and borrow; None: there is no market.

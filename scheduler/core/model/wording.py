@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from scheduler.core.model.snapshot import JobId
 
 
-def gpus(count: int, models: Sequence[str] = ()) -> str:
-    """Say "4 V100", "4 V100 or P100" or, for any model, "4 GPUs"."""
+def gpus(count: float, models: Sequence[str] = ()) -> str:
+    """Say "4 V100", "0.5 V100", "4 V100 or P100" or, for any model, "4 GPUs", "0.5 GPU"."""
     if not models:
-        return f"{count} GPU" if count == 1 else f"{count} GPUs"
-    return f"{count} {either(models)}"
+        return f"{count:.12g} GPU" if 0 < count <= 1 else f"{count:.12g} GPUs"
+    return f"{count:.12g} {either(models)}"
 
 
 def either(names: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.completion import Cell, References
 from scheduler.core.perf.throughput import HIGHEST, Entry, JobClass, Setting, Source, Throughput
 
@@ -86,7 +87,8 @@ class ThroughputEstimator:
 
     @cached_property
     def pairs(self) -> dict[Pair, tuple[float, float]]:
-        """How fast two applications are beside each other, where both sides are known, near.
+        """How fast two applications are beside each other, where both sides are known, near, free to use all
+        of each GPU.
 
         Job classes of several tenants that are named alike count as one application: the mean over their
         windows.
@@ -94,7 +96,11 @@ class ThroughputEstimator:
         sides: dict[tuple[str, str, int, str], list[tuple[float, int]]] = {}
         for job_class, settings in self.entries.items():
             for setting, entry in settings.items():
-                if setting.partner and not setting.spread and (throughput := entry.best()) is not None:
+                if (
+                    setting.partner
+                    and _is_near_and_whole(setting)
+                    and (throughput := entry.best()) is not None
+                ):
                     side = (job_class.application, setting.partner, setting.gpus, setting.gpu_model)
                     sides.setdefault(side, []).append(
                         (min(1.0, throughput.value), max(1, throughput.samples))
@@ -110,7 +116,7 @@ class ThroughputEstimator:
         """Return what is on record or declared for the job class, near and alone."""
         cells: dict[Cell, Throughput] = {}
         for setting, entry in self.entries.get(job_class, {}).items():
-            if setting.spread or setting.partner:
+            if setting.partner or not _is_near_and_whole(setting):
                 continue
             said = declared.get(setting.gpu_model) if setting.gpus == gpus else None
             throughput = entry.best(said)
@@ -157,6 +163,10 @@ class ThroughputEstimator:
             cells = sorted(self._cells(job_class, 0, {}).items())
             rows[job_class] = {cell: throughput.value for cell, throughput in cells if throughput.value > 0}
         return References(rows)
+
+
+def _is_near_and_whole(setting: Setting) -> bool:
+    return not setting.spread and setting.gpu_limit == WHOLE_GPU
 
 
 def _mean(values: Sequence[tuple[float, int]]) -> float:

@@ -19,11 +19,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.core.model.snapshot import Profile
+from scheduler.core.model.training import Profile
 
 STAGES = ("storage_seconds", "gpu_seconds", "network_seconds")
 #: How much the newest line, minute or job counts.
 NEWEST_PART = 0.3
+#: What an attempt does at first does not count: it loads and compiles. Devices tell of whole minutes then.
+WARM_UP_SECONDS = 60.0
+MINUTE_SECONDS = 60.0
+#: After so long at the latest a minute is over that counts.
+TOLD_AFTER_SECONDS = WARM_UP_SECONDS + 2 * MINUTE_SECONDS
 #: No stage takes longer.
 SECONDS_MOST = 1e6
 #: No device has more memory.
@@ -70,6 +75,11 @@ class ProfileReport:
         if at <= self.minute_at or measured == Profile():
             return self
         return replace(self, minute_at=at, profile=blended(self.profile, measured))
+
+
+def told_at(running_at: float) -> float:
+    """Return when the first minute is over that counts of an attempt; both in Unix seconds."""
+    return (math.ceil((running_at + WARM_UP_SECONDS) / MINUTE_SECONDS) + 1) * MINUTE_SECONDS
 
 
 def measured_profile(

@@ -2,8 +2,9 @@
 
 A *job class* is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
 GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside a partner that shares
-all its GPUs. Its throughput is in samples per second of the whole gang; beside a partner it is relative to
-being alone, 1 at most. A throughput of 0 means that the job class does not run there.
+all its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of the
+whole gang; beside a partner it is relative to being alone within the same limit, 1 at most. A throughput of 0
+means that the job class does not run there.
 
 Where several know, the first of these stands:
 
@@ -26,6 +27,8 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
+
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 
 #: From so many windows on, a measurement overrules what the user declared.
 ENOUGH_SAMPLES = 3
@@ -70,6 +73,8 @@ class Setting(NamedTuple):
     spread: bool = False
     #: Application of the gang that shares all its GPUs; empty: it has them alone.
     partner: str = ""
+    #: What it may use of each GPU, in thousandths; below `WHOLE_GPU` it has parts.
+    gpu_limit: int = WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.core.model.snapshot import Regime, Training
+from scheduler.core.model.training import Regime, Training
 
 #: More of them a job does not use: what is told of others counts for the one before.
 MOST_BATCH_SIZES = 32

@@ -1,34 +1,35 @@
 """Fragmentation gradient descent: each task goes where the idle GPUs stay most useful to what comes next.
 
 Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-Descent", USENIX ATC 2023, section 4. `core/fitting/fragmentation.py` has the measure, with shares of GPUs as
-in the paper, and `benchmarks/bench_fgd.py` replays the published experiment with it. Deviations of this
-placer:
+Descent", USENIX ATC 2023, section 4, for whole GPUs and parts of them. `core/fitting/fragmentation.py` has
+the measure and the authors' score; tasks of published lists go where the replay of their simulator puts them
+(`tests/simulation/reproduction/openb/test_placers.py`). Deviations:
 
-- Whole GPUs only: a grant has no shares of one.
-- The target workload is not a history of months but the jobs of the view, those that run and those that
-  wait, replica by replica (the kinds that make up 95 % of them, as in the paper), unless it is given as a
-  parameter.
+- The target workload, replica by replica (the kinds that make up 95 % of all, as in the paper): what is given
+  as a parameter; else what jobs of the last days asked for, where somebody counted it (`Snapshot.workload`; a
+  platform does); else the jobs of the view, those that run and those that wait.
 - A gang's replicas are placed one after another, each as a task of its own, and scores are summed to choose
-  among models and racks. The paper knows no gangs.
+  among models and racks; where whole GPUs of a gang are on one node, they are one task. The paper knows no
+  gangs.
 - Ties go to the earliest node in the order of the topology, where the paper's simulator has a fixed random
   order.
 - A job's order of preference among models decides only between equal scores.
+- Labels and memory of devices say which GPUs will do for a part; the measure does not look at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.building_blocks.placing import Option, Site, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.building_blocks.scoring import NodeState, ask_of, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
-from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, Free, frequent
+from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, asks_of, frequent, kinds_of
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
-from scheduler.core.model.snapshot import Job
+from scheduler.core.model.snapshot import Job, TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,61 +37,42 @@ class Fgd:
     """Fragmentation gradient descent.
 
     `workload` lists what is to be expected: "GPUS:CPUS:WEIGHT", or "GPUS:CPUS:WEIGHT:MODEL/MODEL" for tasks
-    that accept only some models; empty: the jobs of the view.
+    that accept only some models, where GPUS is a whole number or a part of one GPU, such as 0.3; empty: what
+    jobs of the last days asked for.
     """
 
     workload: tuple[str, ...] = ()
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
-        return place_all(grants, view, capacity, _Descent(self.workload, view))
+        return place_by_score(
+            grants, view, capacity, Descent(self.workload, view.workload, view.jobs.values())
+        )
 
 
-class _Descent:
-    models_alike = True
+class Descent:
+    """The scorer: the authors' score of how much less the node would be fragmented."""
 
-    def __init__(self, workload: Sequence[str], view: View) -> None:
-        self._workload, self._view = workload, view
+    sees_kinds = False
+
+    def __init__(self, workload: Sequence[str], lately: Sequence[TaskKind], jobs: Iterable[Job]) -> None:
+        self._workload, self._lately, self._jobs = workload, lately, jobs
         self._measure: Fragmentation | None = None
-        self._scores: dict[tuple[str, Need], dict[tuple[float, int], int]] = {}
 
-    def pick(
-        self, site: Site, nodes: Sequence[int], need: Need, taken: Mapping[int, Need]
-    ) -> tuple[float, int]:
-        masks, cpus = site.layer.masks, site.layer.cpus
-        scores = self._scores.setdefault((site.fleet.model, need), {})
-        best, chosen = -1, nodes[0]
-        for node in nodes:
-            state = (cpus[node], masks[node].bit_count())
-            if node in taken:
-                state = (state[0] - taken[node].cpus, state[1] - taken[node].gpus)
-            points = scores.get(state)
-            if points is None:
-                points = scores[state] = self._score(site.fleet.model, need, *state)
-            if points > best:
-                best, chosen = points, node
-        return -best, chosen
-
-    def best(self, options: Sequence[Option]) -> Option:
-        return min(options, key=lambda option: option.cost)
-
-    def _score(self, model: str, need: Need, cpus: float, gpus: int) -> int:
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node, and the GPU for a part."""
         if self._measure is None:
-            counts = _given(self._workload) if self._workload else _counted(self._view.jobs.values())
+            kinds = self._lately or [
+                kind for job in self._jobs for kind in kinds_of(job.tasks, job.gpu_models)
+            ]
+            counts = _given(self._workload) if self._workload else asks_of(kinds)
             self._measure = Fragmentation(frequent(counts))
-        found = self._measure.best(Free(model, cpus, (WHOLE,) * gpus), Ask(need.gpus, need.cpus))
-        return -1 if found is None else found[0]
-
-
-def _counted(jobs: Iterable[Job]) -> dict[Ask, float]:
-    """Return how many replicas there are of each kind."""
-    counts: dict[Ask, float] = {}
-    for job in jobs:
-        models = frozenset(job.gpu_models)
-        for task in job.tasks:
-            ask = Ask(task.gpus, task.cpus, models=models)
-            counts[ask] = counts.get(ask, 0.0) + task.replicas
-    return counts
+        found = self._measure.best(node.free, ask_of(need), able or None)
+        if found is None:
+            return -1, 0
+        points, after = found
+        changed = [gpu for gpu in able if after.shares[gpu] != node.free.shares[gpu]]
+        return points, changed[0] if changed else 0
 
 
 def _given(workload: Iterable[str]) -> dict[Ask, float]:
@@ -99,10 +81,20 @@ def _given(workload: Iterable[str]) -> dict[Ask, float]:
     for entry in workload:
         try:
             gpus, cpus, weight, *models = str(entry).split(":")
-            ask = Ask(int(gpus), float(cpus), models=frozenset(models[0].split("/") if models else ()))
+            accepted = frozenset(models[0].split("/") if models else ())
+            number, share = _amount(gpus)
+            ask = Ask(number, float(cpus), share, accepted)
             counts[ask] = counts.get(ask, 0.0) + float(weight)
         except ValueError as error:
             raise PolicyError(
                 f"workload of placer fgd: {entry!r} is not GPUS:CPUS:WEIGHT or GPUS:CPUS:WEIGHT:MODEL/MODEL"
             ) from error
     return counts
+
+
+def _amount(text: str) -> tuple[int, int]:
+    """Return GPUs and thousandths of each; raise ValueError for neither a whole number nor a part of one."""
+    share = round(float(text) * WHOLE)
+    if 0 < share < WHOLE:
+        return 1, share
+    return int(text), WHOLE

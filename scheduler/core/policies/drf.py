@@ -58,7 +58,7 @@ class _Shares:
         """Note what a tenant takes."""
         held = self._held[tenant]
         taken = {
-            holding.model: float(holding.gpus),
+            holding.model: float(holding.amount),
             CPUS: sum([there.cpus for there in holding.parts]),
             MEMORY: sum([there.memory for there in holding.parts]),
         }

@@ -32,6 +32,7 @@ from scheduler.core.building_blocks.sharing import (
     start_by_standing,
     weights_of,
 )
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -73,22 +74,24 @@ class Fair:
         for tenant, jobs in queues_of(list(view.jobs.values())).items():
             # Sorting is stable, so within these groups the order stays as it was.
             jobs.sort(key=lambda job: (-job.priority, job.id not in view.running))
-            gpus = 0
+            gpus = 0.0
             for place, job in enumerate(jobs):
                 standing = usage.standing_with(tenant, gpus)
                 waits = job.id not in view.running
                 ranks[job.id] = (not self._is_safe(job, view), standing, waits, tenant, place, job.id)
-                gpus += job.gpus
+                gpus += amount_of(job)
         return ranks
 
     def _is_safe(self, job: Job, view: View) -> bool:
         running = view.running.get(job.id)
-        return running is not None and view.now - running.since < self.minimum_run_seconds - INSTANT_SECONDS
+        if running is None:
+            return False
+        return view.now - running.since_of(job.id) < self.minimum_run_seconds - INSTANT_SECONDS
 
     def _next_look(self, view: View) -> float:
         """Return when the next job may be preempted, or the averages have changed by about a hundredth."""
         pause = max(self.minimum_run_seconds, self.half_life_seconds / 100, view.round_seconds)
-        ends = [running.since + self.minimum_run_seconds for running in view.running.values()]
+        ends = [held.since_of(job) + self.minimum_run_seconds for job, held in view.running.items()]
         return min([end for end in ends if end > view.now + INSTANT_SECONDS], default=view.now + pause)
 
 
@@ -100,7 +103,7 @@ class _Usage:
         self._weights = weights_of(view)
         self._holds: dict[str, float] = {}
         for tenant, holding, part in held_by_tenant(view):
-            self._holds[tenant] = self._holds.get(tenant, 0.0) + part * holding.gpus
+            self._holds[tenant] = self._holds.get(tenant, 0.0) + part * holding.amount
         if half_life_seconds <= 0:
             self._average: dict[str, float] = {}
         elif memory.get("policy") == "fair":
@@ -118,7 +121,7 @@ class _Usage:
 
     def charge(self, tenant: str, holding: Holding) -> None:
         """Note what a tenant takes."""
-        self._holds[tenant] = self._holds.get(tenant, 0.0) + holding.gpus
+        self._holds[tenant] = self._holds.get(tenant, 0.0) + holding.amount
 
     def reason(self, tenant: str) -> Reason:
         """Return why the tenant's jobs wait."""
@@ -150,13 +153,14 @@ class _Usage:
         for grant in outcome.grants:
             for job in grant.jobs:
                 tenant = view.jobs[job].tenant
-                granted[tenant] = granted.get(tenant, 0.0) + grant.gpus / len(grant.jobs)
+                gpus = amount_of(view.jobs[job], grant.gpus)
+                granted[tenant] = granted.get(tenant, 0.0) + gpus / len(grant.jobs)
         named.update(outcome.stops)
         for jobs, holding in view.capacity.pending.items():
             for job in jobs:
                 if job not in named:
                     tenant = view.jobs[job].tenant
-                    granted[tenant] = granted.get(tenant, 0.0) + holding.gpus / len(jobs)
+                    granted[tenant] = granted.get(tenant, 0.0) + holding.amount / len(jobs)
         return dict(sorted(granted.items()))
 
     def _continued(self, memory: Memory) -> dict[str, float]:
@@ -173,7 +177,7 @@ class _Usage:
         for tenant, holding, part in held_by_tenant(self._view):
             assert holding.running is not None
             new = 1 - self._kept(self._view.now - holding.running.since)
-            average[tenant] = average.get(tenant, 0.0) + part * holding.gpus * new
+            average[tenant] = average.get(tenant, 0.0) + part * holding.amount * new
         return average
 
     def _kept(self, seconds: float) -> float:

@@ -137,11 +137,12 @@ def _limit(job: Job, view: View) -> float:
 
 def _end(running: Running, view: View) -> float:
     """Return when an allocation ends at the latest, by the limits of its jobs."""
-    if len(running.jobs) == 1:
-        limit = _limit(view.jobs[running.jobs[0]], view)
-    else:
-        limit = max([_limit(view.jobs[job], view) for job in running.jobs])
-    end = (view.now if running.is_nominated else running.since) + limit
+    end = max(
+        [
+            (view.now if running.is_nominated else running.since_of(job)) + _limit(view.jobs[job], view)
+            for job in running.jobs
+        ]
+    )
     return end if end > view.now + view.round_seconds else view.now + view.round_seconds
 
 

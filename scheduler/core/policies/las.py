@@ -21,6 +21,7 @@ from typing import ClassVar
 from scheduler.core.building_blocks.ordering import serve_in_order
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -49,10 +50,10 @@ class Las:
             running = view.running.get(job.id)
             service, turn = attained_service(job, None, view.now), 1
             if running is not None:
-                seconds = looked_at - running.since if running.phase == "held" else 0.0
+                seconds = looked_at - running.since_of(job.id) if running.phase == "held" else 0.0
                 turn = 0 if seconds < whole else 2
                 if turn:
-                    service += seconds * sum(map(len, running.replicas))
+                    service += seconds * amount_of(job, sum(map(len, running.replicas)))
             return -job.priority, service, turn, job.submitted_at, job.id
 
         outcome = serve_in_order(view, rank)

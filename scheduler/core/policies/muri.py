@@ -15,8 +15,9 @@ best job; who is in none that fits waits. What is not the paper's:
 - Groups are made anew every `interval_seconds` at most, when somebody waits for whom idle GPUs do not
   suffice, or when those that share would fit alone; the published code does so at every arrival and end. In
   between idle GPUs go to whoever is first, and what is left of a group runs on.
-- A group in which jobs join or leave stops first, all of it, and starts in a later round. Until its jobs
-  have stopped nothing else starts, for `HOLD_SECONDS` at most.
+- Of the groups into which those come that run together, the first keeps the GPUs if its others wait: they
+  join, and who is in another group leaves. A group of jobs that run apart stops first, all of it, and starts
+  in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
 - Of memory only what is known is checked. The switch of virtual clusters says whether jobs share at all
   (`co_location`): stage times are a measure.
 - Of jobs in a group time counts as if they were alone.
@@ -27,10 +28,11 @@ best job; who is in none that fits waits. What is not the paper's:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.core.building_blocks.co_location import CoLocation
+from scheduler.core.building_blocks.companions import beside
 from scheduler.core.building_blocks.interleaved_groups import LARGEST_GROUP, grouped
 from scheduler.core.building_blocks.ordering import (
     Outcome,
@@ -44,7 +46,8 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import remaining_seconds
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import shape_in
+from scheduler.core.fitting.demand import amount_of, shape_in
+from scheduler.core.fitting.joining import may_be_joined
 from scheduler.core.fitting.settle import settle_all
 from scheduler.core.model.plan import Decision, Grant, Mode, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -147,11 +150,17 @@ class _State:
         admitted = {job for group in groups for job in group}
         left_over = [(job.id,) for job in order if job.id not in admitted and job.id not in staying]
         units = [*pinned, *groups, *left_over]
-        grants = [self._grant(group) for group in units]
-        capacity = view.capacity.fork()
-        placed = settle_all(grants, view.jobs, capacity)
-        settled = {job for position in placed for job in grants[position].jobs}
-        changed = [grants[position] for position in sorted(placed) if not self._is_running(units[position])]
+        homes = self._homes(units)
+        grants = [self._grant(homes.get(group, group)) for group in units]
+        placed = settle_all(grants, view.jobs, view.capacity.fork())
+        kept = {homes[group]: group for position in placed if (group := units[position]) in homes}
+        leaves = {job: _REGROUPED for home, group in kept.items() for job in home if job not in group}
+        settled = {job for position in placed for job in grants[position].jobs}.difference(leaves)
+        changed = [
+            grants[position]
+            for position in sorted(placed)
+            if units[position] not in homes and not self._is_running(units[position])
+        ]
         # A group that runs in part stops now, and starts when all of it waits.
         self.coming = [
             grant.jobs
@@ -159,7 +168,24 @@ class _State:
             if len(grant.jobs) > 1 and any(job in view.running for job in grant.jobs)
         ]
         self.made_at = view.now
-        return settled_outcome(view, changed, settled, [job.id for job in order])
+        for grant in [grant for grant in changed if not leaves.keys().isdisjoint(grant.jobs)]:
+            changed.remove(grant)
+            settled.difference_update(grant.jobs)
+        outcome = settled_outcome(view, changed, settled, [job.id for job in order])
+        stops = tuple([job for job in outcome.stops if view.running[job].jobs not in kept])
+        guests = {home[0]: [job for job in group if job not in home] for home, group in kept.items()}
+        return beside(view, replace(outcome, stops=stops, leaves=leaves), guests)
+
+    def _homes(self, groups: Sequence[Group]) -> dict[Group, Group]:
+        """Return for groups, other than before, the jobs that run together whose GPUs each keeps."""
+        running, homes = self.view.running, dict[Group, Group]()
+        for group in groups:
+            there = {running[job].jobs for job in group if job in running}
+            if len(there) == 1 and not self._is_running(group):
+                (home,) = there
+                if home not in homes.values() and may_be_joined(running[home[0]]):
+                    homes[group] = home
+        return homes
 
     def decision(self, outcome: Outcome, wake_at: float | None = None) -> Decision:
         memory: dict[str, Any] = {}
@@ -245,7 +271,7 @@ class _State:
         running = self.view.running.get(job.id)
         if self.policy.knows_durations:
             left = remaining_seconds(job, running, self.view.now, self.view.default_time_limit_seconds)
-            value = left * job.gpus
+            value = left * amount_of(job)
         else:
             value = attained_service(job, running, self.view.now)
         return -job.priority, value, running is None, job.submitted_at, job.id
@@ -277,6 +303,7 @@ def _known_stages(job: Job) -> Stages:
     return stages
 
 
+_REGROUPED = "Jobs that share GPUs were grouped anew, and it goes on with others or alone."
 _LESS_LEFT = Reason(
     code="less_service_left_first",
     tier=Tier.ORDER,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -34,9 +35,9 @@ class Qssf:
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; start those that need the least GPU time."""
 
-        def rank(job: Job) -> tuple[int, float, int, float, JobId]:
+        def rank(job: Job) -> tuple[int, float, float, float, JobId]:
             seconds = remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
-            return -job.priority, seconds * job.gpus, job.gpus, job.submitted_at, job.id
+            return -job.priority, seconds * amount_of(job), amount_of(job), job.submitted_at, job.id
 
         outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)
         return outcome.decision(outcome.reasons(_MORE))

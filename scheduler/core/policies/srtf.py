@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from scheduler.core.building_blocks.ordering import serve_in_order
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -42,7 +43,7 @@ class Srtf:
             if running is not None:
                 left -= self.hysteresis * job.preemption_cost_seconds
             if self.by_service:
-                left *= job.gpus
+                left *= amount_of(job)
             return -job.priority, left, running is None, job.submitted_at, job.id
 
         outcome = serve_in_order(view, rank)

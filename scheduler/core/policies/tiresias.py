@@ -41,6 +41,7 @@ from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.consolidation import Consolidation
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Locality, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -198,7 +199,7 @@ class _Queues:
         """Return the memory for the next round."""
         if self._policy.inside == "start":
             for number in outcome.stops:
-                self._first.setdefault(str(number), self._view.running[number].since)
+                self._first.setdefault(str(number), self._view.running[number].since_of(number))
         memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
         if self._policy.learns:
             memory["samples"] = self._samples
@@ -219,7 +220,7 @@ class _Queues:
         return max(0.0, service - float(self._reset.get(str(job.id), 0.0)))
 
     def _queue_of(self, job: Job, service: float) -> int:
-        return bisect_right(self._policy.thresholds, service + job.gpus * INSTANT_SECONDS)
+        return bisect_right(self._policy.thresholds, service + amount_of(job) * INSTANT_SECONDS)
 
     def _turn(self, job: Job) -> float:
         """Return what comes before submission in a queue."""
@@ -234,7 +235,7 @@ class _Queues:
             return float(first)
         running = self._view.running.get(job.id)
         if running is not None:
-            return running.since
+            return running.since_of(job.id)
         return self._view.now if job.attempts or job.attained_service else NEVER
 
     def _leaving(self, job: Job, service: float) -> list[float]:
@@ -242,26 +243,26 @@ class _Queues:
         running, bound = self._view.running.get(job.id), self._policy.thresholds[0]
         if running is None or running.is_nominated:
             return [self._view.now, service]
-        since_then = (service - bound) / sum(map(len, running.replicas))
-        return [max(running.since, self._view.now - since_then), bound]
+        since_then = (service - bound) / amount_of(job, sum(map(len, running.replicas)))
+        return [max(running.since_of(job.id), self._view.now - since_then), bound]
 
     def _patience(self, job: Job, service: float) -> float:
         """Return for how many seconds more it may wait before it is promoted."""
         left_at, service_then = self._left.get(str(job.id)) or (self._view.now, service)
-        waited = (self._view.now - left_at) - (service - service_then) / job.gpus
-        return self._policy.promote * service / job.gpus - waited
+        waited = (self._view.now - left_at) - (service - service_then) / amount_of(job)
+        return self._policy.promote * service / amount_of(job) - waited
 
     # What is known of all
 
-    def _receiving(self, outcome: Outcome) -> Iterator[tuple[Job, int]]:
-        """Yield the jobs that run after this round, with their GPUs."""
+    def _receiving(self, outcome: Outcome) -> Iterator[tuple[Job, float]]:
+        """Yield the jobs that run after this round, with their GPUs, of which parts count as such."""
         jobs, named = self._view.jobs, {job for grant in outcome.grants for job in grant.jobs}
         for grant in outcome.grants:
-            yield from ((jobs[number], grant.gpus) for number in grant.jobs)
+            yield from ((jobs[number], amount_of(jobs[number], grant.gpus)) for number in grant.jobs)
         named.update(outcome.stops)
         for number, running in self._view.running.items():
             if number not in named:
-                yield jobs[number], sum(map(len, running.replicas))
+                yield jobs[number], amount_of(jobs[number], sum(map(len, running.replicas)))
 
     def _of_present_jobs(self, memory: Memory, name: str) -> dict[str, Any]:
         known: Mapping[str, Any] = memory.get(name, {})

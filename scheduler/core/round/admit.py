@@ -19,6 +19,8 @@ from scheduler.core.lending.in_force import own_of
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant
+from scheduler.core.round.array_limits import ArrayLimits, no_place
+from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
 from scheduler.core.serving_pools.returning import returns, stop_instant
 
@@ -41,6 +43,7 @@ class Admission:
         self._ending_of: dict[JobId, str] = {}
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
+        self._arrays = ArrayLimits(facts)
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
         #: Jobs that ran as guaranteed ones and are too large for what is guaranteed now, with the reason:
@@ -48,6 +51,8 @@ class Admission:
         self.outgrown: dict[JobId, Reason] = {}
         #: Allocation -> (cause, sentence for its jobs).
         self.endings: dict[AllocationId, tuple[str, str]] = {}
+        #: The same of jobs whose time is up, or that are cancelled, while others have their GPUs and run on.
+        self.partings: dict[JobId, tuple[str, str]] = {}
 
     def refresh(self) -> set[JobId]:
         """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
@@ -72,13 +77,21 @@ class Admission:
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
         for tenant in capped:
             looked_at.update(facts.by_tenant.get(tenant, ()))
+        # Last, so that whoever is looked at has no place of an array from before.
+        looked_at |= self._arrays.siblings(looked_at)
         candidates: dict[str, list[Job]] = {}
         for number in sorted(looked_at):
             self.admitted.pop(number, None)
             self.held_back.pop(number, None)
             self.outgrown.pop(number, None)
-            if number in facts.jobs and self._may_be_considered(facts.jobs[number]):
-                candidates.setdefault(facts.jobs[number].tenant, []).append(facts.jobs[number])
+            self.partings.pop(number, None)
+            if number not in facts.jobs or not self._may_be_considered(facts.jobs[number]):
+                continue
+            job = facts.jobs[number]
+            if self._arrays.has_place(job):
+                candidates.setdefault(job.tenant, []).append(job)
+            else:
+                self.held_back[number] = (no_place(job),)
         for jobs in candidates.values():
             _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
         return looked_at
@@ -90,7 +103,8 @@ class Admission:
         found: dict[str, float] = {}
         for number, leaving in facts.stopping.items():
             job = facts.jobs.get(number)
-            if job is None or job.tenant != tenant or leaving.jobs[0] != number:
+            first = leaving.leaving + (leaving.jobs[:1] if leaving.stopping else ())
+            if job is None or job.tenant != tenant or number not in first:
                 continue
             self._ending_of[number] = tenant
             gpus, next_one = facts.amount(leaving), facts.current.get(number)
@@ -151,14 +165,22 @@ class Admission:
                     if instant > self._facts.frame.now:
                         heappush(self._alarms, (instant, job.id))
             return not reasons
-        ending = _ending(job, current, self._facts.frame.now)
-        if ending is not None:
+        now = self._facts.frame.now
+        ending = _ending(job, current, now)
+        if ending is not None and not current.is_nominated and self._others_run_on(job, current):
+            self.partings[job.id] = ending
+        elif ending is not None:
             self.endings[current.allocation] = ending
             self._facts.changed_allocations.add(current.allocation)
         elif job.time_limit_seconds is not None and current.phase == "held":
-            heappush(self._alarms, (current.since + job.time_limit_seconds, job.id))
+            heappush(self._alarms, (current.since_of(job.id) + job.time_limit_seconds, job.id))
         self._note_return(job, current)
         return current.allocation not in self.endings
+
+    def _others_run_on(self, job: Job, current: Running) -> bool:
+        """Whether some of those that a job shares its GPUs with need not end now."""
+        others = [self._facts.jobs[other] for other in current.jobs if other != job.id]
+        return any([_ending(other, current, self._facts.frame.now) is None for other in others])
 
     def _note_return(self, job: Job, current: Running) -> None:
         """Let what a job has end when a node under it has to be left for its serving pool, unless the gang
@@ -190,7 +212,7 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     if job.cancelling:
         return "cancelled", "It was cancelled."
     limit = job.time_limit_seconds
-    if limit is None or running.is_nominated or now < running.since + limit:
+    if limit is None or running.is_nominated or now < running.since_of(job.id) + limit:
         return None
     return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
 
@@ -214,6 +236,8 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
                 hint="Release it to let it be considered.",
             )
         )
+    if job.awaits:
+        reasons.extend(awaiting(job.awaits))
     if job.eligible_at > facts.frame.now:
         reasons.append(
             Reason(

@@ -125,7 +125,9 @@ def _may_grow(facts: Facts, job: Job, running: Running) -> bool:
 def _larger(job: Job, running: Running, left: Capacity) -> Action | None:
     """Settle what a gang gets beside what it has, as much as may be; return the action, or None."""
     now, around = len(running.gpus), _around(job, running, left)
-    for gpus in [size for size in reversed(all_sizes_of(job)) if size > now and _pays(job, running, size)]:
+    most = now + left.offered(running.gpu_model)
+    sizes = [size for size in all_sizes_of(job) if now < size <= most]
+    for gpus in reversed(_paying(job, running, sizes)):
         more = _part_of(job, gpus - now, gpus)
         fit = around.find(demand_of(more, left.cluster, gpus - now, running.gpu_model))
         if fit is None or fit.victims:
@@ -168,15 +170,16 @@ def _around(job: Job, running: Running, left: Capacity) -> Capacity:
     return left
 
 
-def _pays(job: Job, running: Running, gpus: int) -> bool:
-    """Whether a gang is so much faster on more GPUs, as far as anybody knows."""
-    model = goodput_model_of(job, running.gpu_model)
+def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
+    """Return those sizes, in GPUs, at which a gang is so much faster, as far as anybody knows."""
+    model = goodput_model_of(job, running.gpu_model) if sizes else None
     if model is None:
-        return True
+        return list(sizes)
     each = job.tasks[0].gpus
     # Of where the others would be nothing is known yet: on another node, which is the slower.
-    before, after = model.best([1, 2], [len(running.replicas), gpus // each]).goodput.tolist()
-    return bool(after >= LEAST_GAIN * before)
+    replicas = [len(running.replicas), *[size // each for size in sizes]]
+    before, *after = model.best([1, *[2] * len(sizes)], replicas).goodput.tolist()
+    return [size for size, goodput in zip(sizes, after, strict=True) if goodput >= LEAST_GAIN * before]
 
 
 def _given_back(facts: Facts, spare: ViewOutcome, waiting: Sequence[JobId]) -> Capacity:

@@ -33,8 +33,8 @@ def diff(
     """Return the actions of the round: what is placed anew, view by view, then who stops without a new place,
     then whose guarantee lapses or returns where it stays. `growth`: who gets idle GPUs beyond its guarantee.
 
-    What is not named stays as it is. That includes jobs whose virtual cluster was deleted under them: no view
-    of this round decides about them.
+    Last who comes beside others that run, or leaves them. What is not named stays as it is. That includes
+    jobs whose virtual cluster was deleted under them: no view of this round decides about them.
     """
     placed = [action for outcome in outcomes for action in _placed(facts, outcome)]
     takers = _takers(placed)
@@ -48,26 +48,80 @@ def diff(
         running = facts.running[allocation]
         job = facts.jobs.get(running.jobs[0])
         if job is not None:
-            stops.append(_stop(running, job, facts, admission, takers))
+            stops.append(_stop(running, job, facts, admission, takers, _words_for(job.id, outcomes)))
     acted = leaving.union(action.allocation for action in placed)
     shrunk = [_shrunk(facts.running[each], facts, takers) for each in sorted(reclaimed - acted)]
     acted.update(action.allocation for action in (*shrunk, *growth))
     regrades = [_regrade(facts.running[each], facts) for each in sorted(facts.regraded) if each not in acted]
     regrades += [_downgraded(downgraded[each], facts) for each in sorted(downgraded) if each not in acted]
-    returned = _shrunk_by_returns(facts, acted.union(downgraded)) if facts.returning else []
+    returned = (
+        _shrunk_by_returns(facts, acted.union(downgraded), [*placed, *growth]) if facts.returning else []
+    )
     resized = {action.allocation for action in returned}
     regrades = [action for action in regrades if action.allocation not in resized]
     changes = [_with_cause(action, facts, takers) for action in placed]
-    return (*changes, *shrunk, *growth, *returned, *stops, *regrades)
+    lapsed = [action for action in regrades if action.kind is ActionKind.STOP]
+    whole = {action.allocation for action in (*changes, *shrunk, *growth, *returned, *stops, *lapsed)}
+    beside = [
+        action
+        for action in (*_joins(facts, outcomes), *_partings(facts, admission, outcomes))
+        if action.allocation not in whole
+    ]
+    return (*changes, *shrunk, *growth, *returned, *stops, *regrades, *beside)
 
 
-def _shrunk_by_returns(facts: Facts, acted: Collection[AllocationId | None]) -> list[Action]:
+def _joins(facts: Facts, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
+    for outcome in outcomes:
+        for allocation, guests in outcome.joins.items():
+            running = facts.running[allocation]
+            yield Action(
+                kind=ActionKind.JOIN,
+                jobs=guests,
+                virtual_cluster=facts.jobs[guests[0]].virtual_cluster,
+                guaranteed=facts.is_guaranteed(running),
+                placement=Placement(gpu_model=running.gpu_model, replicas=running.replicas),
+                allocation=allocation,
+            )
+
+
+def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome]) -> Iterable[Action]:
+    """Yield the stops of jobs whose GPUs others have on: what their policy says, but first what must be."""
+    words: dict[JobId, tuple[str, str]] = {}
+    for outcome in outcomes:
+        leaving = outcome.decision.leaves.keys() | admission.partings.keys()
+        for job, why in outcome.decision.leaves.items():
+            # Where nobody would be left it is looked at again, when those have gone who must.
+            if not leaving.issuperset(facts.current[job].jobs):
+                words[job] = "preempted", why
+    together: dict[tuple[AllocationId, str, str], list[JobId]] = {}
+    for job, (cause, why) in sorted({**words, **admission.partings}.items()):
+        together.setdefault((facts.current[job].allocation, cause, why), []).append(job)
+    for (allocation, cause, why), jobs in sorted(together.items()):
+        running = facts.running[allocation]
+        yield Action(
+            kind=ActionKind.STOP,
+            jobs=tuple(jobs),
+            virtual_cluster=facts.jobs[jobs[0]].virtual_cluster,
+            guaranteed=facts.is_guaranteed(running),
+            allocation=allocation,
+            cause=cause,
+            message=why,
+        )
+
+
+def _shrunk_by_returns(
+    facts: Facts, acted: Collection[AllocationId | None], placed: Sequence[Action]
+) -> list[Action]:
     """Return resizes of the gangs that stay as they are but for workers on nodes that go back to their
     serving pools, and that can do without those."""
-    actions = []
+    actions: list[Action] = []
     for allocation, running in sorted(facts.running.items()):
         node = facts.returning_under(running)
-        left = None if node is None or allocation in acted else facts.left_by_return(running)
+        left = (
+            None
+            if node is None or allocation in acted
+            else facts.left_by_return(running, [*placed, *actions])
+        )
         if node is not None and left is not None:
             actions.append(
                 Action(
@@ -145,8 +199,19 @@ def _with_cause(action: Action, facts: Facts, takers: Mapping[GpuId, Action]) ->
     return replace(action, cause="preempted", preempted_by=by, message=message) if by else action
 
 
+def _words_for(job: JobId, outcomes: Sequence[ViewOutcome]) -> str:
+    """Return why a policy says that a job waits now; empty: none says so."""
+    said = [outcome.decision.reasons.get(job, ()) for outcome in outcomes]
+    return next((reasons[0].message for reasons in said if reasons), "")
+
+
 def _stop(
-    running: Running, job: Job, facts: Facts, admission: Admission, takers: Mapping[GpuId, Action]
+    running: Running,
+    job: Job,
+    facts: Facts,
+    admission: Admission,
+    takers: Mapping[GpuId, Action],
+    words: str,
 ) -> Action:
     by: tuple[JobId, ...] = ()
     if running.allocation in admission.endings:
@@ -158,7 +223,7 @@ def _stop(
         by, message = _claimed(running, takers)
         if not by and not facts.is_guaranteed(running):
             by, message = _crowded_out(running, facts, takers)
-        message = message or "The policy of its view gave it no GPUs this time."
+        message = message or words or "The policy of its view gave it no GPUs this time."
     return Action(
         kind=ActionKind.STOP,
         jobs=running.jobs,

@@ -17,17 +17,20 @@ from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import AllocationId, Snapshot
 from scheduler.core.round.admit import Admission
+from scheduler.core.round.auxiliary import auxiliary_shares
 from scheduler.core.round.beyond_guarantees import Growth, beyond_guarantees
 from scheduler.core.round.diff import diff
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
+from scheduler.core.round.joining import joined
 from scheduler.core.round.market_step import step_market
 from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
+from scheduler.core.round.whereabouts import Whereabouts
 
 
 class RoundEngine:
@@ -61,6 +64,7 @@ class RoundEngine:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
         cluster, frame = self._refreshed(), self.facts.frame
         limits = PreemptionLimits(self.facts, moves=self._moves)
+        whereabouts = Whereabouts(self.facts)
         outcomes = []
         candidates: list[Downgrade] = []
         for vc in self._reservation.order():
@@ -71,16 +75,18 @@ class RoundEngine:
                 placer=vc.placer,
                 placer_parameters=vc.placer_parameters,
             )
-            outcome = self._run_view(view, plugins, limits)
+            outcome = self._run_view(whereabouts.shown_to(view), plugins, limits)
             found = downgrades(self.facts, outcome)
             candidates.extend(found.values())
             if self.binding is None:
                 cluster = outcome.capacity
             else:
                 placements, cluster, unbound = self.binding.realised(
-                    view, outcome.decision, outcome.placements, outcome.capacity, cluster, found
+                    view, outcome.decision, outcome.placements, outcome.capacity, cluster, found, whereabouts
                 )
                 outcome = replace(outcome, placements=placements, unbound=unbound)
+            outcome, cluster = joined(self.facts, self.admission.partings, outcome, cluster)
+            whereabouts.take_in(outcome.decision, outcome.placements)
             outcomes.append(outcome)
         self._downgraded = {}
         if candidates:
@@ -92,7 +98,9 @@ class RoundEngine:
             placer=frame.spare_placer,
             placer_parameters=frame.spare_placer_parameters,
         )
-        outcomes.append(self._run_view(view, plugins, limits))
+        spare = self._run_view(whereabouts.shown_to(view), plugins, limits)
+        spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
+        outcomes.append(replace(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
         outcomes[-1] = replace(outcomes[-1], capacity=self._growth.capacity)
         return outcomes
@@ -151,17 +159,19 @@ class RoundEngine:
             memory[MARKET] = step.memory
         if step.ledger:
             ledger[MARKET] = step.ledger
+        actions = diff(
+            self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded, growth
+        )
         return Plan(
             round_number=self.facts.frame.round_number,
-            actions=diff(
-                self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded, growth
-            ),
+            actions=actions,
             memory=memory,
             wake_at=min(wakes, default=None),
             degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
             overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
             ledger=ledger,
             market=step.actions,
+            shares=auxiliary_shares(self.facts, outcomes, actions),
         )
 
 

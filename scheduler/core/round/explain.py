@@ -38,7 +38,9 @@ def explain(
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
-            nominated.append((action.jobs, action.placement))
+            # Who comes beside others waits for nobody.
+            if action.kind is not ActionKind.JOIN:
+                nominated.append((action.jobs, action.placement))
         elif action.kind is ActionKind.REGRADE:
             placed.update(action.jobs)
         else:
@@ -56,7 +58,12 @@ def explain(
                 reasons = found.setdefault(waiting.id, [])
                 if waiting.id in admission.outgrown:
                     reasons.append(admission.outgrown[waiting.id])
-                reasons.extend(shortages.of(waiting))
+                own = shortages.of(waiting)
+                if reasons:
+                    # Where nobody took its GPUs, it was stopped for what its policy says: once is enough.
+                    said = {reason.message for reason in own}
+                    reasons[:] = [reason for reason in reasons if reason.message not in said]
+                reasons.extend(own)
     return {job: _in_order(found[job]) for job in facts.jobs if job in found}
 
 

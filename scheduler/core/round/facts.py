@@ -7,15 +7,16 @@ last round is noted for the steps that keep indexes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.demand import Need, demand_of, needs_held, shared_needs
+from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
-from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import (
     RETURNING,
     AllocationId,
@@ -54,6 +55,11 @@ class Facts:
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
+        #: Those that have tags, or constraints between tags; and how many of a tenant's state some.
+        self.tagged: dict[JobId, Job] = {}
+        self.constraining: Counter[str] = Counter()
+        #: Those that leave CPUs or memory to the platform.
+        self.automatic: dict[JobId, Job] = {}
         self.running: dict[AllocationId, Running] = {}
         #: What each has, but for what it has beyond the guarantee of its virtual cluster: that is a surplus.
         self.holdings: dict[AllocationId, Holding] = {}
@@ -85,15 +91,30 @@ class Facts:
 
     def put_job(self, job: Job) -> None:
         """Take in a new job, or what is now true of a known one."""
+        self._forget_tags(job.id)
         self.jobs[job.id] = job
+        if job.tags or job.constraints:
+            self.tagged[job.id] = job
+            self.constraining[job.tenant] += bool(job.constraints)
+        if any([task.auto is not None for task in job.tasks]):
+            self.automatic[job.id] = job
+        else:
+            self.automatic.pop(job.id, None)
         self.by_tenant.setdefault(job.tenant, {})[job.id] = job
         self.changed_jobs.add(job.id)
 
     def drop_job(self, job_id: JobId) -> None:
         """Forget a job that has ended."""
+        self._forget_tags(job_id)
+        self.automatic.pop(job_id, None)
         job = self.jobs.pop(job_id)
         del self.by_tenant[job.tenant][job_id]
         self.changed_jobs.add(job_id)
+
+    def _forget_tags(self, job_id: JobId) -> None:
+        job = self.tagged.pop(job_id, None)
+        if job is not None:
+            self.constraining[job.tenant] -= bool(job.constraints)
 
     def put_tenant(self, tenant: Tenant) -> None:
         """Take in what is now true of a known tenant; all its jobs are looked at again."""
@@ -117,6 +138,7 @@ class Facts:
             self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
         by_job = self.stopping if running.stopping else self.current
         by_job.update(dict.fromkeys(running.jobs, running))
+        self.stopping.update(dict.fromkeys(running.leaving, running))
         if running.is_nominated and not running.stopping:
             self.nominated[running.allocation] = running
         self._note(running)
@@ -156,13 +178,13 @@ class Facts:
     def _unlink(self, running: Running) -> None:
         self.nominated.pop(running.allocation, None)
         for by_job in (self.current, self.stopping):
-            for job in running.jobs:
+            for job in (*running.jobs, *running.leaving):
                 if by_job.get(job) is running:
                     del by_job[job]
 
     def _note(self, running: Running) -> None:
         self.changed_allocations.add(running.allocation)
-        self.changed_jobs.update(running.jobs)
+        self.changed_jobs.update(running.jobs, running.leaving)
 
     def find_stale(self) -> None:
         """Find the nominated allocations whose GPUs will not be had: someone runs on, or one is unusable."""
@@ -203,7 +225,7 @@ class Facts:
     def amount(self, running: Running) -> float:
         """Return the GPUs that an allocation has, of which parts count as such."""
         job = self.jobs.get(running.jobs[0])
-        return job.milligpus / WHOLE_GPU if job is not None and job.has_parts else len(running.gpus)
+        return len(running.gpus) if job is None else amount_of(job, len(running.gpus))
 
     def _take(self, running: Running, taken: set[GpuId], shared: dict[GpuId, Card]) -> None:
         """Note what an allocation has."""
@@ -253,8 +275,13 @@ class Facts:
         nodes = {gpu: self.returning[gpu] for gpu in running.gpus if gpu in self.returning}.values()
         return min(nodes, key=lambda node: (stop_instant(node), node.id), default=None)
 
-    def left_by_return(self, running: Running) -> tuple[tuple[GpuId, ...], ...] | None:
-        """Return the replicas with which a gang goes on when nodes under it go back; None: it cannot."""
+    def left_by_return(
+        self, running: Running, placed: Iterable[Action] = ()
+    ) -> tuple[tuple[GpuId, ...], ...] | None:
+        """Return the replicas with which a gang goes on when nodes under it go back; None: it cannot.
+
+        `placed`: what this round has placed already, of which the memory is no longer free.
+        """
         job = self.jobs.get(running.jobs[0])
         if job is None or running.is_nominated or not self.is_live(running):
             return None
@@ -266,7 +293,37 @@ class Facts:
             return None
         if not all([self.is_usable(gpu) for replica in left for gpu in replica]):
             return None
-        return left
+        return left if self._has_memory_for(job, running, left, placed) else None
+
+    def _has_memory_for(
+        self, job: Job, running: Running, left: tuple[tuple[GpuId, ...], ...], placed: Iterable[Action]
+    ) -> bool:
+        """Whether the nodes of what is left have the memory of those who come there: the replicas of a fixed
+        world bring theirs along. Of everybody else all counts that he has, though he may be about to leave.
+        """
+        need = needs_held(job, sum(map(len, left)))[0]
+        if need.memory_bytes <= needs_held(job, sum(map(len, running.replicas)))[0].memory_bytes:
+            return True
+        lacking: dict[tuple[str, int], float] = {}
+        for replica in left:
+            model, node, _ = self.cluster.where[replica[0]]
+            fleet = self.cluster.fleets[model]
+            lacking[model, node] = lacking.get((model, node), -fleet.memory[node]) + need.memory_bytes
+        for held in (*self.holdings.values(), *self.surpluses.values()):
+            # A surplus has the number of its allocation, negated.
+            if held.running is None or abs(held.running.allocation) != running.allocation:
+                for part in held.parts:
+                    if (held.model, part.node) in lacking:
+                        lacking[held.model, part.node] += part.memory
+        for action in placed:
+            if action.placement is not None:
+                replicas = action.placement.replicas
+                gangs = [needs_held(self.jobs[each], len(action.placement.gpus)) for each in action.jobs]
+                for its, replica in zip(shared_needs(gangs), replicas, strict=False):
+                    model, node, _ = self.cluster.where[replica[0]]
+                    if (model, node) in lacking:
+                        lacking[model, node] += its.memory_bytes
+        return all([bytes_lacking <= 0 for bytes_lacking in lacking.values()])
 
     def is_live(self, running: Running) -> bool:
         """Whether the allocation is one that its jobs can keep."""
@@ -291,7 +348,7 @@ class Facts:
         `whole`: the allocation of which that is a surplus.
         """
         running = running.base
-        jobs = [self.jobs[job] for job in running.jobs if job in self.jobs]
+        jobs = [self.jobs[job] for job in (*running.jobs, *running.leaving) if job in self.jobs]
         where = cluster.where
         gangs = [_needs(job, cluster, whole or running) for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)

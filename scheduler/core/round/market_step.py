@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.fitting.demand import models_of, needs_of, sizes_of
+from scheduler.core.fitting.demand import amount_of, models_of, needs_of, sizes_of
 from scheduler.core.lending.in_force import active, next_change, own_of, split
 from scheduler.core.lending.lots import Cells, cells_of, gpus_of, words_of
 from scheduler.core.lending.rules import follow
@@ -95,6 +95,7 @@ def _waiting(outcome: ViewOutcome, facts: Facts) -> tuple[Want, ...]:
             gpu_models=models_of(job, facts.cluster),
             replicas=tuple([need.gpus for need in needs_of(job, sizes_of(job)[-1])]),
             since=max(job.submitted_at, job.eligible_at),
+            gpus=amount_of(job, sizes_of(job)[-1]),
         )
         for job in [jobs[number] for number in queue_of(outcome) if number in jobs]
     )

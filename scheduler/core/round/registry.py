@@ -16,9 +16,15 @@ from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
 from scheduler.core.placers.aryl import ArylPlacer
+from scheduler.core.placers.best_fit import BestFit
+from scheduler.core.placers.clustering import Clustering
 from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.placers.delay import Delay
+from scheduler.core.placers.dot_product import DotProduct
 from scheduler.core.placers.fgd import Fgd
+from scheduler.core.placers.kubeshare import KubeShare
+from scheduler.core.placers.medea import Medea
+from scheduler.core.placers.packing import Packing
 from scheduler.core.placers.random import Random
 from scheduler.core.placers.spread import Spread
 from scheduler.core.policies.allox.policy import AlloX
@@ -29,10 +35,13 @@ from scheduler.core.policies.fifo import Fifo
 from scheduler.core.policies.gandiva.policy import Gandiva
 from scheduler.core.policies.gandiva_fair.policy import GandivaFair
 from scheduler.core.policies.gavel import Gavel
+from scheduler.core.policies.iadeep import IADeep
 from scheduler.core.policies.las import Las
-from scheduler.core.policies.lucid import Lucid
+from scheduler.core.policies.lucid.policy import Lucid
 from scheduler.core.policies.muri import Muri
 from scheduler.core.policies.optimus import Optimus
+from scheduler.core.policies.orion import Orion
+from scheduler.core.policies.pai import Pai
 from scheduler.core.policies.pollux.policy import Pollux
 from scheduler.core.policies.priority import Priority
 from scheduler.core.policies.qssf import Qssf
@@ -56,10 +65,13 @@ _POLICIES: Mapping[str, type[Policy]] = {
     "gandiva": Gandiva,
     "gandiva_fair": GandivaFair,
     "gavel": Gavel,
+    "iadeep": IADeep,
     "las": Las,
     "lucid": Lucid,
     "muri": Muri,
     "optimus": Optimus,
+    "orion": Orion,
+    "pai": Pai,
     "pollux": Pollux,
     "priority": Priority,
     "qssf": Qssf,
@@ -75,9 +87,15 @@ _POLICIES: Mapping[str, type[Policy]] = {
 
 _PLACERS: Mapping[str, type[Placer]] = {
     "aryl": ArylPlacer,
+    "best_fit": BestFit,
+    "clustering": Clustering,
     "consolidate": Consolidate,
     "delay": Delay,
+    "dot_product": DotProduct,
     "fgd": Fgd,
+    "kubeshare": KubeShare,
+    "medea": Medea,
+    "packing": Packing,
     "random": Random,
     "spread": Spread,
 }

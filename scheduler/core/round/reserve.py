@@ -21,7 +21,7 @@ from typing import Any
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.holding import Holding
+from scheduler.core.fitting.holding import Holding, together
 from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
 from scheduler.core.round.admit import Admission
@@ -126,7 +126,8 @@ class Reservation:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
 
         def use(vc: VirtualCluster) -> tuple[float, str]:
-            used = sum(self._part(vc.name).used.values())
+            part = self._part(vc.name)
+            used = together(part.pending.values(), has_parts=bool(part.with_parts))
             return used / max(sum(vc.guaranteed.values()), 1), vc.name
 
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
@@ -177,6 +178,8 @@ class Reservation:
                 "running": running,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
+                "interference": frame.interference,
+                "workload": frame.workload,
                 "sharing": {vc.name: vc.sharing for vc in frame.virtual_clusters},
                 "compute": of_view(self._compute, name),
                 "rng": random.Random(f"{frame.round_number}:{name}"),

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
 from scheduler.core.building_blocks.policy import Placer, PlacerDecision, Policy, View
+from scheduler.core.building_blocks.tagged import place_tagged
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.gpu_parts import SHARE_NEVER
 from scheduler.core.model.plan import Decision, Grant, Mode, Placement, Reason
-from scheduler.core.model.snapshot import JobId, Memory
+from scheduler.core.model.snapshot import AllocationId, JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serves a view whose own policy takes too long.
 CHEAP_POLICY = "fifo"
+#: So often a policy decides anew in a round without those whose constraints between tags cannot be met.
+MOST_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,18 @@ class ViewOutcome:
     unbound: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Whether the policy took too long, and a cheap one decided in its place.
     overran: bool = False
+    #: Who comes beside those that have an allocation.
+    joins: Mapping[AllocationId, tuple[JobId, ...]] = field(default_factory=dict)
 
     @property
     def kept(self) -> set[JobId]:
         """The jobs that stay where they were, or stay nominated for what they were."""
-        pending, dropped = self.view.capacity.pending, self.capacity.dropped
-        return {job for job, running in self.view.running.items() if pending[running.jobs] not in dropped}
+        pending, dropped, leaves = self.view.capacity.pending, self.capacity.dropped, self.decision.leaves
+        return {
+            job
+            for job, running in self.view.running.items()
+            if pending[running.jobs] not in dropped and job not in leaves
+        }
 
 
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
@@ -62,12 +71,7 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
     try:
         if overran:
             raise Overrun(overran)
-        policy = make_policy(plugins.policy, plugins.policy_parameters)
-        decision = allocate(view, policy, memory)
-        if not getattr(policy, "resizes", False):
-            decision = with_growth(view, decision)
-        decision = around_pinned(view, decision)
-        placed, capacity = place(view, decision, make_placer(plugins.placer, plugins.placer_parameters))
+        decision, placed, capacity = _decided(view, plugins, memory)
     except Overrun as error:
         cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
         decision = replace(cheap.decision, memory=memory)
@@ -77,6 +81,31 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
     return ViewOutcome(
         view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
     )
+
+
+def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
+    """Return what the policy and the placer decide, and what that leaves.
+
+    Whoever waits for a must between tags would have been granted GPUs for nothing: the policy decides again
+    without him.
+    """
+    policy = make_policy(plugins.policy, plugins.policy_parameters)
+    placer = make_placer(plugins.placer, plugins.placer_parameters)
+    barred: dict[JobId, tuple[Reason, ...]] = {}
+    for _ in range(MOST_TIMES):
+        served = replace(view, jobs={job: view.jobs[job] for job in view.jobs if job not in barred})
+        decision = allocate(served if barred else view, policy, memory)
+        if not getattr(policy, "resizes", False):
+            decision = with_growth(served if barred else view, decision)
+        decision = around_pinned(view, decision)
+        placed, capacity = place(view, decision, placer)
+        more = {job: said for job, said in placed.reasons.items() if said[0].code == "tag_constraint"}
+        barred |= more
+        if not more:
+            break
+    if barred:
+        placed = replace(placed, reasons={**placed.reasons, **barred})
+    return decision, placed, capacity
 
 
 def around_pinned(view: View, decision: Decision) -> Decision:
@@ -89,11 +118,24 @@ def around_pinned(view: View, decision: Decision) -> Decision:
         grant for grant in decision.grants if all(pinned.get(job) in (None, grant.jobs) for job in grant.jobs)
     ]
     return replace(
-        decision,
+        staying_together(view, decision, pinned),
         grants=tuple(grants),
         stops=tuple([job for job in decision.stops if job not in pinned]),
         queue=tuple([job for job in decision.queue if job not in pinned]),
     )
+
+
+def staying_together(view: View, decision: Decision, staying: Container[JobId]) -> Decision:
+    """Return the decision in which these leave nobody with whom they share GPUs, and nobody takes their
+    place there."""
+    refused = {job for job in decision.leaves if job in staying}
+    if not refused:
+        return decision
+    leaves = {job: why for job, why in decision.leaves.items() if job not in refused}
+    joins = {
+        host: guests for host, guests in decision.joins.items() if refused.isdisjoint(view.running[host].jobs)
+    }
+    return replace(decision, leaves=leaves, joins=joins)
 
 
 def _standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
@@ -121,13 +163,19 @@ def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
 def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
     """Return the decision with grants to one job instead of several that are not to share GPUs by a grant.
 
-    Who has parts shares GPUs by these, and a virtual cluster may never share. Others of such a grant wait.
+    Who has parts shares GPUs by these, who has tags is placed by itself, and a virtual cluster may never
+    share. Others of such a grant wait.
     """
 
     def is_forbidden(grant: Grant) -> bool:
         jobs = [view.jobs[job] for job in grant.jobs if job in view.jobs]
         return len(grant.jobs) > 1 and any(
-            [job.has_parts or view.sharing.get(job.virtual_cluster) == SHARE_NEVER for job in jobs]
+            [
+                job.has_parts
+                or bool(job.tags or job.constraints)
+                or view.sharing.get(job.virtual_cluster) == SHARE_NEVER
+                for job in jobs
+            ]
         )
 
     if not any([is_forbidden(grant) for grant in decision.grants]):
@@ -169,6 +217,29 @@ def check_decision(decision: Decision, view: View) -> None:
     wrong = [job for job in decision.stops if job not in view.running or job in granted]
     if wrong or (decision.stops and not decision.keep_running):
         raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
+    if decision.joins or decision.leaves:
+        _check_joins(decision, view, granted)
+
+
+def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> None:
+    """Raise PolicyError where a job joins others, or leaves them, that do not run on or share no GPUs."""
+    if not decision.keep_running:
+        raise PolicyError("jobs cannot join or leave others where what runs is not kept")
+    going = {view.running[job].jobs for job in (*decision.stops, *granted) if job in view.running}
+    came: set[JobId] = set()
+    for host, guests in decision.joins.items():
+        if host not in view.running or view.running[host].jobs in going:
+            raise PolicyError(f"jobs {guests} cannot join job {host}, which does not run on")
+        wrong = [job for job in guests if job not in view.jobs or job in view.running or job in granted]
+        if wrong or not came.isdisjoint(guests) or len(set(guests)) < len(guests):
+            raise PolicyError(
+                f"jobs {wrong or guests} cannot join job {host}: they do not wait, or have GPUs"
+            )
+        came.update(guests)
+    for job in decision.leaves:
+        running = view.running.get(job)
+        if running is None or running.jobs in going or set(running.jobs) <= decision.leaves.keys():
+            raise PolicyError(f"job {job} cannot leave: it shares GPUs with nobody who runs on")
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
@@ -190,7 +261,9 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        placed = placer.place(decision.grants, view, _offered(view, decision))
+        together = getattr(placer, "together", False)
+        offered = _offered(view, decision)
+        placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
         raise
@@ -256,6 +329,7 @@ def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:
     """Return the view's waiting jobs in the order in which they will be considered."""
     placed = outcome.kept
     placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)
+    placed.update(*outcome.joins.values())
     named = [job for job in outcome.decision.queue if job not in placed]
     rest = {job.id: job for job in outcome.view.jobs.values() if job.id not in placed}
     for job in named:

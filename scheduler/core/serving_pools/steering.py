@@ -6,8 +6,8 @@ pool has it at the step. What will be needed so soon is not lent either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from scheduler.core.model.snapshot import LENT, RETURNING, SERVING, Node, NodeId
 from scheduler.core.serving_pools.load_curve import LoadCurve
@@ -22,6 +22,8 @@ class ServingPool:
     return_seconds: float = 300.0
     #: How many nodes it needs. None: nodes are lent and asked back by name only.
     curve: LoadCurve | None = None
+    #: Of nodes that are lent by name for a time: when the pool has each back.
+    lent_until: Mapping[NodeId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

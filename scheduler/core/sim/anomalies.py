@@ -33,6 +33,7 @@ _CAUSES: Mapping[str, Cause] = {
     "no_part_left": Cause.FRAGMENTATION,
     "sharing_label": Cause.FRAGMENTATION,
     "node_resources": Cause.FRAGMENTATION,
+    "tag_constraint": Cause.FRAGMENTATION,
     "topology": Cause.FRAGMENTATION,
     "waits_for_locality": Cause.FRAGMENTATION,
     "guarantee_short": Cause.HARDWARE,
@@ -52,6 +53,7 @@ _CAUSES: Mapping[str, Cause] = {
     "behind_head": Cause.ORDER,
     "behind_target_first": Cause.ORDER,
     "dominant_share": Cause.ORDER,
+    "earlier_first": Cause.ORDER,
     "fair_share": Cause.ORDER,
     "fewest_first": Cause.ORDER,
     "first_in_line": Cause.ORDER,
@@ -75,7 +77,11 @@ _CAUSES: Mapping[str, Cause] = {
     "planned_later": Cause.ORDER,
     "queue_of_service": Cause.ORDER,
     "shorter_first": Cause.ORDER,
+    "model_reserved": Cause.ORDER,
     "less_service_first": Cause.ORDER,
+    "waits_for_profiler": Cause.ORDER,
+    "kept_for_profiling": Cause.ORDER,
+    "profiled": Cause.ORDER,
     "tiers": Cause.ORDER,
 }
 

@@ -96,7 +96,7 @@ class Autoscaler:
         nodes = self._in_order()
         rooms = [sum(gpu.healthy for gpu in node.gpus) for node in nodes]
         serving = sum(node.id not in self._closed for node in nodes)
-        jobs = [job for job in facts.jobs.values() if not (job.held or job.cancelling)]
+        jobs = [job for job in facts.jobs.values() if not (job.held or job.cancelling or job.awaits)]
         number = nodes_needed(self._terms, rooms, serving, jobs, facts.current)
         opened = [node.id for node in nodes[:number] if node.id in self._closed]
         closed = [node.id for node in nodes[number:] if node.id not in self._closed]

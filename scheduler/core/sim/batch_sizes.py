@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from scheduler.core.model.snapshot import Regime, Training
+from scheduler.core.model.training import Regime, Training
 from scheduler.core.sim.workload import Phase
 
 #: Work that is less than this short of the end of a phase has reached it: what is missing is rounding.

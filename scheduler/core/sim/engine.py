@@ -199,7 +199,7 @@ class Engine:
         self.degraded.update(plan.degraded)
         if self._on_round is not None:
             self._on_round(self, outcomes, plan)
-        self._cluster.carry_out(plan.actions)
+        self._cluster.carry_out(plan)
         self._dismiss_hopeless()
         self._cluster.look(outcomes[-1].capacity)
         if plan.market:

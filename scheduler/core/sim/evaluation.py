@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.cells.chains import Layout
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.sim.anomalies import percentile, private_run
 from scheduler.core.sim.engine import Engine
@@ -102,7 +103,8 @@ class Evaluator:
     def _utilisation(self, engine: Engine, gpus: int, begin: float) -> float:
         end = self._facts.now + self._window
         held = sum(
-            len(stay.gpus) * (min(stay.ended_at, end) - max(stay.started_at, begin))
+            amount_of(engine.progress[stay.job].job, len(stay.gpus))
+            * (min(stay.ended_at, end) - max(stay.started_at, begin))
             for stay in engine.stays
             if stay.started_at < end and stay.ended_at > begin
         )

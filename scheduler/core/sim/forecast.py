@@ -8,9 +8,10 @@ that of the three runs and no bound. Far ahead, rounds are further apart than in
 starts hours ahead come out some percent late. Assumed besides: nothing is submitted, fails or is cancelled,
 nodes do not fail, starting and stopping cost no time, and a job runs equally long on every GPU model. What an
 elastic job gains from more GPUs, or loses with fewer, is what its goodput facts say (`goodput_speeds`).
-Deadlines of nodes that are drained, budgets, trial runs (each as long as it may be) and the rules of the
-market do what they do in the live loop; where there is much trade, that of the next hours
-(`Bounds.loan_changes`).
+Nodes of serving pools come and go by the curves and until the instants that are given (`pools`); without
+these they stay where they are. Deadlines of nodes that are drained, budgets, trial runs (each as long as it
+may be) and the rules of the market do what they do in the live loop; where there is much trade, that of the
+next hours (`Bounds.loan_changes`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.round.run_view import ViewOutcome, queue_of
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.drain_deadlines import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.goodput_speeds import GoodputSpeeds, scales_by_facts
@@ -38,7 +40,7 @@ _JOBS_TIMES_ROUNDS = 24_000
 _AGES_SECONDS = 36_500 * DAY_SECONDS
 
 #: Codes of holds that end by themselves.
-_PASSING = frozenset({"backoff", "stopping"})
+_PASSING = frozenset({"backoff", "stopping", "dependency", "singleton", "array_limit"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +114,19 @@ def forecast(
     *,
     bounds: Bounds | None = None,
     jobs: Collection[JobId] | None = None,
+    pools: Sequence[ServingPool] = (),
 ) -> Forecast:
-    """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`."""
+    """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`.
+
+    `pools`: how the serving pools lend their nodes, which are in the snapshot.
+    """
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
     facts = _without_far_loans(_without_strays(snapshot), bounds.loan_changes)
     subjects = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
     rules = Rules(speeds=believed_speeds(facts))
-    runs = {kind: _Run(facts, rules, subjects, run_times, bounds, kind) for kind in Assumption if subjects}
+    runs = {
+        kind: _Run(facts, rules, subjects, run_times, bounds, kind, pools) for kind in Assumption if subjects
+    }
     return Forecast(
         made_at=facts.now,
         round_number=facts.round_number,
@@ -203,11 +211,12 @@ class _Run:
         run_times: RunTimes,
         bounds: Bounds,
         kind: Assumption,
+        pools: Sequence[ServingPool],
     ) -> None:
         self._recorder = _Recorder([job.id for job in subjects], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
         truths = believed_truths(facts, rules.speeds, run_times, kind)
-        engine = Engine(facts, rules=rules, truths=truths, on_round=self._recorder.on_round)
+        engine = Engine(facts, rules=rules, truths=truths, pools=pools, on_round=self._recorder.on_round)
         engine.run(self._is_enough)
         self.rounds = engine.rounds
         self.exact_until = min([since for since, _ in self._recorder.coarser], default=float("inf"))
@@ -287,7 +296,7 @@ def believed_truths(
     def truth(job: Job, running: Running | None) -> Truth:
         present = rate(job, running) if running else 1.0
         if job.trial is not None:
-            left = max(0.0, job.trial.seconds - attempt_seconds(running, facts.now))
+            left = max(0.0, job.trial.seconds - attempt_seconds(job, running, facts.now))
             return Truth(work_seconds=left * present, after_trial=truth(job.trial.gang, None))
         default = limits.get(job.virtual_cluster, UNKNOWN_LIMIT_SECONDS)
         believed = present if running and running.phase == "held" and scales_by_facts(job) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
+from scheduler.core.building_blocks.elastic.speedups import relative_goodput
 from scheduler.core.model.snapshot import FIXED_WORLD, Job, JobId
 from scheduler.core.sim.speeds import Speeds
 
@@ -34,22 +34,9 @@ class GoodputSpeeds(Speeds):
             return Speeds.alone(self, job, gpu_model, gpus, nodes)
         key = job.id, job.gpus, gpu_model, gpus, nodes > 1
         if key not in self.known:
-            self.known[key] = self._relative_goodput(job, gpu_model, gpus, is_spread=nodes > 1)
+            own_is_spread = job.gpus > self.gpus_per_node
+            self.known[key] = relative_goodput(
+                job, gpu_model, gpus, is_spread=nodes > 1, own_is_spread=own_is_spread
+            )
         rate = self.known[key]
         return Speeds.alone(self, job, gpu_model, gpus, nodes) if rate is None else rate
-
-    def _relative_goodput(self, job: Job, gpu_model: str, gpus: int, *, is_spread: bool) -> float | None:
-        """Return the rate; None where nothing was measured, or the job is not believed to run there."""
-        each = job.tasks[0].gpus
-        own_is_spread = job.gpus > self.gpus_per_node
-        if (gpus, is_spread) == (job.gpus, own_is_spread):
-            return 1.0
-        model = goodput_model_of(job, gpu_model)
-        if model is None:
-            return None
-        replicas = (gpus // each, job.gpus // each)
-        nodes = [
-            min(1 + spread, count) for spread, count in zip((is_spread, own_is_spread), replicas, strict=True)
-        ]
-        here, own = model.best(nodes, replicas).goodput.tolist()
-        return here / own if here > 0 and own > 0 else None

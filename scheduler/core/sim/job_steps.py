@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from scheduler.core.model.attempts import EndJob, JobAfter, job_after
 from scheduler.core.model.lifecycle import JobEvent
-from scheduler.core.model.snapshot import JobId, Running, Trial
+from scheduler.core.model.snapshot import Job, JobId, Running, Trial
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.backoff import after_preemption
+from scheduler.core.sim.dependents import Dependents
 from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.progress import Progress
+from scheduler.core.sim.recurrence_reporter import RecurrenceReporter
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.sampler import ClusterSampler
 
@@ -30,6 +32,23 @@ class JobSteps:
     ) -> None:
         self._facts, self._progress, self._sampler = facts, progress, sampler
         self._events, self._rules = events, rules
+        self.recurrence = RecurrenceReporter(facts)
+        self.dependents = Dependents(facts)
+
+    def receive(self, job: Job) -> None:
+        """Note what a new job waits for: instants, and other jobs."""
+        for instant in (job.eligible_at, job.may_borrow_at):
+            if instant > self._events.now:
+                self._events.schedule(instant, nothing)
+        self.dependents.add(job)
+
+    def begin(self, job: JobId) -> None:
+        """Count an attempt that begins."""
+        known = self._facts().jobs[job]
+        self._facts().put_job(replace(known, attempts=known.attempts + 1))
+        if self.dependents.started(job):
+            # The round under way has decided without them.
+            self._events.schedule(self._events.now, nothing)
 
     def take_after(self, job: JobId, end: EndJob, failure: Failure | None = None) -> JobAfter:
         """Let a job take the step that follows from the end of its attempt; return which."""
@@ -50,10 +69,12 @@ class JobSteps:
     def _pass(self, job: JobId, trial: Trial) -> None:
         """Queue a job as what it is, its trial being over."""
         progress, known = self._progress[job], self._facts().jobs[job]
-        progress.become(trial.gang, self._rules.speeds.best(trial.gang, self._facts().cluster.models))
+        best = self._rules.speeds.best(trial.gang, self._facts().cluster.models)
+        progress.become(replace(trial.gang, profile=progress.job.profile), best)
         self._wait_again(job)
-        service, attempts = known.attained_service, known.attempts
-        self._facts().put_job(replace(trial.gang, attained_service=service, attempts=attempts))
+        service, attempts, profile = known.attained_service, known.attempts, known.profile
+        gang = replace(trial.gang, attained_service=service, attempts=attempts, profile=profile)
+        self._facts().put_job(gang)
 
     def _after_failure(self, job: JobId, failure: Failure | None) -> None:
         """Try a job again that failed by itself, where that is worth while."""
@@ -73,7 +94,7 @@ class JobSteps:
         vc = facts.virtual_clusters.get(known.virtual_cluster)
         short_runs, waits = after_preemption(
             known.short_runs,
-            ran_seconds=now - running.since,
+            ran_seconds=now - running.since_of(job),
             least_seconds=0.0 if vc is None else vc.min_run_seconds,
             first_wait=facts.frame.backoff_seconds,
             longest_wait=facts.frame.most_backoff_seconds,
@@ -94,7 +115,9 @@ class JobSteps:
     def _conclude(self, job: JobId, event: JobEvent | None = None) -> None:
         """End a job for good: as in the trace, unless something else became of it."""
         self._progress[job].finish(self._events.now, event)
+        self.recurrence.ended(self._facts().jobs[job])
         self._facts().drop_job(job)
+        self.dependents.ended(job, well=self._progress[job].outcome == JobEvent.SUCCEEDED)
 
     def after(self, job: JobId, end: EndJob) -> JobAfter:
         known = self._facts().jobs[job]

@@ -32,17 +32,28 @@ class Loaned(Protocol):
 class NodeLoans:
     """Steers serving pools by their load curves, and lends or asks back whichever node is named.
 
-    A node's jobs are stopped as long before the pool has it back as the longest of their checkpoints takes.
+    A node's jobs are stopped as long before the pool has it back as the longest of their checkpoints and a
+    round take, which is how long it may be until they are told.
+    A node that is returning when all begins has its two instants already.
     """
 
     def __init__(self, cluster: Loaned, pools: Sequence[ServingPool], events: EventQueue) -> None:
         self._cluster, self._events = cluster, events
+        self._round_seconds = cluster.round_engine.facts.frame.round_seconds
         #: What every return did, in the order in which nodes were asked back.
         self.returns: list[NodeReturn] = []
         #: When something ran last.
         self._last_use = events.now
+        for node in cluster.round_engine.facts.frame.nodes:
+            if node.loan is not None and node.loan.state == RETURNING:
+                for instant, event in ((node.loan.stops_at, nothing), (node.loan.return_by, self._take)):
+                    if instant is not None:
+                        events.schedule(max(instant, events.now), event)
         for pool in pools:
             events.schedule(events.now, partial(self._look, pool), repeats=True)
+            for node_id, until in sorted(pool.lent_until.items()):
+                ends_at = max(until - pool.return_seconds, events.now)
+                events.schedule(ends_at, partial(self._end_loan, node_id, until))
 
     def lend(self, nodes: Collection[NodeId]) -> None:
         """Lend nodes whole; those that were about to go back stay."""
@@ -54,7 +65,8 @@ class NodeLoans:
         stops_at: dict[NodeId, float] = {}
         for node in facts.frame.nodes:
             if node.id in nodes and node.loan is not None and node.loan.state == LENT:
-                stops_at[node.id] = max(return_by - self._checkpoint_seconds(node), self._events.now)
+                ahead = self._checkpoint_seconds(node) + self._round_seconds
+                stops_at[node.id] = max(return_by - ahead, self._events.now)
         self._put(
             stops_at,
             lambda loan: replace(loan, state=RETURNING, return_by=return_by),
@@ -63,6 +75,10 @@ class NodeLoans:
         for instant in stops_at.values():
             self._events.schedule(instant, nothing)
         self._events.schedule(max(return_by, self._events.now), self._take)
+
+    def _end_loan(self, node: NodeId, until: float) -> bool:
+        self.ask_back([node], max(until, self._events.now))
+        return True
 
     def choose(self, pool: str, count: int) -> list[NodeId]:
         """Return which nodes of a pool go back most cheaply, and note whom that concerns."""

@@ -45,12 +45,19 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
     guaranteed: dict[str, int] = {}
     for node in nodes:
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
-    # Nodes that a job avoids, or is to be on, are others here.
+    own = [job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster]
+    there = {job.id for job in own}
+    # Nodes that a job avoids, or is to be on, are others here; and who is not here is not waited for.
     jobs = tuple(
         [
-            replace(job, nodes=None, avoid=(), outlasts=())
-            for job in snapshot.jobs
-            if job.guaranteed and job.virtual_cluster == virtual_cluster
+            replace(
+                job,
+                nodes=None,
+                avoid=(),
+                outlasts=(),
+                awaits=tuple([each for each in job.awaits if each.job in there]),
+            )
+            for job in own
         ]
     )
     alone = replace(
@@ -132,7 +139,7 @@ def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
                 jobs=action.jobs,
                 gpu_model=action.placement.gpu_model,
                 replicas=action.placement.replicas,
-                since=had[action.jobs[0]].since,
+                since=had[action.jobs[0]].since_of(action.jobs[0]),
             )
             for action in plan.actions
             if action.kind is ActionKind.START and action.placement is not None

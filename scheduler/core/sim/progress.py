@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.attempts import (
     LOST,
     EndJob,
@@ -17,7 +18,7 @@ from scheduler.core.model.attempts import (
     planned,
     step,
 )
-from scheduler.core.model.lifecycle import AttemptState, JobEvent, JobState, StopCause, job_step
+from scheduler.core.model.lifecycle import AttemptState, JobEvent, JobState, Outcome, StopCause, job_step
 from scheduler.core.model.snapshot import GpuId, Job
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.result import JobRecord
@@ -25,6 +26,9 @@ from scheduler.core.sim.workload import Status, Truth
 
 #: Work below this counts as done: what is left of a job after many changes of its rate is rounding.
 NOTHING_SECONDS = 1e-6
+
+#: Outcomes after which a job goes on in another attempt, from a checkpoint if it could write one.
+GOES_ON = frozenset({Outcome.PREEMPTED, Outcome.LOST})
 
 #: The one part of every attempt: its nodes all do the same at the same time.
 GANG = 0
@@ -179,7 +183,8 @@ class Progress:
         """
         attempt = self.present
         kept = attempt.worked if kept is None else min(kept, attempt.worked)
-        lost, gpus, held = attempt.worked - kept, len(attempt.gpus), now - attempt.started_at
+        lost, held = attempt.worked - kept, now - attempt.started_at
+        gpus = amount_of(self.job, len(attempt.gpus))
         self.remaining = max(0.0, self.remaining - kept)
         overhead = held - attempt.productive_seconds
         self._held_seconds += held
@@ -216,7 +221,7 @@ class Progress:
         if self.attempt is not None:
             attempt = self.attempt
             attempt.count(now)
-            here, gpus = now - attempt.started_at, len(attempt.gpus)
+            here, gpus = now - attempt.started_at, amount_of(job, len(attempt.gpus))
             held, gpu_seconds = held + here, gpu_seconds + here * gpus
             overhead += (here - attempt.productive_seconds) * gpus
         return JobRecord(

@@ -66,7 +66,7 @@ class RunTimes:
         to run as long again as it has run. `rate`: how many times as fast as its own gang the job is on the
         GPUs that it has, above 0; None: nobody knows, and a second there counts as one of its own gang.
         """
-        attempt = attempt_seconds(running, now)
+        attempt = attempt_seconds(job, running, now)
         limit = job.time_limit_seconds
         whole = default_limit_seconds if limit is None else limit
         most = max(0.0, whole - attempt)
@@ -114,8 +114,8 @@ class RunTimes:
         return examples[first + int((len(examples) - first) * quantile)]
 
 
-def attempt_seconds(running: Running | None, now: float) -> float:
+def attempt_seconds(job: Job, running: Running | None, now: float) -> float:
     """Return for how long the present attempt has had its GPUs; 0 when there is none."""
     if running is None or running.is_nominated:
         return 0.0
-    return max(0.0, now - running.since)
+    return max(0.0, now - running.since_of(job.id))

@@ -11,7 +11,8 @@ from scheduler.core.goodput.batch import GoodputModel, Noise
 from scheduler.core.goodput.fit import Measurement, fit
 from scheduler.core.goodput.throughput import Parameters
 from scheduler.core.model.lifecycle import AttemptState
-from scheduler.core.model.snapshot import ADAPTIVE, Goodput, Job, JobId, Running
+from scheduler.core.model.snapshot import ADAPTIVE, Job, JobId, Running
+from scheduler.core.model.training import Goodput
 from scheduler.core.round.facts import Facts
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from scheduler.core.model.lifecycle import StopCause
 from scheduler.core.model.snapshot import GpuId, JobId, NodeId, Running
 from scheduler.core.round.facts import Facts
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import Stay, StayEnd
+
+#: Why a stay ends that is ended by others, and what that is called in its record.
+CAUSES: Mapping[StayEnd, StopCause] = {
+    "preempted": StopCause.PREEMPTED,
+    "cancelled": StopCause.CANCELLED,
+    "time_limit": StopCause.TIME_LIMIT,
+    "drained": StopCause.DRAINED,
+    "moved": StopCause.MIGRATED,
+    "resized": StopCause.RESIZED,
+}
+STAY_ENDS: Mapping[str, StayEnd] = {
+    "preempted": "preempted",
+    "cancelled": "cancelled",
+    "time_limit": "time_limit",
+    "drained": "drained",
+}
 
 
 class Stays:

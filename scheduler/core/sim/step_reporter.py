@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from scheduler.core.building_blocks.pace import EVERY_SECONDS, LEAST_PART, Line, Pace, measured_seconds
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import JobId, Running
 from scheduler.core.round.facts import Facts
@@ -73,9 +74,9 @@ class StepReporter:
     def _count(self, job: JobId, running: Running, *, at: float, step: float) -> None:
         facts, progress = self._facts(), self._progress[job]
         known = facts.jobs[job]
-        before, gpus = self._paces.get(job, Pace()), len(running.gpus)
+        before, gpus = self._paces.get(job, Pace()), facts.amount(running)
         service = {**known.attained_service}
-        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + (at - running.since) * gpus
+        service[running.gpu_model] = service.get(running.gpu_model, 0.0) + (at - running.since_of(job)) * gpus
         pace = self._paces[job] = before.after(
             Line(
                 attempt=progress.attempts,
@@ -89,6 +90,6 @@ class StepReporter:
                 service=service,
             )
         )
-        measured = measured_seconds(pace, known.gpus, known.throughput)
+        measured = measured_seconds(pace, amount_of(known), known.throughput)
         if measured is not None:
             facts.put_job(replace(known, estimate_seconds=measured, measured=True))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from scheduler.core.model.lifecycle import AttemptState
-from scheduler.core.model.snapshot import Job, JobId, Training
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.model.training import Training
 from scheduler.core.round.facts import Facts
 from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.event_queue import EventQueue

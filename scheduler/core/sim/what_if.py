@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.building_blocks.service import put_back
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.forecast import Bounds, Forecast, Prediction, forecast
 from scheduler.core.sim.run_times import RunTimes
 
@@ -179,14 +180,18 @@ def what_if(
     run_times: RunTimes | None = None,
     *,
     bounds: Bounds | None = None,
+    pools: Sequence[ServingPool] = (),
 ) -> Comparison:
-    """Forecast the facts as they are and with the changes made in their order. Raises ChangeError."""
+    """Forecast the facts as they are and with the changes made in their order. Raises ChangeError.
+
+    `pools`: how the serving pools lend their nodes, before and after.
+    """
     changed = snapshot
     for change in changes:
         changed = change.apply(changed)
     bounds = bounds or Bounds.for_jobs(len(changed.jobs))
-    before = forecast(snapshot, run_times, bounds=bounds)
-    after = forecast(changed, run_times, bounds=bounds)
+    before = forecast(snapshot, run_times, bounds=bounds, pools=pools)
+    after = forecast(changed, run_times, bounds=bounds, pools=pools)
     about = [_subject(change) for change in changes]
     subjects = [job for job in dict.fromkeys(about) if job is not None]
     others = sorted((before.predictions.keys() | after.predictions.keys()).difference(subjects))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scheduler.core.model.snapshot import Job
+from scheduler.core.model.training import Profile
 from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.sim.scaling import Scaling
 
@@ -40,6 +41,8 @@ class Truth:
     scaling: Scaling | None = None
     #: How its loss falls with the seconds of work done; None: it tells of none.
     loss: LossCurve | None = None
+    #: What it makes of GPUs that it has alone, which it tells as live: after a while; None: as its facts say.
+    profile: Profile | None = None
     #: Of a trial run: what the job itself will turn out to be.
     after_trial: Truth | None = None
 

@@ -130,7 +130,7 @@ def _of_jobs(instance: Instance) -> Iterable[Problem]:
         yield Problem(f"job {instance.names[job]}", where, f"is {throughputs[job, model]:g}", hint)
     gang = instance.gang
     yield from _named(
-        instance, "gang", gang, ~((gang >= 1) & (gang == np.floor(gang))), "a whole number, one or more"
+        instance, "gang", gang, ~((gang >= 1e-3) & (gang <= ABSURD)), "GPUs, or a part of one: 0.001 or more"
     )
     for field, hint in (("weight", "a number, zero or more"), ("age_seconds", "seconds, zero or more"),
                         ("isolated_seconds", "seconds, zero or more")):  # fmt: skip
@@ -197,7 +197,8 @@ def _of_pairs(instance: Instance) -> Iterable[Problem]:
 def _gangs(instance: Instance) -> dict[int, set[float]]:
     """Return the gang sizes of each class."""
     found: dict[int, set[float]] = {}
-    both: Ints = np.unique(np.column_stack([instance.job_class, instance.gang.astype(np.int64)]), axis=0)
+    thousandths = np.round(instance.gang * 1_000).astype(np.int64)
+    both: Ints = np.unique(np.column_stack([instance.job_class, thousandths]), axis=0)
     for job_class, gang in both:
-        found.setdefault(int(job_class), set()).add(float(gang))
+        found.setdefault(int(job_class), set()).add(float(gang) / 1_000)
     return found

@@ -22,7 +22,7 @@ from scheduler.core.sim.what_if import (
     what_if,
 )
 from scheduler.forecasts.models import WhatIf, WhatIfState
-from scheduler.forecasts.services.facts import facts_ahead, known_run_times
+from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
 from scheduler.forecasts.services.forecasting import instant
 from scheduler.forecasts.services.questions import expires_at, is_given_up
 from scheduler.jobs.models import Job
@@ -46,7 +46,7 @@ def answer(question_id: str) -> None:
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     facts = facts_ahead(newest)
     try:
-        compared = what_if(facts, _changes(row.question, facts), known_run_times())
+        compared = what_if(facts, _changes(row.question, facts), known_run_times(), pools=serving_pools())
     except ChangeError as error:
         wrong = {"field": error.field, "problem": error.problem, "expected": error.expected}
         give_up(question_id, f"{error}.", [wrong])

@@ -11,7 +11,11 @@ from django.db import connection
 from scheduler.budgets.models import Budget, BudgetAction, BudgetUnit
 from scheduler.budgets.services import period_of, used
 from scheduler.core.model import snapshot as core
+from scheduler.core.serving_pools.load_curve import curve_of
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.run_times import RunTimes
+from scheduler.nodes.models import LoanState, Node
+from scheduler.nodes.models import ServingPool as PoolRow
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.snapshot import read_snapshot
 
@@ -27,6 +31,24 @@ def facts_ahead(round_number: int) -> core.Snapshot:
     budgets = {budget.tenant.name: _fact_of(budget, now) for budget in holding}
     tenants = [replace(tenant, budget=budgets.get(tenant.name)) for tenant in facts.tenants]
     return replace(facts, tenants=tuple(tenants))
+
+
+def serving_pools() -> list[ServingPool]:
+    """Return how serving pools lend their nodes from now on: by their curves, or until an instant."""
+    until: dict[int, dict[core.NodeId, float]] = defaultdict(dict)
+    ending = Node.objects.filter(loan_state=LoanState.LENT, lent_until__isnull=False)
+    for node in ending:
+        if node.serving_pool_id is not None and node.lent_until is not None:
+            until[node.serving_pool_id][core.NodeId(node.id)] = node.lent_until.timestamp()
+    return [
+        ServingPool(
+            name=pool.name,
+            return_seconds=pool.return_seconds,
+            curve=None if pool.nodes_needed is None else curve_of(pool.nodes_needed),
+            lent_until=until.get(pool.id, {}),
+        )
+        for pool in PoolRow.objects.order_by("name")
+    ]
 
 
 def _fact_of(budget: Budget, now: datetime) -> core.Budget:

@@ -13,7 +13,7 @@ from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.forecast import Forecast as CoreForecast
 from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
 from scheduler.forecasts.models import Forecast
-from scheduler.forecasts.services.facts import facts_ahead, known_run_times
+from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_explanations
 from scheduler.rounds.models import Leadership
@@ -39,7 +39,7 @@ def run_forecast() -> float:
     facts = facts_ahead(newest)
     if not waiting_jobs(facts):
         return 0.0
-    made = forecast(facts, known_run_times())
+    made = forecast(facts, known_run_times(), pools=serving_pools())
     took_seconds = time.perf_counter() - began
     _keep(made, {job.id: job.tenant for job in facts.jobs}, took_seconds)
     return took_seconds

@@ -6,8 +6,10 @@ from django.db import connection
 
 from scheduler.attempts.services.progress import pace_of
 from scheduler.core.building_blocks.pace import measured_seconds
-from scheduler.core.perf.throughput import job_class_of
+from scheduler.core.perf.recurrence import Like
 from scheduler.jobs.models import Job
+from scheduler.jobspec.shape import stored_shape
+from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import known_throughputs
 
 #: Who is further off than this part of what is measured is told so.
@@ -25,6 +27,13 @@ class RunTime:
     differs: bool
     #: It will be stopped before it is done: an attempt may be no longer than its time limit.
     outlasts_limit: bool
+    #: How long jobs like it ran on average; None: too few have ended.
+    usual_seconds: float | None
+    #: Whom it was compared with: "size", "application" or "user"; empty: nobody.
+    usual_by: str
+    #: How many of them ended, and how far off such estimates were, as a part of the truth.
+    usual_jobs: int
+    usual_error: float | None
 
 
 def run_time_of(job: Job) -> RunTime:
@@ -33,13 +42,20 @@ def run_time_of(job: Job) -> RunTime:
     with connection.cursor() as cursor:
         throughputs = known_throughputs(cursor)
     stated = job.shape.get("throughput") or {}
-    job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    job_class = job.job_class
     throughput = throughputs.of(job_class, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
-    measured = None if pace is None else measured_seconds(pace, job.gpus, throughput)
+    amount = stored_shape(job.shape).amount(job.gpus)
+    measured = None if pace is None else measured_seconds(pace, amount, throughput)
+    like = Like(job.tenant.name, job.submitted_by.username, job_class.application, job.gpus)
+    usual = known_recurrence().usual(like)
     return RunTime(
         declared_seconds=declared,
         measured_seconds=measured,
         gpu_model=max(throughput, key=lambda model: throughput[model], default=""),
         differs=bool(measured and declared and abs(declared - measured) > TOLERATED * measured),
         outlasts_limit=bool(measured and job.time_limit_seconds and measured > job.time_limit_seconds),
+        usual_seconds=usual and usual.seconds,
+        usual_by=usual.by if usual else "",
+        usual_jobs=usual.jobs if usual else 0,
+        usual_error=usual and usual.error,
     )

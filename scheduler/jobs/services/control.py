@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import connection, transaction
@@ -24,8 +24,9 @@ from scheduler.core.model.lifecycle import (
 from scheduler.deadlocks import repeated_on_deadlock
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs
+from scheduler.jobs.services.dependencies import dependencies_write
 from scheduler.jobs.services.submission import FeasibleJob, Submission
-from scheduler.jobspec import JobSpec
+from scheduler.jobspec.arrays import JobArray
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role, Tenant, VirtualCluster
@@ -56,22 +57,26 @@ def jobs_submit_bulk(*, viewer: Viewer, tenant: str | None, specs: Sequence[obje
 
 
 def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewer) -> list[Job]:
+    checked = _tasks(checked)
     submission.check_room(len(checked))
     facts = submission.facts
     tenant = Tenant(id=facts.tenant_id, name=facts.tenant)
     virtual_clusters = {
         name: VirtualCluster(id=one.id, name=name) for name, one in facts.virtual_clusters.items()
     }
-    jobs = [_row(one.spec, tenant, virtual_clusters, viewer) for one in checked]
+    jobs = [_row(one, tenant, virtual_clusters, viewer) for one in checked]
     insert_jobs(jobs, actor=viewer.actor)
+    _number_arrays(jobs, checked)
+    dependencies_write(jobs, [one.spec for one in checked])
     publish_new_jobs(jobs)
     request_round_on_commit()
     return jobs
 
 
 def _row(
-    spec: JobSpec, tenant: Tenant, virtual_clusters: Mapping[str, VirtualCluster], viewer: Viewer
+    one: FeasibleJob, tenant: Tenant, virtual_clusters: Mapping[str, VirtualCluster], viewer: Viewer
 ) -> Job:
+    spec, array = one.spec, one.array
     return Job(
         tenant=tenant,
         virtual_cluster=virtual_clusters[spec.virtual_cluster],
@@ -86,7 +91,50 @@ def _row(
         gpu_models=list(spec.gpu_models),
         time_limit_seconds=spec.time_limit_seconds,
         state=JobState.QUEUED,
+        array=spec.array
+        and array
+        and {
+            "index": int(spec.array.indices),
+            "size": len(array.numbers()),
+            "at_most": array.at_most,
+        },
     )
+
+
+def _tasks(checked: Sequence[FeasibleJob]) -> list[FeasibleJob]:
+    """Return each array as its tasks, of which each names only its own index."""
+    found: list[FeasibleJob] = []
+    for one in checked:
+        array = one.spec.array
+        if array is None:
+            found.append(one)
+            continue
+        for index in array.numbers():
+            own = JobArray(indices=str(index))
+            found.append(replace(one, spec=replace(one.spec, array=own), array=array))
+    if len(found) > max(MAX_JOBS_PER_REQUEST, len(checked)):
+        problem = f"there are {len(found):,} with the tasks of arrays"
+        expected = f"at most {MAX_JOBS_PER_REQUEST:,} in one request"
+        raise Invalid(f"jobs: {problem}.", [FieldError("jobs", problem, expected)])
+    return found
+
+
+def _number_arrays(jobs: Sequence[Job], checked: Sequence[FeasibleJob]) -> None:
+    """Give every task of an array the array's number, which is that of its first task."""
+    firsts: dict[int, int] = {}
+    for job, one in zip(jobs, checked, strict=True):
+        if one.array is not None:
+            job.array_id = firsts.setdefault(id(one.array), job.id)
+    tasks = [job for job in jobs if job.array_id is not None]
+    if tasks:
+        with connection.cursor() as cursor:
+            cursor.execute(_NUMBER_ARRAYS, [[job.id for job in tasks], [job.array_id for job in tasks]])
+
+
+_NUMBER_ARRAYS = """
+UPDATE scheduler_job SET array_id = task.array FROM unnest(%s::bigint[], %s::bigint[]) AS task (id, "array")
+WHERE scheduler_job.id = task.id
+"""
 
 
 @repeated_on_deadlock
@@ -217,16 +265,17 @@ _INSERT = """
 WITH given AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
         ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
-        guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8)
+        guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
+        "array" jsonb)
 ), moment AS (
     SELECT clock_timestamp() AS now
 ), inserted AS (
     INSERT INTO scheduler_job (
         tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, submitted_at, state, held, cancelling, attempts_started, failures,
-        preemptions, short_runs, avoid_nodes, service, message, version)
+        gpu_models, time_limit_seconds, "array", submitted_at, state, held, cancelling, attempts_started,
+        failures, preemptions, short_runs, avoid_nodes, service, message, version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, now, 'queued', false, false, 0, 0, 0, 0, '{}', '{}', '', 1
+        gpu_models, time_limit_seconds, "array", now, 'queued', false, false, 0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
     RETURNING id, tenant_id, submitted_at
 ), told AS (
@@ -248,6 +297,7 @@ _COLUMNS = (
     "gpus",
     "gpu_models",
     "time_limit_seconds",
+    "array",
 )
 
 

@@ -8,13 +8,16 @@ from functools import cached_property
 from django.conf import settings
 
 from scheduler.core.model import wording
+from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.snapshot import Job as CoreJob
 from scheduler.jobs.models import Job
+from scheduler.jobs.services.dependencies import AwaitedStates
 from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
+from scheduler.jobspec.arrays import JobArray
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
@@ -41,9 +44,13 @@ class FeasibleJob:
     spec: JobSpec
     tenant: str
     virtual_cluster: VirtualClusterFacts
+    #: The array that it is a task of, whole; its specification names its own index.
+    array: JobArray | None = None
+    #: What has not happened yet of what it waits for.
+    awaits: tuple[Awaited, ...] = ()
 
     def core_job(self) -> CoreJob:
-        return self.spec.core_job(tenant=self.tenant)
+        return replace(self.spec.core_job(tenant=self.tenant), awaits=self.awaits)
 
 
 class Submission:
@@ -57,6 +64,7 @@ class Submission:
         #: Where a job goes that says nothing: the tenant's own, or the only one it can use.
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
         self._submitter = viewer.user
+        self._awaited = AwaitedStates(self.facts.tenant_id, self.facts.tenant)
 
     @cached_property
     def _scopes(self) -> Mapping[str, frozenset[str]]:
@@ -84,7 +92,10 @@ class Submission:
         self._check_throughput(spec, where)
         self._check_nodes(spec, where)
         spec = replace(spec, secrets=self._secrets(spec, where))
-        checked = FeasibleJob(spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster)
+        awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
+        checked = FeasibleJob(
+            spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster, awaits=awaits
+        )
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
             raise _refusal(reason, spec, where)

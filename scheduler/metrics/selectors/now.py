@@ -10,6 +10,7 @@ from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.jobspec.parts import IDLE_BELOW_PERCENT
+from scheduler.jobspec.shape import stored_shape
 from scheduler.metrics.models import NodeMetrics, Resolution
 from scheduler.metrics.selectors.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, values_of
 from scheduler.metrics.selectors.idleness import GAP, idle_gpu_seconds
@@ -54,7 +55,7 @@ def _represented(attempt: Attempt, readings: dict[int, Row], now: datetime) -> d
         "tenant": job.tenant.name,
         "virtual_cluster": job.virtual_cluster.name,
         "attempt": attempt.number,
-        "gpus": attempt.allocation.gpu_count,
+        "gpus": stored_shape(job.shape).amount(attempt.allocation.gpu_count),
         "gpu_model": attempt.allocation.gpu_model,
         "nodes": sorted(part.node.name for part in parts)[:64],
         "running_at": attempt.running_at.isoformat() if attempt.running_at else None,

@@ -174,7 +174,7 @@ def usage_points(viewer: Viewer, *, now: datetime, minutes: int, most: int) -> l
     ]
 
 
-def _as_seen_by(mine: set[str] | None, by_tenant: Mapping[str, int]) -> dict[str, int]:
+def _as_seen_by(mine: set[str] | None, by_tenant: Mapping[str, float]) -> dict[str, float]:
     if mine is None:
         return dict(by_tenant)
     seen = {name: gpus for name, gpus in by_tenant.items() if name in mine}

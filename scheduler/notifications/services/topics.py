@@ -10,9 +10,10 @@ from django.conf import settings
 from scheduler.attempts.models import Attempt
 from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE, FailureClass
 from scheduler.core.model import wording
-from scheduler.core.model.lifecycle import ATTEMPT_LIVE
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, GOES_ON_AT_ONCE
 from scheduler.events.models import Event
 from scheduler.jobs.models import Job
+from scheduler.jobspec.shape import stored_shape
 from scheduler.nodes.models import Node
 from tenants.models import Tenant
 
@@ -118,7 +119,7 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
         return None
     if event.kind == "job.started":
         topic, verb = "job.started", "started"
-        text = f"{title} runs on {wording.gpus(job.gpus)}."
+        text = f"{title} runs on {wording.gpus(stored_shape(job.shape).amount(job.gpus))}."
         data = {"is_first_start": job.started_at == event.at}
     elif event.kind in ("job.succeeded", "job.cancelled"):
         topic, verb = "job.finished", event.to_state
@@ -188,7 +189,7 @@ def _was_preempted(event: Event) -> bool:
     A job that moves to other GPUs, or is resized, goes on: that is the scheduler's daily work.
     """
     was_stopped = event.data.get("outcome") in ("preempted", "lost") and event.from_state in ATTEMPT_LIVE
-    return was_stopped and event.data.get("cause") != "migrated"
+    return was_stopped and event.data.get("cause") not in GOES_ON_AT_ONCE
 
 
 def _preemption(event: Event, title: str) -> tuple[str, dict[str, Any]]:

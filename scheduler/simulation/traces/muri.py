@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.core.model.snapshot import Profile
+from scheduler.core.model.training import Profile
 from scheduler.simulation.traces.fields import count, named, seconds
 from scheduler.simulation.traces.source import Source, TracedJob
 

@@ -24,9 +24,9 @@ from scheduler.core.model.snapshot import (
     PREEMPT,
     RESIZABLE,
     Candidates,
-    Profile,
     Task,
 )
+from scheduler.core.model.training import Profile
 from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload

@@ -11,7 +11,8 @@ from operator import itemgetter
 from random import Random
 
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import Job, JobId, Task, Training
+from scheduler.core.model.snapshot import Job, JobId, Task
+from scheduler.core.model.training import Training
 from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.errors import Problem
 from scheduler.simulation.traces.options import TraceOptions

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from scheduler.core.model.snapshot import Regime
+from scheduler.core.model.training import Regime
 from scheduler.core.sim.workload import Phase
 from scheduler.simulation.traces.fields import BadField, count, named, number, positive, seconds, shown
 from scheduler.simulation.traces.source import Source, TracedJob

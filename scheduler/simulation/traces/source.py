@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import RESIZABLE, Candidates, Profile, Regime, Task
+from scheduler.core.model.snapshot import RESIZABLE, Candidates, Task
+from scheduler.core.model.training import Profile, Regime
 from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status

@@ -7,10 +7,11 @@ from typing import NamedTuple
 from django.db import transaction
 
 from scheduler.clock import database_now
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.tables import Key, Table, TableEntry, read_table, write_csv, write_gavel
 from scheduler.core.perf.throughput import JobClass, Setting
 from scheduler.nodes.models import GpuModel
-from scheduler.throughputs.models import SpeedCorrection
+from scheduler.throughputs.models import SETTING_FIELDS, SpeedCorrection
 from scheduler.throughputs.services.on_record import read_estimator
 from scheduler.throughputs.services.rows import (
     MOST_CORRECTIONS_PER_TENANT,
@@ -152,7 +153,7 @@ def _write(by: Viewer, tenant: Tenant, done: Import, reason: str) -> None:
         rows,
         batch_size=_AT_ONCE,
         update_conflicts=True,
-        unique_fields=["tenant", "application", "gpu_model", "gpus", "spread", "partner"],
+        unique_fields=["tenant", *SETTING_FIELDS],
         update_fields=["value", "reason", "by", "at"],
     )
     request_round_on_commit()
@@ -166,9 +167,10 @@ def throughputs_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
 
 def _written(throughputs: Throughputs) -> Iterator[tuple[Key, TableEntry]]:
     for row in throughputs.rows():
-        declared = (
-            {} if row.spread or row.partner else throughputs.declared.get((row.job_class, row.gpus), {})
-        )
+        # Files are of whole GPUs.
+        if row.gpu_limit < WHOLE_GPU:
+            continue
+        declared = throughputs.declared.get((row.job_class, row.gpus), {}) if row.is_plain else {}
         for model in throughputs.models_known(row):
             setting = row.setting(model)
             throughput = throughputs.estimator.at(row.job_class, setting, declared.get(model))

@@ -5,6 +5,9 @@
   its end the rest counts if it is at least `LEAST_SECONDS`.
 - A window that was shared with one other job throughout is recorded beside that partner, relative to the
   throughput alone, which must be known. One that was shared in part, or with several, says nothing.
+- A job with parts of GPUs is measured by what it may use of each: alone while nobody else is on its GPUs, and
+  beside one partner that has parts of just these. What it does beside others in a GPU of which it may use
+  all counts only where these may, too: by this policies know whole GPUs. It has to tell samples.
 - A job that tells steps and no samples has no throughput. Beside a partner its steps are measured all the
   same: relative to its own alone on that GPU model, as `pace` timed them for at least `LEAST_ALONE_SECONDS`.
 - A rate that is 0, negative, not finite, absurd, or a million times off what is on record says nothing.
@@ -13,20 +16,22 @@
 import logging
 from datetime import datetime, timedelta
 
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
 
-from scheduler.attempts.models import Attempt, ProgressPoint
+from scheduler.attempts.models import AllocatedGpu, Attempt, ProgressPoint
 from scheduler.clock import database_now
 from scheduler.core.building_blocks.pace import Pace
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.lifecycle import HoldPhase
+from scheduler.core.model.snapshot import Task
 from scheduler.core.perf.throughput import (
-    JobClass,
     MovingAverage,
     Setting,
-    job_class_of,
     problem_with,
     too_far_apart,
 )
 from scheduler.jobs.models import Job
+from scheduler.jobspec.shape import stored_shape
 from scheduler.nodes.models import Gpu
 from scheduler.throughputs.models import SpeedMeasurement
 from scheduler.throughputs.services.on_record import read_estimator
@@ -61,7 +66,10 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
         return
     now = database_now()
     beside = partners(attempt, now - timedelta(seconds=seconds))
-    if beside is None or len(beside) > 1:
+    limit = gpu_limit(attempt.job)
+    if beside is None or len(beside) > 1 or limit is None:
+        return
+    if limit == WHOLE_GPU and any(gpu_limit(partner) != WHOLE_GPU for partner in beside):
         return
     if tells_samples:
         _record(attempt, rate, beside, now)
@@ -113,24 +121,63 @@ def _steps_alone(attempt: Attempt) -> float | None:
     return pace.timed_steps / seconds if seconds >= LEAST_ALONE_SECONDS and pace.timed_steps > 0 else None
 
 
+def has_parts(job: Job) -> bool:
+    return any(task.part is not None for task in _tasks(job))
+
+
+def gpu_limit(job: Job) -> int | None:
+    """Return what a job may use of each of its GPUs, in thousandths; None: not of each as much."""
+    limits = {task.part.limit if task.part else WHOLE_GPU for task in _tasks(job) if task.gpus}
+    return limits.pop() if len(limits) == 1 else None
+
+
+def _tasks(job: Job) -> tuple[Task, ...]:
+    return stored_shape(job.shape).tasks
+
+
+def others_on_gpus(attempt: Attempt, since: datetime) -> QuerySet[Attempt]:
+    """Return the attempts that have its GPUs, too, or had since then: in its allocation, or parts of them."""
+    others = Attempt.objects.exclude(id=attempt.id)
+    if not has_parts(attempt.job):
+        return others.filter(allocation_id=attempt.allocation_id)
+    on_gpus = AllocatedGpu.objects.filter(gpu__in=attempt.allocation.gpus.values("gpu"))
+    there = on_gpus.filter(Q(phase=HoldPhase.HELD) | Q(released_at__gt=since))
+    return others.filter(allocation__in=there.values("allocation"))
+
+
+def has_gpus_alone(attempt: Attempt) -> bool:
+    """Whether it may use all of its GPUs, and nobody else ever had them beside it."""
+    since = attempt.allocation.held_at or attempt.allocation.created_at
+    return gpu_limit(attempt.job) == WHOLE_GPU and not others_on_gpus(attempt, since).exists()
+
+
 def partners(attempt: Attempt, since: datetime) -> list[Job] | None:
     """Return with which jobs it has shared all its GPUs since then; None: with one for a part of it.
 
-    Nor does it tell how fast they are together when they took turns.
+    Nor does it tell how fast they are together when they took turns, or had parts of other GPUs besides.
     """
     if attempt.allocation.slice_seconds is not None:
         return None
-    others = Attempt.objects.filter(allocation_id=attempt.allocation_id, running_at__isnull=False)
+    running = others_on_gpus(attempt, since).filter(running_at__isnull=False)
     beside = [
         other
-        for other in others.exclude(id=attempt.id).select_related("job__tenant")
+        for other in running.select_related("job__tenant", "allocation")
         if other.ended_at is None or other.ended_at > since
     ]
+    gpus = _gpus(attempt)
     if any(
-        other.ended_at is not None or other.running_at is None or other.running_at > since for other in beside
+        other.ended_at is not None
+        or other.running_at is None
+        or other.running_at > since
+        or _gpus(other) != gpus
+        for other in beside
     ):
         return None
     return [other.job for other in beside]
+
+
+def _gpus(attempt: Attempt) -> set[int]:
+    return {gpu for replica in attempt.allocation.replicas for gpu in replica}
 
 
 def _record(
@@ -138,16 +185,18 @@ def _record(
 ) -> None:
     """Record a rate alone, or beside one partner relative to `alone`: what is on record, unless told."""
     job = attempt.job
-    job_class, setting = _job_class(job), _setting(attempt)
+    job_class, setting = job.job_class, _setting(attempt)
     if partners:
         if alone is None:
             declared = job.shape.get("throughput", {}).get(setting.gpu_model)
-            known = read_estimator().at(job_class, setting, declared if setting.gpus == job.gpus else None)
+            # Of a part it would be what was meant of a whole GPU, or not.
+            is_declared = setting.gpus == job.gpus and setting.gpu_limit == WHOLE_GPU
+            known = read_estimator().at(job_class, setting, declared if is_declared else None)
             alone = known.value if known else 0.0
         if alone <= 0:
             return
         rate = min(1.0, rate / alone)
-        setting = setting._replace(partner=_job_class(partners[0]).application)
+        setting = setting._replace(partner=partners[0].job_class.application)
     there, created = SpeedMeasurement.objects.get_or_create(
         tenant_id=job.tenant_id,
         application=job_class.application,
@@ -171,17 +220,18 @@ def _record(
     row.save(update_fields=["average", "variance", "samples", "updated_at"])
 
 
-def _job_class(job: Job) -> JobClass:
-    return job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
-
-
 def _setting(attempt: Attempt) -> Setting:
     allocation = attempt.allocation
     sizes = [len(replica) for replica in allocation.replicas]
     here = Gpu.objects.filter(node__gpu_model__name=allocation.gpu_model, present=True)
     largest = here.values("node").annotate(gpus=Count("id")).order_by("-gpus").values_list("gpus", flat=True)
     needed = fewest_nodes(sizes, largest.first() or 0)
-    return Setting(allocation.gpu_model, sum(sizes), spread=attempt.parts.count() > needed)
+    return Setting(
+        allocation.gpu_model,
+        sum(sizes),
+        spread=attempt.parts.count() > needed,
+        gpu_limit=gpu_limit(attempt.job) or WHOLE_GPU,
+    )
 
 
 def _make_room(tenant_id: int) -> None:

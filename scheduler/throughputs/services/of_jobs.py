@@ -7,7 +7,7 @@ from scheduler.attempts.models import Attempt
 from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase
-from scheduler.core.perf.throughput import JobClass, Throughput, job_class_of
+from scheduler.core.perf.throughput import JobClass, Throughput
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import view_of
 from scheduler.nodes.models import GpuModel
@@ -19,7 +19,7 @@ from scheduler.virtual_clusters.selectors import view_targets
 
 def job_throughputs(job: Job) -> dict[str, Any]:
     """Return the answer of the API, JSON-ready: one entry for each GPU model of the cluster."""
-    job_class = job_class_of(job.tenant.name, job.shape.get("application") or "", job.name)
+    job_class = job.job_class
     prices = dict(GpuModel.objects.order_by("name").values_list("name", "price_per_hour"))
     view = view_of(job)
     known = view_targets(view)
@@ -83,7 +83,7 @@ def _attained(job: Job) -> tuple[dict[str, float], set[str]]:
     attempts = Attempt.objects.filter(job=job, allocation__phase=HoldPhase.HELD)
     for attempt in attempts.exclude(state=AttemptState.ENDED).select_related("allocation"):
         allocation = attempt.allocation
-        seconds = max(0.0, (now - allocation.held_at).total_seconds()) if allocation.held_at else 0.0
+        seconds = max(0.0, (now - attempt.starting_at).total_seconds()) if attempt.starting_at else 0.0
         gpus, model = sum(map(len, allocation.replicas)), allocation.gpu_model
         attained[model] = attained.get(model, 0.0) + seconds * gpus
         here.add(model)

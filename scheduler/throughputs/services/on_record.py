@@ -31,12 +31,13 @@ SELECT (SELECT row(max(updated_at), sum(samples))::text FROM scheduler_speedmeas
        (SELECT row(count(*), max(id), max(name))::text FROM tenants_tenant)
 """
 _MEASURED = """
-SELECT t.name, s.application, s.gpu_model, s.gpus, s.spread, s.partner, s.average, s.variance, s.samples
+SELECT t.name, s.application, s.gpu_model, s.gpus, s.spread, s.partner, s.gpu_limit,
+       s.average, s.variance, s.samples
 FROM scheduler_speedmeasurement s JOIN tenants_tenant t ON t.id = s.tenant_id
 ORDER BY s.updated_at DESC, s.id DESC LIMIT %s
 """
 _CORRECTED = """
-SELECT t.name, s.application, s.gpu_model, s.gpus, s.spread, s.partner, s.value
+SELECT t.name, s.application, s.gpu_model, s.gpus, s.spread, s.partner, s.gpu_limit, s.value
 FROM scheduler_speedcorrection s JOIN tenants_tenant t ON t.id = s.tenant_id
 ORDER BY s.at DESC, s.id DESC LIMIT %s
 """
@@ -86,13 +87,12 @@ def read_estimator(cursor: Any = None) -> ThroughputEstimator:
 
 def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[JobClass, dict[Setting, Entry]]:
     entries: dict[JobClass, dict[Setting, Entry]] = defaultdict(dict)
-    for tenant, application, model, gpus, spread, partner, average, variance, samples in measured:
-        setting = Setting(model, gpus, spread, partner)
-        entries[JobClass(tenant, application)][setting] = Entry(
+    for tenant, application, *place, average, variance, samples in measured:
+        entries[JobClass(tenant, application)][Setting(*place)] = Entry(
             measured=MovingAverage(average, variance, samples)
         )
-    for tenant, application, model, gpus, spread, partner, value in corrected:
-        here, setting = entries[JobClass(tenant, application)], Setting(model, gpus, spread, partner)
+    for tenant, application, *place, value in corrected:
+        here, setting = entries[JobClass(tenant, application)], Setting(*place)
         known = here.get(setting)
         here[setting] = Entry(corrected=value, measured=known.measured if known else None)
     return dict(entries)

@@ -1,5 +1,5 @@
 """What is known of throughputs, row by row, and what people correct. A row is a job class, a gang size, near
-or spread, alone or beside a partner; it has one throughput for each GPU model."""
+or spread, alone or beside a partner, with whole GPUs or parts; it has one throughput for each GPU model."""
 
 import json
 from collections.abc import Container, Iterable, Mapping
@@ -10,6 +10,7 @@ from django.core.validators import RegexValidator
 from django.db import connection, transaction
 
 from scheduler.clock import database_now
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import (
     LARGEST_RATIO,
@@ -51,13 +52,19 @@ class Row(NamedTuple):
     gpus: int
     spread: bool
     partner: str
+    gpu_limit: int = WHOLE_GPU
 
     @property
     def job_class(self) -> JobClass:
         return JobClass(self.tenant, self.application)
 
     def setting(self, gpu_model: str) -> Setting:
-        return Setting(gpu_model, self.gpus, self.spread, self.partner)
+        return Setting(gpu_model, self.gpus, self.spread, self.partner, self.gpu_limit)
+
+    @property
+    def is_plain(self) -> bool:
+        """Near, alone and with whole GPUs: what jobs declare, and what is estimated."""
+        return not self.spread and not self.partner and self.gpu_limit == WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +100,7 @@ class Throughputs:
     def rows(self) -> list[Row]:
         """Return every row of which anything is on record or declared, in order."""
         found = {
-            Row(*job_class, setting.gpus, setting.spread, setting.partner)
+            Row(*job_class, setting.gpus, setting.spread, setting.partner, setting.gpu_limit)
             for job_class, settings in self.estimator.entries.items()
             if job_class.tenant in self.tenants
             for setting in settings
@@ -108,7 +115,7 @@ class Throughputs:
         return sorted(alike | self._declared_for(row).keys())
 
     def may_correct(self, row: Row) -> bool:
-        return self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
+        return row.gpu_limit == WHOLE_GPU and self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
 
     def cells(self, rows: Iterable[Row]) -> dict[Row, list[Cell]]:
         """Return the cells of some rows: of each model of the cluster, then of others that are known."""
@@ -120,7 +127,7 @@ class Throughputs:
     def _cells_of(self, row: Row, measured: Mapping[Any, Any], corrected: Mapping[Any, Any]) -> list[Cell]:
         more = [model for model in self.models_known(row) if model not in self.gpu_models]
         models, declared = (*self.gpu_models, *more), self._declared_for(row)
-        if row.spread or row.partner:
+        if not row.is_plain:
             throughputs = {model: self.estimator.at(row.job_class, row.setting(model)) for model in models}
         else:
             throughputs = {**self.estimator.throughputs(row.job_class, row.gpus, models, declared)}
@@ -136,7 +143,7 @@ class Throughputs:
         ]
 
     def _declared_for(self, row: Row) -> Mapping[str, float]:
-        return {} if row.spread or row.partner else self.declared.get((row.job_class, row.gpus), {})
+        return self.declared.get((row.job_class, row.gpus), {}) if row.is_plain else {}
 
 
 def _declared(tenants: Iterable[Tenant]) -> dict[tuple[JobClass, int], Mapping[str, float]]:
@@ -157,7 +164,9 @@ def _by_place(table: Any, tenants: Mapping[str, Tenant], rows: list[Row]) -> dic
         found = found.select_related("by")
     by_place = {}
     for each in found:
-        row = Row(names[each.tenant_id], each.application, each.gpus, each.spread, each.partner)
+        row = Row(
+            names[each.tenant_id], each.application, each.gpus, each.spread, each.partner, each.gpu_limit
+        )
         if row in rows_seen:
             by_place[row, each.gpu_model] = each
     return by_place

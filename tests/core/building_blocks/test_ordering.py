@@ -18,7 +18,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.worlds import snapshots
-from tests.effort import examples
+from tests.effort import examples, first_every_day
 
 
 def rank(job: Job) -> tuple[int, JobId]:
@@ -108,7 +108,7 @@ def test_no_policy_fails_on_any_cluster(snapshot: Snapshot, policy: str) -> None
     assert not again.degraded
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", first_every_day(sorted(POLICIES), 12))
 def test_the_memory_of_another_policy_does_no_harm(policy: str) -> None:
     """A virtual cluster whose policy is changed hands its memory to the new one."""
     jobs = [make_job(number, 4, elastic=(4, 8)) for number in range(1, 5)]

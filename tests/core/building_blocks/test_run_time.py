@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from scheduler.core.building_blocks.run_time import (
@@ -9,7 +12,10 @@ from scheduler.core.building_blocks.run_time import (
     left_seconds,
     relative_speeds,
     start_seconds,
+    work_left_seconds,
 )
+from scheduler.core.model.snapshot import FIXED_WORLD
+from scheduler.core.model.training import Goodput
 from tests.builders import NOW, make_job, make_running
 
 MODELS = ("A100", "V100", "K80")
@@ -73,6 +79,47 @@ def test_a_limit_ends_what_outlives_its_estimate() -> None:
 def test_a_job_that_holds_half_of_its_gang_takes_twice_as_long() -> None:
     job = make_job(1, replicas=4, elastic=(1, 4), estimate_seconds=100.0)
     assert left_seconds(job, make_running(job, [[1], [2]], since=NOW), NOW, DAY) == 200.0
+
+
+#: Its batch stays. One replica: 64 samples in 0.178 s. Four: 16 each in 0.082 s, and 0.02 s to synchronise.
+SCALES = Goodput(
+    parameters={"V100": (0.05, 0.002, 0.02, 0.0, 0.02, 0.0, 1.0)},
+    noise=(0.05, 1.0),
+    initial_batch=64,
+    max_batch=64,
+    max_local_batch=64,
+    most_replicas=4,
+)
+
+
+def test_more_gpus_shorten_a_job_as_its_goodput_says() -> None:
+    """And what it did on four GPUs counts as much as it was: 1,000 s there are 1,745 s of its own one."""
+    speedup = 0.178 / 0.102
+    job = make_job(1, elastic=(1, 4), goodput=SCALES, estimate_seconds=3_600.0)
+    begun = make_running(job, [[1], [2], [3], [4]], since=NOW)
+    assert left_seconds(job, begun, NOW, DAY) == pytest.approx(3_600 / speedup)
+    assert left_seconds(job, begun, NOW + 1_000, DAY) == pytest.approx(3_600 / speedup - 1_000)
+    assert work_left_seconds(job, begun, NOW + 1_000, DAY) == pytest.approx(3_600 - 1_000 * speedup)
+    alone = make_running(job, [[1]], since=NOW - 600)
+    assert left_seconds(job, alone, NOW, DAY) == 3_000.0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"goodput": None},
+        {"measured": True},
+        {"elastic_mode": FIXED_WORLD, "tasks": make_job(1, replicas=4).tasks, "estimate_seconds": 900.0},
+        {"goodput": replace(SCALES, parameters={"P100": SCALES.parameters["V100"]})},
+        {"goodput": replace(SCALES, max_batch=1)},
+    ],
+    ids=["nothing measured", "by its steps", "fixed world", "another model", "no sense"],
+)
+def test_else_in_proportion_to_the_gpus(fields: dict[str, Any]) -> None:
+    values = {"elastic": (1, 4), "goodput": SCALES, "estimate_seconds": 3_600.0} | fields
+    job = make_job(1, **values)
+    running = make_running(job, [[1], [2], [3], [4]], since=NOW - 100)
+    assert left_seconds(job, running, NOW, DAY) == pytest.approx(800.0)
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1e308, float("inf"), float("nan"), -3.0])

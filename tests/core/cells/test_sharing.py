@@ -110,9 +110,9 @@ def compare_with_private(seed: int, steps: int, *, opportunism: float) -> Counte
 
 def test_each_virtual_cluster_fares_as_if_it_were_alone() -> None:
     """Whether it is accepted, on which virtual cells, and who of its own makes room (A.3.1, A.3.3)."""
-    seen = sum((compare_with_private(seed, 40, opportunism=1.0) for seed in range(60)), Counter[str]())
-    assert seen["accepted"] > 300
-    assert seen["cells_in_use"] > 20
+    seen = sum((compare_with_private(seed, 40, opportunism=1.0) for seed in range(30)), Counter[str]())
+    assert seen["accepted"] > 150
+    assert seen["cells_in_use"] > 10
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from scheduler.core.fairness.properties import Bundle, Envy, envies
 from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
 from scheduler.core.round.decide import decide
-from tests.builders import NOW, make_job, make_node, make_running, make_snapshot
+from tests.builders import NOW, make_job, make_node, make_part, make_running, make_snapshot
 from tests.effort import examples
 
 #: Three times as fast on V100, and a half.
@@ -281,3 +281,23 @@ def test_whoever_holds_its_own_part_is_never_worse_off_than_alone(
         assert each.speed_here == pytest.approx(each.speed_alone)
         assert (each.borrowed, each.lent) == pytest.approx((0, 0), abs=1e-6)
         assert sum(each.entitled.values()) == pytest.approx(sum(each.received.values()))
+
+
+def test_parts_are_held_and_demanded_as_such() -> None:
+    quarters = [make_part(number, 0.25, tenant="vision", virtual_cluster="shared") for number in range(1, 7)]
+    running = [make_running(job, [100], since=NOW - 60) for job in quarters[:4]]
+    found = division(
+        make_snapshot(
+            nodes=[make_node(1, gpus=4)],
+            virtual_clusters=[shared({"V100": 4}, {"vision": 1, "speech": 1})],
+            jobs=[*quarters, make_job(9, tenant="speech", virtual_cluster="shared", gpus=4)],
+            running=running,
+        )
+    ).standings
+    vision = found["vision"]
+    assert (vision.received, vision.demand_gpus) == ({"V100": 1.0}, 1.5)
+    assert (vision.entitled, found["speech"].entitled) == ({"V100": 1.5}, {"V100": 2.5})
+    assert (vision.borrowed, vision.lent) == (0.0, 0.0)
+    # The four are as fast as they would be on their own part, on which the other two would run besides.
+    assert (vision.speed_here, vision.speed_alone) == (1.0, 1.5)
+    assert (vision.demanded_gpus, vision.useful_gpus) == (1.5, 1.0)

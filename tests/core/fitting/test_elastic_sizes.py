@@ -11,7 +11,8 @@ from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.model.codec import dumps_snapshot, loads_snapshot
 from scheduler.core.model.errors import PlanError, PolicyError
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
-from scheduler.core.model.snapshot import FIXED_WORLD, Goodput, GpuId, Job, Task, Tenant
+from scheduler.core.model.snapshot import FIXED_WORLD, GpuId, Job, Task, Tenant
+from scheduler.core.model.training import Goodput
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.facts import Facts

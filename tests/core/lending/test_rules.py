@@ -19,7 +19,15 @@ from scheduler.core.model.snapshot import Job, Running, Snapshot
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
-from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_part,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.lending.markets import borrows, lends, make_loan, make_offer, with_market
 from tests.core.test_properties import decides_as_anew
 from tests.core.virtual_loop import VirtualLoop
@@ -202,6 +210,22 @@ class TestBorrowing:
         offers = [make_offer(number, lot=Lot(gpus={"V100": 2})) for number in (1, 2, 3)]
         assert self.taken(*offers) == [1, 2]
         assert self.taken(*offers, gpus=8) == []
+
+    def test_four_quarters_take_one_gpu_and_not_four(self) -> None:
+        quarters = [
+            make_part(number, 0.25, virtual_cluster="vision", submitted_at=NOW - 99) for number in range(1, 5)
+        ]
+        owned = make_snapshot(
+            nodes=make_cluster(2),
+            jobs=quarters,
+            virtual_clusters=[
+                make_virtual_cluster("vision", {"V100": 0}),
+                make_virtual_cluster("speech", {"V100": 8}),
+            ],
+        )
+        offers = [make_offer(number, lot=Lot(gpus={"V100": 1})) for number in (1, 2, 3, 4)]
+        plan = decide(with_market(owned, offers=offers, borrows=[borrows()]))
+        assert [action.offer for action in plan.market] == [1]
 
     def test_cells_are_taken_for_the_shape_of_a_job(self) -> None:
         switches, whole = Lot(cells={SWITCH: 2}), Lot(cells={NODE: 1})

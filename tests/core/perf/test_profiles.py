@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import Profile
+from scheduler.core.model.training import Profile
 from scheduler.core.perf.profiles import (
     Line,
     ProfileReport,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free, fragment, frequent, score
+from scheduler.core.model.snapshot import TaskKind
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running
 from tests.core.placers.cases import case, placed
@@ -77,6 +80,15 @@ def test_the_placer_counts_cpus() -> None:
     # Most of what comes needs 8 CPUs, which node 2 has not: its GPUs are for those that need none.
     nodes = [make_node(1, cpus=64.0), make_node(2, cpus=4.0)]
     assert placed(case("fgd:workload=1:8:9|1:0:1", nodes, [make_job(1), make_job(2)])) == {1: [2], 2: [2]}
+
+
+def test_what_jobs_of_the_last_days_asked_for_counts_before_the_jobs_of_the_view() -> None:
+    nodes = [make_node(number, gpu_model=model) for number, model in ((1, "A100"), (2, "A100"), (3, "V100"))]
+    picky = make_job(9, 8, gpu_models=("A100",))
+    running = [make_running(picky, range(100, 108), gpu_model="A100")]
+    facts = case("fgd", nodes, [picky, make_job(10)], running)
+    lately = (TaskKind(gpus=1, count=10), TaskKind(gpus=8, gpu_models=("V100",)))
+    assert placed(replace(facts, workload=lately))[10] == [2]
 
 
 def test_a_workload_that_cannot_be_read_costs_only_its_view() -> None:

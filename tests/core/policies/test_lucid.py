@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.model.gpu_parts import SHARE_NEVER
+from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_MEASURED, SHARE_NEVER
+from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, PairSpeeds, Profile, Snapshot
-from scheduler.core.policies.lucid import JUMBO, MEDIUM, TINY, sharing_score
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.training import Profile
+from scheduler.core.policies.lucid.policy import JUMBO, MEDIUM, TINY, sharing_score
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
@@ -85,9 +87,17 @@ def test_who_is_not_alike_does_not_share(odd: Job) -> None:
     assert started(decide(world(job(1, estimate_seconds=1_000.0), odd))) == [(1,)]
 
 
-def test_three_never_share_and_who_runs_is_left_alone() -> None:
+def test_three_never_share_and_a_guest_that_is_not_too_long_joins_a_host_that_runs() -> None:
     assert started(decide(world(job(1), job(2), job(3)))) == [(1, 2)]
+    # Of the host about 400 seconds are left, and a guest may need 800.
     assert started(decide(world(job(1), job(2), running=job(9)))) == []
+    short = job(3, estimate_seconds=700.0)
+    (join,) = decide(world(job(1), job(2), short, running=job(9))).actions
+    assert (join.kind, join.jobs, join.allocation) == (ActionKind.JOIN, (3,), 9)
+    assert not decide(world(short, running=job(9), capacity=-1)).actions
+    # Where a host starts as well, it chooses first.
+    plan = decide(world(short, job(4, estimate_seconds=600.0), gpus=2, running=job(9)))
+    assert started(plan) == [(4, 3)]
 
 
 def test_memory_that_is_known_must_fit() -> None:
@@ -112,6 +122,29 @@ def test_what_was_measured_of_two_overrules_their_scores() -> None:
     light = replace(jobs[0], profile=LIGHT), replace(jobs[1], profile=LIGHT)
     slow = replace(pair, speeds=(0.8, 0.9))
     assert started(decide(replace(world(*light), pair_speeds=(slow,)))) == [(1,)]
+
+
+def test_what_is_foretold_of_two_that_share_freely_overrules_their_scores() -> None:
+    """Measured, never: only whoever shares freely goes by what nobody measured."""
+    heavy, light = (job(1, HEAVY), job(2, HEAVY)), (job(1, LIGHT), job(2, LIGHT))
+
+    def shared(jobs: tuple[Job, Job], speed: float, sharing: str, **facts: object) -> bool:
+        snapshot = world(*jobs)
+        vc = replace(snapshot.virtual_clusters[0], sharing=sharing)
+        tree = (Branch(speed=speed, samples=40),)
+        snapshot = replace(snapshot, virtual_clusters=(vc,), interference=tree, **facts)
+        return started(decide(snapshot)) == [(1, 2)]
+
+    assert shared(heavy, 0.9, SHARE_FREE)
+    assert not shared(light, 0.8, SHARE_FREE)
+    # By their scores alone.
+    assert not shared(heavy, 0.9, SHARE_MEASURED)
+    assert shared(light, 0.8, SHARE_MEASURED)
+    # What was measured stands before what is foretold.
+    named = replace(heavy[0], application="a"), replace(heavy[1], application="a")
+    slow = PairSpeeds(applications=("a", "a"), gpus=1, gpu_model="V100", speeds=(0.8, 0.8))
+    assert shared(named, 0.9, SHARE_FREE)
+    assert not shared(named, 0.9, SHARE_FREE, pair_speeds=(slow,))
 
 
 def test_a_virtual_cluster_may_never_share() -> None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from scheduler.core.building_blocks.interleaved_groups import grouped
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_NEVER
+from scheduler.core.model.interference import PairSpeeds
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, PairSpeeds, Profile, Snapshot
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.training import Profile
 from scheduler.core.perf.interleaving import Stages, cycle_seconds, cycles_seconds, efficiency, speed_in_group
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
@@ -127,15 +129,23 @@ def test_order_is_by_time_left_or_by_time_had() -> None:
     assert started(decide(world(had, long, gpus=1, knows_durations=False))) == [(2,)]
 
 
-def test_a_group_stops_whom_it_needs_and_then_starts_together() -> None:
+def test_who_waits_joins_the_one_who_runs_and_is_in_its_group() -> None:
     snapshot = world(job(1), job(2, GPU), gpus=1, running={1: [100]})
     loop = VirtualLoop(snapshot, {1: 1e6, 2: 1e6})
-    assert [(action.kind, action.jobs) for action in loop.step().actions] == [(ActionKind.STOP, (1,))]
-    while not started(plan := loop.step()):
-        assert not plan.actions
-        assert loop.snapshot.now < NOW + 120
-    assert started(plan) == [(1, 2)]
+    assert [(action.kind, action.jobs) for action in loop.step().actions] == [(ActionKind.JOIN, (2,))]
     # Its jobs have what they need: nothing more happens, also when groups may be made anew.
+    assert not [action for _ in range(100) for action in loop.step().actions]
+    assert [running.jobs for running in loop.snapshot.running] == [(1, 2)]
+
+
+def test_a_group_of_jobs_that_run_apart_stops_them_and_then_starts_together() -> None:
+    jobs = (job(1), job(2, GPU), job(3, None, estimate_seconds=1.0))
+    loop = VirtualLoop(world(*jobs, running={1: [100], 2: [101]}), {1: 1e6, 2: 1e6, 3: 1e6})
+    stopped = [action.jobs for action in loop.step().actions if action.kind is ActionKind.STOP]
+    assert stopped == [(1,), (2,)]
+    while (1, 2) not in started(plan := loop.step()):
+        assert {action.kind for action in plan.actions} <= {ActionKind.START}
+        assert loop.snapshot.now < NOW + 120
     assert not [action for _ in range(100) for action in loop.step().actions]
 
 
@@ -162,7 +172,10 @@ def test_what_shared_parts_again_when_there_is_room() -> None:
     )
     for _ in range(4):
         loop.step()
-    assert sorted(held.jobs for held in loop.snapshot.running) == [(1,), (2,)]
+    homes = {held.jobs: held.allocation for held in loop.snapshot.running}
+    # One stays where it was, and only the other stops.
+    assert sorted(homes) == [(1,), (2,)]
+    assert homes[(1,)] == together.allocation
 
 
 @given(st.integers(2, 4), st.data())

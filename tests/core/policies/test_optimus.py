@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import Goodput, Job, Snapshot
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.training import Goodput
 from scheduler.core.policies.optimus import most_gain
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster

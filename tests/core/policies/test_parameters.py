@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.round.decide import decide
 from tests.core.test_conformance import make_busy, make_workload
 from tests.core.virtual_loop import VirtualLoop
+from tests.effort import first_every_day
 
 VARIANTS = [
     "allox:alpha=0.3,window=3",
@@ -23,7 +24,11 @@ VARIANTS = [
     "priority:strict=true",
     "sjf:aging=0.5,strict=true",
     "qssf:strict=true",
+    "orion:high_from=5,guests=3,most_slowdown=0",
+    "pai:reserved=V100|,reserved_from=4",
+    "iadeep:largest_group=4,most_interference=9",
     "lucid:capacity=-1",
+    "lucid:profiler_gpus=2,profiling_seconds=180,lent_gpus=2",
     "muri:knows_durations=false,interval_seconds=20",
     "srtf:by_service=true,hysteresis=0",
     "tiresias:discipline=gittins,thresholds=50|200",
@@ -31,7 +36,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("policy", VARIANTS)
+@pytest.mark.parametrize("policy", first_every_day(VARIANTS, 6))
 # Every day without memory: conformance asks that of the policies' own parameters.
 @pytest.mark.parametrize(
     "keep_memory", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["memory", "no memory"]

@@ -10,6 +10,8 @@ from tests.builders import (
     NOW,
     make_cluster,
     make_job,
+    make_node,
+    make_part,
     make_running,
     make_snapshot,
     make_virtual_cluster,
@@ -91,3 +93,23 @@ def test_of_jobs_alike_those_that_lapsed_makes_room_for_are_told_apart() -> None
         virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 4})],
     )
     assert kinds(decide(under("las", facts))) == {1: "stop", 3: "start"}
+
+
+def test_a_gpu_of_which_several_have_parts_counts_once() -> None:
+    # Six quarters are on two GPUs: with two guaranteed nobody lapses, with one the two on the second GPU do.
+    jobs = [make_part(number, 0.25) for number in range(1, 7)]
+    running = [make_running(job, [100 + (job.id > 4)], since=NOW - 600 + job.id) for job in jobs]
+
+    def regraded(guaranteed: int) -> dict[int, bool]:
+        plan = decide(
+            make_snapshot(
+                nodes=[make_node(1, gpus=4)],
+                jobs=jobs,
+                running=running,
+                virtual_clusters=[make_virtual_cluster(guaranteed={"V100": guaranteed})],
+            )
+        )
+        return {action.jobs[0]: action.guaranteed for action in plan.actions}
+
+    assert regraded(2) == {}
+    assert regraded(1) == {5: False, 6: False}

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from scheduler.core.model.plan import Action, ActionKind
-from scheduler.core.model.snapshot import LENT, RETURNING, Job, Node, NodeLoan, Running, Snapshot
+from scheduler.core.model.snapshot import (
+    FIXED_WORLD,
+    LENT,
+    RETURNING,
+    Job,
+    Node,
+    NodeLoan,
+    Running,
+    Snapshot,
+    Task,
+)
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
 
@@ -42,6 +54,34 @@ def test_a_return_with_only_flexible_workers_preempts_nobody() -> None:
     assert action.placement is not None
     assert action.placement.replicas == ((100,), (101,), (102,))
     assert action.message.startswith("Node node-0002 returns to its serving pool chat by ")
+
+
+@pytest.mark.parametrize(
+    ("node_bytes", "others", "waiting", "shrinks"),
+    [(400, 0, 0, True), (399, 0, 0, False), (450, 1, 0, True), (449, 1, 0, False), (449, 0, 1, False)],
+)
+def test_a_fixed_world_shrinks_only_where_there_is_memory_for_all_its_replicas(
+    node_bytes: int, others: int, waiting: int, shrinks: bool
+) -> None:
+    """Four replicas of 100 B each share two devices; who is there, or starts there now, has 50 B."""
+    four = (Task(replicas=4, gpus=1, memory_bytes=100),)
+    gang = make_job(1, tasks=four, elastic=(2, 4), elastic_mode=FIXED_WORLD)
+    other = make_job(2, tasks=(Task(replicas=1, gpus=1, memory_bytes=50),))
+    snapshot = world(
+        [gang, other][: 1 + others + waiting],
+        [make_running(gang, [[100], [101], [200], [201]]), *[make_running(other, [102])] * others],
+        BACK,
+    )
+    own, lent = snapshot.nodes
+    snapshot = replace(snapshot, nodes=(replace(own, memory_bytes=node_bytes), lent))
+    resizes = [action for action in decide(snapshot).actions if action.jobs == (1,)]
+    assert bool(resizes) == shrinks
+    if shrinks:
+        assert resizes[0].placement is not None
+        assert resizes[0].placement.replicas == ((100,), (101,))
+    elif not waiting:
+        stops = decide(replace(snapshot, now=NOW + 240)).actions
+        assert [action.kind for action in stops if action.jobs == (1,)] == [ActionKind.STOP]
 
 
 def test_a_base_demand_stays_until_it_has_to_be_stopped_to_be_gone_in_time() -> None:

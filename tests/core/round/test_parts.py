@@ -22,6 +22,7 @@ from tests.builders import (
     make_snapshot,
     make_virtual_cluster,
 )
+from tests.core.worlds_in_cells import hardware_of, in_cells, owning
 
 GIB = 1024**3
 
@@ -139,6 +140,24 @@ def test_a_gpu_counts_once_for_a_guarantee_however_many_have_parts_of_it() -> No
     assert reason.code == "vc_guarantee_in_use"
 
 
+@pytest.mark.parametrize(
+    ("amount", "labels", "code"),
+    [(0.5, {"exclusion": "a"}, "vc_guarantee_in_use"), (0.2, {"exclusion": "b"}, "sharing_label")],
+)
+def test_a_part_waits_also_where_other_models_are_in_cells_of_others(
+    amount: float, labels: dict[str, str], code: str
+) -> None:
+    """It accepts any model, its own are taken, and of the one in cells its virtual cluster has none."""
+    nodes = (*one_node(1), with_memory(make_node(2, gpus=2, gpu_model="P100")))
+    clusters = make_virtual_cluster("products", {}), make_virtual_cluster("research", {"V100": 1})
+    taken, waits = make_part(1, 0.8, labels={"exclusion": "a"}), make_part(2, amount, labels=labels)
+    facts = world(taken, waits, nodes=nodes, virtual_clusters=clusters, running=[make_running(taken, [100])])
+    cells = owning(hardware_of([nodes[1]]), {"products": {"P100-2-NODE": 1}})
+    plan = decide(in_cells(facts, cells))
+    assert places(plan) == {}
+    assert plan.reasons[2][0].code == code
+
+
 def test_a_guarantee_reclaims_parts_and_whole_gpus() -> None:
     guests = [make_part(number, 0.5, guaranteed=False) for number in (1, 2)]
     running = [make_running(job, [100]) for job in guests]
@@ -184,6 +203,30 @@ def test_a_virtual_cluster_may_never_share() -> None:
     clusters = (make_virtual_cluster(guaranteed={"V100": 8}, sharing="never"),)
     (reason,) = decide(world(make_part(1, 0.5), virtual_clusters=clusters)).reasons[1]
     assert (reason.code, reason.tier) == ("sharing_off", "never")
+
+
+@pytest.mark.parametrize("gpu_model", ["H100-1g.10gb", "H100-1c.3g.40gb", "H100-mig"])
+def test_parts_and_instances_of_divided_gpus_never_mix(gpu_model: str) -> None:
+    instances = make_node(1, gpus=2, gpu_model=gpu_model)
+    guaranteed = {gpu_model: 2, "H100": 2}
+    clusters = (make_virtual_cluster(guaranteed=guaranteed),)
+    part, whole = make_part(1, 0.5, guaranteed=False), make_job(2, 1, gpu_models=(gpu_model,))
+    named = make_part(3, 0.5, gpu_models=(gpu_model,))
+    alone = world(part, whole, named, nodes=(instances,), virtual_clusters=clusters)
+    plan = decide(alone)
+    assert places(plan).keys() == {2}, "a whole instance is a device like any other"
+    for job in (1, 3):
+        (reason,) = plan.reasons[job]
+        assert (reason.code, reason.tier) == ("no_parts_of_instances", "never")
+        assert f"GPUs of {gpu_model} are instances of divided GPUs (MIG)" in reason.message
+    # Beside whole devices those are taken, whatever is preferred.
+    both = replace(alone, nodes=(instances, make_node(2, gpus=2, gpu_model="H100")))
+    fast = replace(part, throughput={gpu_model: 9.0, "H100": 1.0})
+    assert places(decide(replace(both, jobs=(fast, whole)))) == {1: (200,), 2: (100,)}
+    placement = Placement(gpu_model=gpu_model, replicas=((GpuId(100),),))
+    start = Action(kind=ActionKind.START, jobs=(part.id,), virtual_cluster="research", placement=placement)
+    with pytest.raises(PlanError, match="which is a part already"):
+        check(replace(alone, jobs=(part,)), Plan(round_number=1, actions=(start,)))
 
 
 def test_the_check_finds_what_is_overcommitted() -> None:

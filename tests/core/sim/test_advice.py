@@ -20,6 +20,7 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from tests.builders import make_cluster, make_node, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival
+from tests.effort import first_every_day
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -220,7 +221,7 @@ def random_history(seed: int) -> list[Arrival]:
     return history
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", first_every_day([1, 2, 3]))
 def test_it_is_as_good_as_trying_all_that_was_tried(seed: int) -> None:
     """The advised assignment against every combination on the two curves, by the rules that it states."""
     advice = ask(random_history(seed), specification(2), Demands(budget_gpus={"V100": 12}))
@@ -235,7 +236,7 @@ def test_it_is_as_good_as_trying_all_that_was_tried(seed: int) -> None:
     assert a.total_gpus + b.total_gpus == cheapest
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", first_every_day([4, 5]))
 def test_looking_closer_finds_what_a_full_search_finds(seed: int) -> None:
     """One virtual cluster alone, so that its whole curve can be tried."""
     history = [one for one in random_history(seed) if one.job.virtual_cluster == "research"]
@@ -244,7 +245,7 @@ def test_looking_closer_finds_what_a_full_search_finds(seed: int) -> None:
     assert cells(rough)["research"] == cells(full)["research"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", first_every_day([1, 2, 3]))
 def test_in_the_shared_cluster_nobody_waits_longer_than_was_said(seed: int) -> None:
     """Everything at once, under the advised cells: each job waits as long as in the private cluster."""
     dice = random.Random(seed)
@@ -321,6 +322,7 @@ def test_the_words_say_that_nothing_changes() -> None:
     assert said.today.cost_per_day is None
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_answer() -> None:
     first, second = (ask(random_history(7), specification(2)) for _ in range(2))
     assert first.specification == second.specification

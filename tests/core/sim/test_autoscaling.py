@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler.core.model.snapshot import Goodput, Job, Snapshot
+from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.training import Goodput
 from scheduler.core.sim.autoscaling import nodes_needed, utility
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import JobId, Regime, Training
+from scheduler.core.model.snapshot import JobId
+from scheduler.core.model.training import Regime, Training
 from scheduler.core.sim.batch_sizes import Schedule
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine

@@ -19,13 +19,17 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival
 from tests.core.sim.worlds import rules, two_models, workloads
 from tests.core.worlds_in_cells import hardware_of, in_cells, owning
-from tests.effort import examples
+from tests.effort import examples, first_every_day
 
 repeatable = settings(max_examples=examples(12), derandomize=True)
 PLUGINS = [(policy, "consolidate") for policy in POLICIES] + [("fifo", placer) for placer in PLACERS]
 
 
-@pytest.fixture(params=PLUGINS, ids="-".join, scope="module")
+#: Every second of them every day.
+SPREAD = first_every_day(PLUGINS[::2] + PLUGINS[1::2], len(PLUGINS[::2]))
+
+
+@pytest.fixture(params=SPREAD, ids="-".join, scope="module")
 def plugins(request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param
 
@@ -40,10 +44,28 @@ def run(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> Engi
 
 @repeatable
 @given(arrivals=workloads(), world=rules)
-def test_every_second_on_a_gpu_is_work_overhead_or_lost(
+def test_every_job_ends_and_every_second_on_a_gpu_is_accounted_for_once(
     plugins: tuple[str, str], arrivals: list[Arrival], world: Rules
 ) -> None:
     engine = run(plugins, arrivals, world)
+    assert_every_job_ended(engine)
+    assert_every_second_is_work_overhead_or_lost(engine, world)
+    assert_no_gpu_was_given_twice(engine)
+
+
+def assert_every_job_ended(engine: Engine) -> None:
+    assert {progress.record().outcome for progress in engine.progress.values()} <= {
+        "succeeded",
+        "failed",
+        "cancelled",
+        "never",
+    }
+    assert not engine.round_engine.facts.jobs
+    assert not engine.round_engine.facts.running
+    assert engine.samples[-1].held_gpus == engine.samples[-1].waiting_jobs == 0
+
+
+def assert_every_second_is_work_overhead_or_lost(engine: Engine, world: Rules) -> None:
     held: dict[int, float] = defaultdict(float)
     for stay in engine.stays:
         held[stay.job] += (stay.ended_at - stay.started_at) * len(stay.gpus)
@@ -60,10 +82,7 @@ def test_every_second_on_a_gpu_is_work_overhead_or_lost(
             assert useful < record.work_seconds * record.gpus
 
 
-@repeatable
-@given(arrivals=workloads(), world=rules)
-def test_no_gpu_is_ever_given_twice(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
-    engine = run(plugins, arrivals, world)
+def assert_no_gpu_was_given_twice(engine: Engine) -> None:
     by_gpu: dict[GpuId, list[tuple[float, float, int]]] = defaultdict(list)
     for stay in engine.stays:
         assert len(set(stay.gpus)) == len(stay.gpus)
@@ -74,21 +93,6 @@ def test_no_gpu_is_ever_given_twice(plugins: tuple[str, str], arrivals: list[Arr
         stays.sort()
         for (_, ends, _), (starts, _, _) in pairwise(stays):
             assert starts >= ends
-
-
-@repeatable
-@given(arrivals=workloads(), world=rules)
-def test_every_job_ends(plugins: tuple[str, str], arrivals: list[Arrival], world: Rules) -> None:
-    engine = run(plugins, arrivals, world)
-    assert {progress.record().outcome for progress in engine.progress.values()} <= {
-        "succeeded",
-        "failed",
-        "cancelled",
-        "never",
-    }
-    assert not engine.round_engine.facts.jobs
-    assert not engine.round_engine.facts.running
-    assert engine.samples[-1].held_gpus == engine.samples[-1].waiting_jobs == 0
 
 
 @settings(repeatable, max_examples=examples(4))
@@ -114,6 +118,9 @@ class Checked(Engine):
         return wake
 
 
+@pytest.mark.parametrize(
+    "plugins", first_every_day(PLUGINS[::3] + PLUGINS[1::3] + PLUGINS[2::3], 12), ids="-".join, indirect=True
+)
 @settings(repeatable, max_examples=examples(8))
 @given(arrivals=workloads(), world=rules, cells=st.booleans(), changes=st.booleans())
 def test_each_round_is_what_decide_says_of_its_facts(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.snapshot import ADAPTIVE, Goodput
+from scheduler.core.model.snapshot import ADAPTIVE
+from scheduler.core.model.training import Goodput
 from scheduler.core.sim.elasticity import GoodputSpeeds, TooLongError, savings
 from scheduler.core.sim.speeds import Speeds
 from tests.builders import make_job

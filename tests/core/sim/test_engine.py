@@ -14,8 +14,8 @@ from scheduler.core.sim.failures import FailureClass, Failures
 from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
-from scheduler.core.sim.workload import Truth
-from tests.builders import make_cluster, make_job, make_node, make_running
+from scheduler.core.sim.workload import Arrival, Truth
+from tests.builders import make_cluster, make_job, make_node, make_part, make_running
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
 
 
@@ -291,3 +291,10 @@ class TestMoves:
         engine = self.engine(moves=False)
         assert {stay.end for stay in engine.stays} == {"finished"}
         assert ends(engine) == {1: 100, 2: 100, 3: 120}
+
+
+def test_four_quarters_that_run_for_a_minute_have_had_a_gpu_for_a_minute() -> None:
+    jobs = [make_part(number, 0.25, submitted_at=0.0, estimate_seconds=60.0) for number in range(1, 5)]
+    engine = simulate(cluster(1), [Arrival(job=job, truth=Truth(work_seconds=60.0)) for job in jobs])
+    assert ends(engine) == dict.fromkeys(range(1, 5), 60.0)
+    assert sum(progress.record().gpu_seconds for progress in engine.progress.values()) == 60.0

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.goodput.fit import Measurement
-from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Goodput, Job, JobId, Snapshot
+from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Job, JobId, Snapshot
+from scheduler.core.model.training import Goodput
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, forecast
 from scheduler.core.sim.goodput_speeds import GoodputSpeeds

@@ -21,6 +21,7 @@ from scheduler.simulation.private import PrivateClusters
 from tests.builders import make_cluster, make_snapshot, make_virtual_cluster
 from tests.core.sim.test_private import racks
 from tests.core.sim.worlds import arrival
+from tests.effort import first_every_day
 
 #: Virtual cluster -> its cells, and the gangs (replicas, GPUs of each) that its jobs are.
 OWNERS = {
@@ -76,11 +77,9 @@ def compared(facts: Snapshot, arrivals: list[Arrival]) -> tuple[Comparison, ...]
     return privately.compare(engine)
 
 
-@pytest.mark.parametrize(("seed", "opportunistic"), [(0, 0.0), (1, 0.3), (2, 0.3), (3, 0.5)])
-def test_with_cells_every_job_waits_as_long_as_in_the_private_cluster(
-    seed: int, opportunistic: float
-) -> None:
-    for one in compared(cluster(cells=True), workload(seed, opportunistic)):
+@pytest.mark.parametrize("seeded", first_every_day([(1, 0.3), (0, 0.0), (2, 0.3), (3, 0.5)]))
+def test_with_cells_every_job_waits_as_long_as_in_the_private_cluster(seeded: tuple[int, float]) -> None:
+    for one in compared(cluster(cells=True), workload(*seeded)):
         assert one.jobs > 20
         assert one.anomalies == ()
         assert one.real == one.private
@@ -97,7 +96,7 @@ def test_with_counts_hard_affinity_makes_some_wait_longer() -> None:
     assert sum(anomaly.delay.hard_affinity for anomaly in late) > 10
 
 
-@pytest.mark.parametrize("placer", ["fgd", "spread"])
+@pytest.mark.parametrize("placer", first_every_day(["fgd", "spread"]))
 def test_it_holds_with_placers_of_another_taste(placer: str) -> None:
     facts = cluster(cells=True)
     chosen = tuple([replace(vc, placer=placer) for vc in facts.virtual_clusters])
@@ -105,6 +104,7 @@ def test_it_holds_with_placers_of_another_taste(placer: str) -> None:
         assert one.anomalies == ()
 
 
+@pytest.mark.slow
 def test_with_a_pinned_cell_too_which_only_those_have_who_name_it() -> None:
     facts = cluster(cells=True)
     assert facts.cells is not None

@@ -21,6 +21,7 @@ from tests.core.solvers import optimality
 from tests.core.solvers.exact import Exact, exact
 from tests.core.solvers.instances import FLAVOURS, large_instance, random_instance
 from tests.core.solvers.optimality import Case
+from tests.effort import first_every_day
 
 #: Aware, agnostic and with pairs in turn.
 MODES = ("aware", "agnostic", "sharing")
@@ -70,7 +71,8 @@ def test_is_the_optimum(objective: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "objective", ["finish_time_fairness", "hierarchical", "makespan", "max_min", "shortest_job"]
+    "objective",
+    first_every_day(["hierarchical", "makespan", "finish_time_fairness", "max_min", "shortest_job"], 2),
 )
 def test_the_way_inside_leads_to_the_same_optimum(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What larger problems are solved by must be as exact on small ones, where it is not used."""
@@ -100,7 +102,7 @@ def solve_by_rows(instance: Instance, objective: str, monkeypatch: pytest.Monkey
         return solve(instance, objective)
 
 
-@pytest.mark.parametrize("jobs", [45, 130])
+@pytest.mark.parametrize("jobs", first_every_day([130, 45]))
 @pytest.mark.parametrize("busy", [0.3, 4.0])
 def test_where_no_two_jobs_are_alike_few_steps_lead_to_the_optimum(
     jobs: int, busy: float, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from scheduler.core.solvers.solution import Solution
 from scheduler.core.solvers.solving import OBJECTIVES, solve
 from tests.core.solvers.exact import Block, exact, optima, shares_of
 from tests.core.solvers.instances import random_instance
+from tests.effort import first_every_day
 
 SEEDS = range(16)
 
@@ -50,7 +51,9 @@ def test_pareto_efficiency(objective: str) -> None:
     assert np.allclose(optima(blocks), reached, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("objective", sorted(name for name in OBJECTIVES if OBJECTIVES[name]().shares_gpus))
+@pytest.mark.parametrize(
+    "objective", first_every_day(sorted(name for name in OBJECTIVES if OBJECTIVES[name]().shares_gpus), 4)
+)
 def test_colocation_never_lowers_the_optimum(objective: str) -> None:
     less_is_better = objective in ("makespan", "finish_time_fairness")
     gained = 0
@@ -122,7 +125,7 @@ def test_equal_jobs_fare_alike() -> None:
         assert np.allclose(throughput, throughput[0]), objective
 
 
-@pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+@pytest.mark.parametrize("objective", first_every_day(sorted(OBJECTIVES), 4))
 def test_in_parts_nothing_is_overcommitted(objective: str) -> None:
     for seed in range(2):
         instance = many(seed)

@@ -8,11 +8,12 @@ from django.utils import timezone
 from scheduler import tasks
 from scheduler.adviser.services.advice import work_out
 from scheduler.forecasts.services import facts
-from scheduler.models import Advice, Allocation, CellSpecification
+from scheduler.models import Advice, CellSpecification
 from tenants.models import Guarantee
 from tests.api.caller import caller
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_job,
     make_node,
@@ -71,7 +72,7 @@ def ran(vc, tenant, node, *, hours_ago, hours, gpus=8):
         columns={"ended_at": over},
     )
     attempt = make_attempt(job, gpus_of(node)[:gpus], state="ended", phase="released", outcome="succeeded")
-    Allocation.objects.filter(id=attempt.allocation_id).update(held_at=at, released_at=over)
+    held_since(attempt, at, over)
     job.refresh_from_db()
     job.state, job.ended_at = "succeeded", over
     job.save()

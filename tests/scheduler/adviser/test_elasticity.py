@@ -14,6 +14,7 @@ from scheduler.models import Allocation, ElasticitySavings, JobScaling
 from tests.api.caller import caller
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_job,
     make_node,
@@ -66,8 +67,8 @@ def ran(cluster, stays, *, hours_ago=10.0, elastic=None, **spec):
         allocation = Allocation.objects.get(id=attempt.allocation_id)
         if elastic:
             allocation.replicas = allocation.replicas[:gpus]
-        allocation.held_at, allocation.released_at = at, over
         allocation.save()
+        held_since(attempt, at, over)
         at = over
     job.refresh_from_db()
     job.state, job.ended_at = "succeeded", at

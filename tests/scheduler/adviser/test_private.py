@@ -11,10 +11,11 @@ from scheduler.adviser.services.comparisons import outdated
 from scheduler.adviser.services.past import read_past
 from scheduler.adviser.services.private import compare_with_private
 from scheduler.forecasts.services import facts
-from scheduler.models import Allocation, AnomalyReport, Event, Job
+from scheduler.models import AnomalyReport, Event, Job
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_job,
     make_member,
@@ -81,9 +82,7 @@ def ran(research, *, submitted, started, ended, gpus=4, node=0, **spec):
             phase="released" if over else "held",
             **({"outcome": "succeeded"} if over else {}),
         )
-        Allocation.objects.filter(id=attempt.allocation_id).update(
-            held_at=ago(started), released_at=ago(ended)
-        )
+        held_since(attempt, ago(started), ago(ended))
     return job
 
 

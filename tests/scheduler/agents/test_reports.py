@@ -19,10 +19,11 @@ from nodeagent.messages import (
 )
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.agents.services.reports import report_apply, report_read
+from scheduler.attempts import representations
 from scheduler.attempts.models import StopCause
 from scheduler.attempts.services.lifecycle import attempt_stop
 from scheduler.logs.services.storing import logs_append
-from scheduler.models import Event, Node
+from scheduler.models import Event, Job, Node
 from scheduler.models import LogChunk as StoredChunk
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
@@ -56,6 +57,27 @@ def test_a_gang_goes_when_every_node_is_ready():
     assert not part.has_rank_zero
     (part,) = report(left, ready).parts
     assert part.go
+
+
+def test_how_an_attempt_is_held_to_its_parts_is_what_its_nodes_say_where_it_is_held_least():
+    (left, right), attempt = gang()
+
+    def say(node, enforcement):
+        report(node, PartReport(attempt=attempt.id, state="running", enforcement=enforcement))
+        (shown,) = representations.attempts([attempt.id])
+        return shown["enforcement"]
+
+    assert say(left, "") == ""
+    version = Job.objects.get(id=attempt.job_id).version
+    assert say(left, "enforced") == "enforced"
+    assert Job.objects.get(id=attempt.job_id).version > version, "so that whoever looks hears of it"
+    assert say(right, "placement_only") == "placement_only"
+    assert say(right, "cooperative") == "cooperative"
+    # An agent that was restarted has not looked yet.
+    assert say(right, "") == "cooperative"
+    version = Job.objects.get(id=attempt.job_id).version
+    assert say(right, "cooperative") == "cooperative"
+    assert Job.objects.get(id=attempt.job_id).version == version
 
 
 def test_the_job_runs_when_every_node_does():

@@ -96,14 +96,14 @@ def test_what_needs_two_predecessors_is_held_from_when_the_last_has_gone(db: Non
 
 def test_a_round_starts_jobs_after_it_waited_for_what_it_changes(db: None, monkeypatch: pytest.MonkeyPatch):
     waited: list[datetime] = []
-    lock_and_read = apply._lock_and_read
+    lock_and_read = apply.lock_and_read
 
     def lock_late(*arguments: Any) -> Any:
         facts = lock_and_read(*arguments)
         waited.append(database_now())
         return facts
 
-    monkeypatch.setattr(apply, "_lock_and_read", lock_late)
+    monkeypatch.setattr(apply, "lock_and_read", lock_late)
     make_node(gpus=1)
     tenant = make_tenant()
     shared = make_vc("shared", members=[tenant], guaranteed={"V100": 1})

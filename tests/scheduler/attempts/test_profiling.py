@@ -1,5 +1,6 @@
 """What running jobs make of their GPUs becomes a fact of the next round, for them and for their like."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,7 +17,8 @@ from nodeagent.messages import (
 )
 from scheduler.agents.services.reports import report_apply
 from scheduler.attempts.services.profiling import profiles_measure, prune_class_profiles
-from scheduler.core.model.snapshot import Profile
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.training import Profile
 from scheduler.metrics.services import metrics_roll_up, readings_store
 from scheduler.models import Attempt, ClassProfile, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
@@ -39,7 +41,7 @@ def profile_of(job: Job) -> Profile | None:
     return next(each.profile for each in read_snapshot(1).jobs if each.id == job.id)
 
 
-def devices_tell(node: Node, attempt: Attempt, *busy: float) -> None:
+def devices_tell(node: Node, attempts: Sequence[Attempt], *busy: float) -> None:
     """Readings of the last five whole minutes, a GPU each; the task that puts them together runs."""
     gpus = [
         GpuSample(index=index, utilisation_percent=percent, memory_used_bytes=2**30 * (1 + index),
@@ -51,7 +53,7 @@ def devices_tell(node: Node, attempt: Attempt, *busy: float) -> None:
             at=(NOW - timedelta(seconds=5 + 20 * turn)).timestamp(),
             gpus=tuple(gpus),
             host=HostSample(),
-            replicas=(ReplicaSample(attempt=attempt.id, rank=0),),
+            replicas=tuple(ReplicaSample(attempt=attempt.id, rank=0) for attempt in attempts),
         )
         for turn in range(1, 15)
     ]
@@ -95,7 +97,7 @@ def test_devices_tell_minute_by_minute_after_the_warm_up(node: Node) -> None:
     job = make_job(gpus=2)
     attempt = make_attempt(job, gpus_of(node)[:2], running_at=NOW - timedelta(minutes=5))
     # The third GPU is not its own.
-    devices_tell(node, attempt, 80.0, 40.0, 100.0)
+    devices_tell(node, [attempt], 80.0, 40.0, 100.0)
     expected = Profile(utilisation=0.6, memory_utilisation=0.3, memory_bytes=2**31)
     assert profile_of(job) == expected
     profiles_measure(NOW)
@@ -104,6 +106,25 @@ def test_devices_tell_minute_by_minute_after_the_warm_up(node: Node) -> None:
     attempt = make_attempt(young, gpus_of(node)[3:], running_at=NOW - timedelta(seconds=30))
     profiles_measure(NOW)
     assert profile_of(young) is None
+
+
+def test_whole_minutes_before_it_was_stopped_count(node: Node) -> None:
+    """Lucid's profiler stops a job before its last minute is put together."""
+    jobs = make_job(), make_job()
+    minute = NOW.replace(minute=27, second=0)
+    attempts = [
+        make_attempt(
+            job,
+            [gpu],
+            state=AttemptState.STOPPING,
+            running_at=NOW - timedelta(minutes=5),
+            stopping_at=minute + timedelta(seconds=seconds),
+        )
+        for job, gpu, seconds in zip(jobs, gpus_of(node), (59, 60), strict=False)
+    ]
+    devices_tell(node, attempts, 80.0, 40.0)
+    expected = Profile(utilisation=0.4, memory_utilisation=0.2, memory_bytes=2**31)
+    assert [profile_of(job) for job in jobs] == [None, expected]
 
 
 def test_profiles_of_classes_are_forgotten_when_nobody_measures_them(node: Node) -> None:

@@ -5,7 +5,7 @@ import pytest
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.clock import database_now
-from scheduler.core.model.snapshot import Regime, Training
+from scheduler.core.model.training import Regime, Training
 from scheduler.models import Attempt, Node, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node

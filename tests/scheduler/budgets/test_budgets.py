@@ -25,7 +25,15 @@ from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import Tenant
 from tenants.selectors import Viewer, viewer_of
 from tests.effort import examples
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_user
+from tests.scheduler.builders import (
+    gpus_of,
+    held_since,
+    make_attempt,
+    make_job,
+    make_node,
+    make_tenant,
+    make_user,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -49,7 +57,7 @@ def ran(tenant: Tenant, *, began: timedelta, ended: timedelta | None = None, gpu
     now = timezone.now()
     job = make_job(tenant=tenant, gpus=gpus)
     attempt = make_attempt(job, gpus_of(make_node(gpus=gpus)))
-    Allocation.objects.filter(id=attempt.allocation_id).update(held_at=now - began)
+    held_since(attempt, now - began)
     if ended is not None:
         at = now - ended
         AllocatedGpu.objects.filter(allocation=attempt.allocation).update(phase="released", released_at=at)
@@ -72,12 +80,28 @@ def test_each_gpu_counts_while_it_is_held_in_the_period_and_half_while_it_is_sha
     other = make_job(tenant=blue, gpus=2)
     Attempt.objects.create(
         job=other, number=1, allocation=shared.allocation, state="ended", outcome="succeeded",
-        planned_at=now - 3 * HOUR, ended_at=now - HOUR,
+        planned_at=now - 3 * HOUR, starting_at=now - 3 * HOUR, ended_at=now - HOUR,
     )  # fmt: skip
     assert used(blue, "gpu_hours", now - 4 * HOUR, now) == pytest.approx(2, abs=0.01)
     assert used(red, "gpu_hours", now - 4 * HOUR, now) == pytest.approx(5 + 2 + 2, abs=0.01)
     GpuModel.objects.update(price_per_hour=2.5)
     assert used(red, "cost", now - 4 * HOUR, now) == pytest.approx(9 * 2.5, abs=0.05)
+
+
+@pytest.mark.django_db
+def test_who_came_later_and_who_came_after_that_pay_while_they_are_there() -> None:
+    red, blue, now = make_tenant(), make_tenant(), timezone.now()
+    host = ran(red, began=6 * HOUR, gpus=1)
+    for number, (began, ended) in enumerate([(5, 4), (3, 0.5), (2, 1)], start=1):
+        Attempt.objects.create(
+            job=make_job(tenant=blue), number=number, allocation=host.allocation, state="ended",
+            outcome="succeeded", planned_at=now - began * HOUR, starting_at=now - began * HOUR,
+            ended_at=now - ended * HOUR,
+        )  # fmt: skip
+    # Alone for an hour and for another; one beside it for 1, 1 and a half hour, two for one.
+    beside = 1 / 2 + 1 / 2 + 1 / 4
+    assert used(red, "gpu_hours", now - 9 * HOUR, now) == pytest.approx(2.5 + beside + 1 / 3, abs=0.01)
+    assert used(blue, "gpu_hours", now - 9 * HOUR, now) == pytest.approx(beside + 2 / 3, abs=0.01)
 
 
 @pytest.fixture
@@ -102,7 +126,7 @@ def test_thresholds_are_told_once_in_a_period_and_the_last_one_holds_the_tenant_
     budget_set(by=operator, tenant=red, amount=2.4, **terms)
     watch_budgets()
     assert told() == [80]
-    Allocation.objects.filter(id=running.allocation_id).update(held_at=now - 1.5 * HOUR)
+    Attempt.objects.filter(id=running.id).update(starting_at=now - 1.5 * HOUR)
     watch_budgets()
     watch_budgets()
     assert told() == [80, 100]

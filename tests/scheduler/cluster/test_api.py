@@ -191,12 +191,19 @@ def test_guarantees_must_fit_the_cluster(world: World) -> None:
         ({"members": [{"tenant": "vision"}, {"tenant": "vision"}]}, "members"),
         ({"members": [{"tenant": "vision", "weight": 0}]}, "members.0.weight"),
         ({"default_time_limit_seconds": 0}, "default_time_limit_seconds"),
+        ({"sharing": "sometimes"}, "sharing"),
         ({"polcy": "fifo"}, "polcy"),
     ],
 )
 def test_mistakes_in_a_virtual_cluster_are_named(world: World, fields: dict, where: str) -> None:
     body = is_error(world.operator.post("/virtual-clusters", {"name": "new", **fields}), 400, "invalid")
     assert [field["field"] for field in body["fields"]] == [where]
+
+
+def test_whether_a_virtual_cluster_shares_gpus_is_kept_until_it_is_said_again(world: World) -> None:
+    assert world.operator.get("/virtual-clusters/research").json()["sharing"] == "measured"
+    world.operator.put("/virtual-clusters/research", {"sharing": "never"})
+    assert world.operator.put("/virtual-clusters/research", {"title": "R"}).json()["sharing"] == "never"
 
 
 def test_a_virtual_cluster_with_jobs_stays(world: World) -> None:

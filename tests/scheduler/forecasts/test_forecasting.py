@@ -9,7 +9,7 @@ from django.utils import timezone
 from scheduler import pruning, tasks, wakeups
 from scheduler.forecasts.services import facts, forecasting
 from scheduler.forecasts.services.forecasting import prediction_of, run_forecast, steadied
-from scheduler.models import Attempt, Forecast, Leadership
+from scheduler.models import Attempt, Forecast, Leadership, ServingPool
 from scheduler.rounds.run import run_round
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
@@ -69,6 +69,28 @@ def test_a_waiting_job_is_told_when_it_starts(vision, told):
     assert (prediction["round"], prediction["position"]) == (7, 1)
     assert prediction["assumption"].startswith("if jobs run half of their time limit")
     assert told == [("vision", job.id)]
+
+
+def test_a_job_that_needs_lent_nodes_is_told_when_these_come(vision):
+    """Its serving pool needs the node for two hours more."""
+    evening = (timezone.now() + timedelta(hours=2)).replace(second=0, microsecond=0)
+    times = {f"{evening:%H:%M}": 0, f"{evening - timedelta(hours=8):%H:%M}": 1}
+    pool = ServingPool.objects.create(name="chat", nodes_needed=times)
+    make_node("serve-1", gpus=4, serving_pool=pool, loan_state="serving")
+    job = wait_in(vision, gpus=4, replicas=2, guaranteed=False)
+    run_forecast()
+    starts_at = timezone.datetime.fromisoformat(prediction_of(job)["prediction"]["starts_at"])
+    assert abs((starts_at - evening).total_seconds()) < 120
+
+
+def test_loans_by_name_end_in_forecasts_too(vision):
+    until = timezone.now() + timedelta(hours=1)
+    pool = ServingPool.objects.create(name="chat", return_seconds=120)
+    node = make_node("serve-1", gpus=4, serving_pool=pool, loan_state="lent", lent_until=until)
+    make_node("serve-2", gpus=4, serving_pool=pool, loan_state="lent")
+    (known,) = facts.serving_pools()
+    assert (known.name, known.return_seconds, known.curve) == ("chat", 120, None)
+    assert known.lent_until == {node.id: until.timestamp()}
 
 
 def test_one_forecast_a_round_and_none_when_nothing_waits(vision, told):

@@ -122,12 +122,15 @@ def test_running_jobs_say_what_they_do_now(world: World) -> None:
     for seconds_ago in range(60, 0, -10):
         read(world.node, now - timedelta(seconds=seconds_ago), {0: 1.0, 1: 0.0}, idle)
     other = make_node(gpus=2)
-    silent = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=2)
-    make_attempt(silent, gpus_of(other))
+    silent = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
+    silent.shape["tasks"][0].append([500, 1_000, 0])
+    silent.save()
+    make_attempt(silent, gpus_of(other)[:1])
     theirs = make_job()
     make_attempt(theirs, gpus_of(make_node())[:1])
     newest, oldest = world.member.get("/jobs/usage").json()["results"]
     assert (newest["job"], newest["utilisation_percent"], newest["idle_seconds"]) == (silent.id, None, None)
+    assert (newest["gpus"], oldest["gpus"]) == (0.5, 2)
     assert (oldest["utilisation_percent"], oldest["least_busy_percent"], oldest["power_watts"]) == (
         0.5,
         0,

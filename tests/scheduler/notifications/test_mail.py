@@ -81,6 +81,16 @@ def send() -> int:
     return send_due()
 
 
+def test_a_job_with_a_part_of_a_gpu_runs_on_that(sink: MailSink, ada: User) -> None:
+    job = job_of(ada, name="small", notify=["start"])
+    job.shape["tasks"][0].append([300, 1_000, 0])
+    job.save()
+    happened("job.started", job)
+    write_notifications()
+    assert send() == 1
+    assert "(small) runs on 0.3 GPU." in sink.mails[0].get_payload(decode=True).decode()
+
+
 def test_what_happens_within_seconds_is_one_mail_and_the_next_comes_a_minute_later(
     sink: MailSink, ada: User
 ) -> None:

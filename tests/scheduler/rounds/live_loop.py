@@ -22,7 +22,7 @@ from tests.scheduler.builders import make_member
 from tests.scheduler.rounds.virtual_clock import VirtualClock
 
 #: Causes after which a job goes on elsewhere: it writes a checkpoint before it leaves.
-_GOES_ON = (StopCause.PREEMPTED, StopCause.MIGRATED, StopCause.DRAINED)
+_GOES_ON = (StopCause.PREEMPTED, StopCause.MIGRATED, StopCause.RESIZED, StopCause.DRAINED)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,11 +51,11 @@ class Places:
         placement = action.placement
         return Act(
             kind=str(action.kind),
-            jobs=tuple(map(number_of, action.jobs)),
+            jobs=tuple(sorted(map(number_of, action.jobs))),
             virtual_cluster=action.virtual_cluster,
             guaranteed=action.guaranteed,
             cause=action.cause,
-            preempted_by=tuple(map(number_of, action.preempted_by)),
+            preempted_by=tuple(sorted(map(number_of, action.preempted_by))),
             gpu_model=placement.gpu_model if placement else "",
             where=self.where(placement.replicas) if placement else (),
         )

@@ -8,16 +8,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, ReplicaSample, Report
 from scheduler import jobspec
 from scheduler.agents.services.draining import drain_overdue, node_drain
 from scheduler.agents.services.leases import expire_leases
+from scheduler.attempts.services.profiling import profiles_measure
 from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import JobId, Snapshot
+from scheduler.core.model.training import Profile
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Truth
+from scheduler.metrics.services import metrics_roll_up, readings_store
+from scheduler.models import AttemptPart
 from scheduler.models import Node as NodeRow
 from scheduler.nodes.models import NodeState
 from scheduler.nodes.services.managing import node_change
+from scheduler.serving_pools.services import watch_serving_pools
 from tenants.models import Tenant
 from tenants.selectors import viewer_of
 from tenants.services import quota_set
@@ -27,6 +34,7 @@ from tests.scheduler.rounds.virtual_clock import BEGINNING
 
 #: Longer than any story: jobs end when the story says so.
 _FOR_EVER = 1e9
+NO_PROFILES: Mapping[str, Profile] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +61,22 @@ class _Scripted:
         self.act(engine)
 
 
-def submission(at: int, number: int, tenant: str, spec: Mapping[str, Any]) -> Event:
+def submission(
+    at: int,
+    number: int,
+    tenant: str,
+    spec: Mapping[str, Any],
+    profiles: Mapping[str, Profile] = NO_PROFILES,
+    *,
+    measured: Profile | None = None,
+) -> Event:
+    """A job comes. `profiles`: what is known of applications; the rows of the live side are to say the same.
+    `measured`: what its devices tell the simulator; the live loop, `devices_tell` does."""
+
     def to_facts(engine: Engine) -> None:
         job = jobspec.parse(dict(spec)).core_job(tenant=tenant, submitted_at=engine.now)
-        engine.submit(replace(job, id=JobId(number), user=user), Truth(work_seconds=_FOR_EVER))
+        job = replace(job, id=JobId(number), user=user, profile=profiles.get(job.application))
+        engine.submit(job, Truth(work_seconds=_FOR_EVER, profile=measured))
 
     def to_rows(loop: LiveLoop) -> None:
         loop.submit(number, tenant, user, spec)
@@ -64,6 +84,44 @@ def submission(at: int, number: int, tenant: str, spec: Mapping[str, Any]) -> Ev
     # Every tenant has two users, who submit in turn.
     user = f"{tenant}-{number % 2}"
     return Event(at=at, to_rows=to_rows, to_facts=to_facts)
+
+
+def devices_tell(at: int, profiles: Mapping[int, Profile]) -> Event:
+    """The agents' readings of the last minute are put together; the simulator does so by itself."""
+
+    def to_rows(loop: LiveLoop) -> None:
+        now = database_now()
+        for node in NodeRow.objects.all():
+            parts = AttemptPart.objects.filter(node=node, attempt__state=AttemptState.RUNNING)
+            gpus, replicas = [], []
+            for part in parts.select_related("attempt__allocation"):
+                profile = profiles.get(loop.numbers[part.attempt.job_id])
+                if profile is None:
+                    continue
+                assert profile.utilisation is not None
+                assert profile.memory_utilisation is not None
+                assert profile.memory_bytes is not None
+                replicas.append(ReplicaSample(attempt=part.attempt_id, rank=0))
+                own = part.attempt.allocation.gpus.filter(gpu__node=node).values_list("gpu__index", flat=True)
+                gpus += [
+                    GpuSample(
+                        index=index,
+                        utilisation_percent=100 * profile.utilisation,
+                        memory_utilisation_percent=100 * profile.memory_utilisation,
+                        memory_used_bytes=profile.memory_bytes,
+                    )
+                    for index in own
+                ]
+            reading = Reading(
+                at=now.timestamp() - 30, gpus=tuple(gpus), host=HostSample(), replicas=tuple(replicas)
+            )
+            readings_store(
+                node, Report(protocol=PROTOCOL, boot="", generation=0, readings=(reading,)), at=now
+            )
+        metrics_roll_up(now)
+        profiles_measure(now)
+
+    return Event(at=at, to_rows=to_rows, to_facts=lambda engine: None)
 
 
 def end(at: int, number: int) -> Event:
@@ -145,6 +203,14 @@ def with_node(facts: Snapshot, name: str, **changes: Any) -> Snapshot:
     return replace(facts, nodes=tuple(nodes))
 
 
+def watches(seconds: int, every: int) -> list[Event]:
+    """The beat steers serving pools, lends and asks back; the simulator does so by itself."""
+    return [
+        Event(at=at, to_rows=lambda loop: watch_serving_pools(), to_facts=lambda engine: None)
+        for at in range(0, seconds, every)
+    ]
+
+
 def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
     def to_rows(loop: LiveLoop) -> None:
         operator = viewer_of(make_user(operator=True))
@@ -187,7 +253,11 @@ def elastic(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
 
 
 def jobs(
-    dice: random.Random, count: int, *, over_seconds: int, besides: Besides = lambda *job: {}
+    dice: random.Random,
+    count: int,
+    *,
+    over_seconds: int,
+    besides: Besides = lambda *job: {},
 ) -> Sequence[Event]:
     """So many jobs of all kinds, and what becomes of them."""
     events = []
@@ -224,7 +294,13 @@ def jobs(
     return events
 
 
-def seeded(seed: int, *, seconds: int, job_count: int, besides: Besides = lambda *job: {}) -> list[Event]:
+def seeded(
+    seed: int,
+    *,
+    seconds: int,
+    job_count: int,
+    besides: Besides = lambda *job: {},
+) -> list[Event]:
     """A story of jobs, with a cordoned node, a drained and a lost one that come back, and changing quotas."""
     dice = random.Random(seed)
     events = [
@@ -239,3 +315,46 @@ def seeded(seed: int, *, seconds: int, job_count: int, besides: Besides = lambda
         quota(seconds * 3 // 5, "vision", {"V100": 8}),
     ]
     return sorted((event for event in events if event.at < seconds), key=lambda event: event.at)
+
+
+def crowd(seed: int, count: int, *, seconds: int, profiles: Mapping[str, Profile]) -> list[Event]:
+    """Many jobs that ask for the same, so that they can share GPUs; some end, some are cancelled, the time of
+    others is up, and a node is lost."""
+    dice = random.Random(seed)
+    task = {
+        "name": "main",
+        "replicas": 1,
+        "command": ["true"],
+        "resources": {"gpu": 1, "gpu_model": ["V100"]},
+    }
+    events: list[Event] = [loss(seconds * 3 // 4, "node-b"), recovery(seconds * 7 // 8, "node-b")]
+    for number in range(1, count + 1):
+        at = dice.randrange(seconds // 2)
+        spec = {
+            "name": f"job-{number}",
+            "virtual_cluster": "north",
+            "guarantee": "guaranteed",
+            "priority": number % 2,
+            "estimate": 100 + number,
+            "application": dice.choice(sorted(profiles)),
+            "tasks": [task],
+        }
+        limit = dice.choice((None, None, 120, 150))
+        spec |= {} if limit is None else {"time_limit": limit}
+        events.append(submission(at, number, "speech", spec, profiles))
+        if number % 7 == 3:
+            events.append(cancellation(at + dice.randrange(1, 150), number))
+        events += [end(at + dice.randrange(20, 400), number) for _ in range(2)]
+    return sorted((event for event in events if event.at < seconds), key=lambda event: event.at)
+
+
+def with_parts(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
+    """Two jobs in three have parts of one or two GPUs, some of them with labels and memory."""
+    if number % 3 == 0:
+        return {}
+    resources = {"gpu": (0.3, 0.5, 0.7)[number % 7 % 3], "gpu_model": ["V100"]}
+    if number % 4 == 1:
+        resources["gpu_memory"] = "6GiB"
+    task = {"name": "main", "replicas": 1 + number % 2, "command": ["true"], "resources": resources}
+    labels = {"anti_affinity": "noisy"} if number % 5 == 1 else {}
+    return {"tasks": [task]} | ({"sharing": labels} if labels else {})

@@ -2,11 +2,13 @@
 
 import pytest
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
-from scheduler.attempts.services.lifecycle import release_gpus
+from scheduler.agents.services.reports import desired_parts
+from scheduler.attempts.services.lifecycle import part_exited, release_gpus
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations
-from scheduler.models import Event, Explanation, PolicyMemory, QueueOrder
+from scheduler.models import Attempt, Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
@@ -65,6 +67,56 @@ def test_a_gang_on_one_node_need_not_wait_for_others():
     one, two = gpus_of(make_node(gpus=2))
     apply_plan(read_snapshot(9), plan(start(job, [one], [two])))
     assert job.attempts.get().go
+
+
+def join(job, host) -> Action:
+    gpus = [row.gpu for row in host.allocation.gpus.order_by("gpu")]
+    return start(job, gpus, kind=ActionKind.JOIN, allocation=host.allocation_id)
+
+
+def test_who_joins_has_an_attempt_of_its_own_and_the_host_is_left_as_it_is():
+    gpus = gpus_of(make_node(gpus=2))
+    host, guest = make_attempt(make_job(gpus=2), gpus), make_job(gpus=2)
+    before = (host.job.version, list(host.allocation.gpus.values()))
+    applied = apply_plan(read_snapshot(9), plan(join(guest, host)))
+    assert (applied.started, applied.kept, applied.stopped, applied.dropped) == (1, 1, 0, [])
+    attempt = guest.attempts.get()
+    assert (attempt.state, attempt.go, attempt.allocation_id) == ("starting", True, host.allocation_id)
+    host.refresh_from_db()
+    host.job.refresh_from_db()
+    assert (host.state, host.job.version, list(host.allocation.gpus.values())) == ("running", *before)
+    (held,) = read_snapshot(10).running
+    assert held.jobs == (host.job_id, guest.id)
+    assert held.since_of(host.job_id) == host.starting_at.timestamp() < held.since_of(guest.id)
+    assert held.since_of(guest.id) == attempt.starting_at.timestamp()
+    # The node is told of both, and that they share.
+    parts = {part.attempt: part for part in desired_parts(host.parts.get().node)}
+    assert {number: part.shares_gpus for number, part in parts.items()} == {host.id: True, attempt.id: True}
+    assert not any(part.stop for part in parts.values())
+
+    # One of them stops, and the other keeps the GPUs.
+    applied = apply_plan(read_snapshot(10), plan(stop(attempt)))
+    assert (applied.kept, applied.stopped, applied.dropped) == (1, 1, [])
+    (held,) = read_snapshot(11).running
+    assert (held.jobs, held.leaving, held.stopping) == ((host.job_id,), (guest.id,), False)
+    done = {"exit_code": 143, "category": "stopped", "message": "", "actor": "a test"}
+    part_exited(guest.attempts.get().parts.get(), at=timezone.now(), **done)
+    host.refresh_from_db()
+    assert host.state == "running"
+    assert set(host.allocation.gpus.values_list("phase", flat=True)) == {"held"}
+
+
+def test_nobody_joins_who_has_ended_or_is_told_to_stop():
+    host, guest = make_attempt(make_job(), gpus_of(make_node(gpus=1))), make_job()
+    snapshot = read_snapshot(9)
+    Attempt.objects.filter(id=host.id).update(state="stopping")
+    applied = apply_plan(snapshot, plan(join(guest, host)))
+    assert [each["why"] for each in applied.dropped] == ["nobody runs on there with whom it would share GPUs"]
+    Attempt.objects.filter(id=host.id).update(state="running")
+    release_gpus(host.allocation, at=timezone.now())
+    applied = apply_plan(snapshot, plan(join(guest, host)))
+    assert "no longer held" in applied.dropped[0]["why"]
+    assert not guest.attempts.exists()
 
 
 def test_a_job_that_changed_meanwhile_is_dropped_and_the_rest_applied():

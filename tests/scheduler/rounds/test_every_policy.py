@@ -14,6 +14,7 @@ from scheduler.core.model import codec
 from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.models import Attempt, Explanation, Job, Round
 from scheduler.rounds.snapshot import read_snapshot
+from tests.effort import first_every_day
 from tests.scheduler.builders import make_node, make_tenant, make_vc
 from tests.scheduler.rounds.live_loop import LiveLoop, Places
 from tests.scheduler.rounds.story import Event, end, submission
@@ -64,11 +65,14 @@ STORY = [
     job(45, 7, 1, guaranteed=False),
     job(45, 8, 4, guaranteed=False),
 ]
-CHOICES = [(policy, "consolidate") for policy in POLICIES] + [("fifo", placer) for placer in PLACERS]
+CHOICES = [(policy, "consolidate") for policy in sorted(REMEMBERING)]
+CHOICES += first_every_day([(policy, "consolidate") for policy in POLICIES if policy not in REMEMBERING], 3)
+CHOICES += first_every_day([("fifo", placer) for placer in PLACERS if placer != "consolidate"], 3)
 
 
-@pytest.mark.parametrize(("policy", "placer"), CHOICES)
-def test_rounds_go_well_with_it(policy: str, placer: str) -> None:
+@pytest.mark.parametrize("plugins", CHOICES, ids="-".join)
+def test_rounds_go_well_with_it(plugins: tuple[str, str]) -> None:
+    policy, placer = plugins
     clock = VirtualClock()
     for name in ("a", "b"):
         make_node(f"node-{name}", gpus=4, lease_expires_at=database_now() + timedelta(days=1))

@@ -1,5 +1,8 @@
 """The database is the last guard: these tests go around all code and try to break it from SQL."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -40,6 +43,108 @@ def test_a_gpu_can_have_one_holder_and_one_successor_who_cannot_take_it_early():
     successor = make_attempt(make_job(), [gpu], state="planned", phase="planned").allocation
     with pytest.raises(IntegrityError, match="one_holder_per_gpu"):
         execute("UPDATE scheduler_allocatedgpu SET phase = 'held' WHERE allocation_id = %s", successor.id)
+
+
+def share(gpu, request: int, *, phase: str = "held", memory_bytes: int = 0) -> None:
+    """Let one more job have a part of a GPU, from SQL."""
+    other = second_allocation(make_attempt(make_job(), gpus_of(make_node(gpus=1))).allocation)
+    insert_part(other.id, gpu.id, request, phase, memory_bytes)
+
+
+def insert_part(allocation: int, gpu: int, request: int, phase: str = "held", memory_bytes: int = 0) -> None:
+    execute(
+        'INSERT INTO scheduler_allocatedgpu (allocation_id, gpu_id, phase, request, "limit", memory_bytes)'
+        " VALUES (%s, %s, %s, %s, 1000, %s)",
+        allocation,
+        gpu,
+        phase,
+        request,
+        memory_bytes,
+    )
+
+
+@pytest.mark.parametrize("phase", ["held", "planned"])
+def test_parts_of_a_gpu_never_sum_to_more_than_the_gpu(phase):
+    (gpu,) = gpus_of(make_node(gpus=1))
+    share(gpu, 300, phase=phase)
+    share(gpu, 600, phase=phase)
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        share(gpu, 101, phase=phase)
+    share(gpu, 100, phase=phase)
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        execute("UPDATE scheduler_allocatedgpu SET request = 301 WHERE gpu_id = %s AND request = 300", gpu.id)
+
+
+def test_memory_of_parts_never_sums_to_more_than_the_devices():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    share(gpu, 250, memory_bytes=12 * 2**30)
+    # Without a memory of its own a part has it in proportion: four of sixteen.
+    share(gpu, 250)
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        share(gpu, 100, memory_bytes=1)
+    type(gpu).objects.filter(id=gpu.id).update(memory_bytes=0)
+    share(gpu, 100, memory_bytes=1)
+
+
+@pytest.mark.parametrize("phase", ["held", "planned"])
+def test_a_gpu_is_never_had_whole_and_in_parts_at_once(phase):
+    one, two = gpus_of(make_node(gpus=2))
+    share(one, 1000, phase=phase)
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        share(one, 1, phase=phase)
+    share(two, 1, phase=phase)
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        share(two, 1000, phase=phase)
+
+
+def test_a_part_is_not_taken_before_its_holder_left():
+    (gpu,) = gpus_of(make_node(gpus=1))
+    share(gpu, 700)
+    share(gpu, 500, phase="planned")
+    with pytest.raises(IntegrityError, match="parts_fit_on_gpu"):
+        execute("UPDATE scheduler_allocatedgpu SET phase = 'held' WHERE gpu_id = %s", gpu.id)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_transactions_at_once_do_not_take_the_same_room():
+    """Each finds room for its part as long as it does not see the other's; the lock makes the second look."""
+    (gpu,) = gpus_of(make_node(gpus=1))
+    first, second = (
+        second_allocation(make_attempt(make_job(), gpus_of(make_node(gpus=1))).allocation).id for _ in "ab"
+    )
+
+    def take_second() -> str:
+        try:
+            insert_part(second, gpu.id, 600)
+        except IntegrityError as error:
+            return str(error)
+        finally:
+            connection.close()
+        return ""
+
+    with ThreadPoolExecutor(1) as beside:
+        with transaction.atomic():
+            insert_part(first, gpu.id, 600)
+            refused = beside.submit(take_second)
+            wait_until_somebody_waits()
+            assert not refused.done()
+        assert "parts_fit_on_gpu" in refused.result(timeout=60)
+    assert list(gpu.allocations.values_list("allocation_id", flat=True)) == [first]
+
+
+def wait_until_somebody_waits() -> None:
+    end = time.monotonic() + 60
+    with connection.cursor() as cursor:
+        while time.monotonic() < end:
+            # What is known of other sessions is read once in a transaction, unless it is asked for anew.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT EXISTS (SELECT 1 FROM pg_stat_activity"
+                " WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+            )
+            if cursor.fetchone()[0]:
+                return
+    raise AssertionError("nobody waits for this transaction")
 
 
 def test_history_does_not_count_as_holding():

@@ -87,7 +87,7 @@ def test_an_elastic_job_starts_with_as_many_replicas_as_there_is_room_for_and_gr
     Allocation.objects.filter(id=attempt.allocation_id).update(held_at=settled)
     run_round()
     attempt.refresh_from_db()
-    assert (attempt.state, attempt.stop_cause) == ("stopping", "migrated")
+    assert (attempt.state, attempt.stop_cause) == ("stopping", "resized")
     larger = job.attempts.get(state="planned")
     assert larger.allocation.gpus.count() == 4
     event = Event.objects.get(kind="job.resized")
@@ -128,7 +128,7 @@ def test_a_resized_job_holds_its_gpus_until_its_processes_are_gone_and_runs_on_n
     assert event.message == f"Resized from 4 to 2 GPUs: GPUs that it leaves are for job {other.id}."
     # The old attempt runs until its node says that it is gone; it holds all that it had, and both wait.
     first.refresh_from_db()
-    assert first.state == "stopping"
+    assert (first.state, first.stop_cause, first.stop_message) == ("stopping", "resized", event.message)
     assert set(AllocatedGpu.objects.filter(phase="held").values_list("gpu_id", flat=True)) == held
     assert job.attempts.get(number=2).state == other.attempts.get().state == "planned"
     assert [part.attempt for part in desired_parts(node)] == [first.id]

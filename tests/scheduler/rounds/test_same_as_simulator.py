@@ -7,32 +7,54 @@ believes, nothing can happen.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import F
 
 from scheduler.attempts.models import StopCause
 from scheduler.cells.services import cells_apply
 from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot
+from scheduler.core.model.training import Profile
 from scheduler.core.round import beyond_guarantees
+from scheduler.core.serving_pools.load_curve import curve_of
+from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from scheduler.models import Allocation, Attempt, Job, Loan, MarketRule, Offer
+from scheduler.models import AllocatedGpu, Allocation, Attempt, Job, Loan, MarketRule, Offer
+from scheduler.models import Event as EventRow
+from scheduler.models import ServingPool as PoolRow
+from scheduler.nodes.models import LoanState
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     make_account,
     make_borrow_rule,
+    make_class_profile,
     make_lend_rule,
     make_node,
     make_tenant,
     make_vc,
 )
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
-from tests.scheduler.rounds.story import Besides, Event, demanding, elastic, seeded
+from tests.scheduler.rounds.story import (
+    Besides,
+    Event,
+    crowd,
+    demanding,
+    devices_tell,
+    elastic,
+    end,
+    seeded,
+    submission,
+    watches,
+    with_parts,
+)
 from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +76,7 @@ PARAMETERS = {
     "aryl": {"epoch_seconds": 60.0},
     "slaq": {"epoch_seconds": 60.0},
     "pollux": {"restart_seconds": 1.0},
+    "lucid": {"profiler_gpus": 2, "profiling_seconds": 180.0},
     "optimus": {"interval_seconds": 60.0},
     "sia": {"round_seconds": 40.0, "restart_seconds": 15.0},
     "singularity": {"premium": ["speech"], "window_seconds": 240.0, "interval_seconds": 60.0},
@@ -100,7 +123,9 @@ def cluster(
     return read_snapshot(1)
 
 
-def simulated(facts: Snapshot, events: list[Event], pause_seconds: int) -> dict[int, list[Act]]:
+def simulated(
+    facts: Snapshot, events: list[Event], pause_seconds: int, pools: Sequence[ServingPool] = ()
+) -> dict[int, list[Act]]:
     """Return the actions of those rounds that had any, by instant."""
     acts: dict[int, list[Act]] = {}
     places = Places(facts)
@@ -110,7 +135,8 @@ def simulated(facts: Snapshot, events: list[Event], pause_seconds: int) -> dict[
             acts[int(engine.now) - BEGINNING] = sorted(places.act(action, int) for action in plan.actions)
 
     rules = Rules(costs=Costs(checkpoint_seconds=pause_seconds))
-    engine = Engine(facts, (), rules, script=[event.script() for event in events], on_round=note)
+    script = [event.script() for event in events]
+    engine = Engine(facts, (), rules, script=script, pools=pools, on_round=note)
     engine.run(until=lambda engine: engine.now >= BEGINNING + SECONDS)
     assert engine.degraded == {}
     return acts
@@ -123,6 +149,7 @@ LAS_ALLOX = (("las", "fgd"), ("allox", "consolidate"))
 GAVEL_GANDIVA_FAIR = (("gavel", "consolidate"), ("gandiva_fair", "spread"))
 THEMIS_SHOCKWAVE = (("themis", "fgd"), ("shockwave", "consolidate"))
 PRIORITY_LAS = (("priority", "consolidate"), ("las", "spread"))
+LUCID_SRTF = (("lucid", "consolidate"), ("srtf", "consolidate"))
 SJF_GANDIVA = (("sjf", "delay"), ("gandiva", "consolidate"))
 
 
@@ -132,11 +159,10 @@ RESIZING = ("aryl", "pollux", "optimus", "sia", "singularity", "slaq")
 #: Policies with and without a memory, pauses and none, counts and cells. What a policy decides is the same
 #: code in both; test_every_policy.py plays each in the live loop every day.
 EVERY_DAY = [
-    (*FIFO_SRTF, 15, False),
-    (*SJF_GANDIVA, 0, True),
     (*GAVEL_GANDIVA_FAIR, 15, False),
 ]
 REST = [
+    (*FIFO_SRTF, 15, False),
     (*PRIORITY_LAS, 15, True),
     (*DRF_FAIR, 15, False),
     (*LAS_TIRESIAS, 15, False),
@@ -145,12 +171,15 @@ REST = [
     (*THEMIS_SHOCKWAVE, 15, False),
     (*LAS_TIRESIAS, 0, True),
     (*LAS_TIRESIAS, 0, False),
+    (*SJF_GANDIVA, 0, True),
     (*SJF_GANDIVA, 15, False),
     (*FIFO_SRTF, 15, True),
     (*DRF_FAIR, 15, True),
     (*LAS_ALLOX, 0, True),
     (*GAVEL_GANDIVA_FAIR, 0, True),
     (*THEMIS_SHOCKWAVE, 0, True),
+    (*LUCID_SRTF, 15, False),
+    (*LUCID_SRTF, 0, True),
 ]
 
 
@@ -180,7 +209,18 @@ def played(
 ) -> set[tuple[str, str]]:
     """Let the same happen to both and compare; return which actions there were, and their causes."""
     events = seeded(seed, seconds=SECONDS, job_count=job_count, besides=besides)
-    expected = simulated(facts, events, pause_seconds)
+    return compared(clock, facts, events, pause_seconds)
+
+
+def compared(
+    clock: VirtualClock,
+    facts: Snapshot,
+    events: list[Event],
+    pause_seconds: int,
+    pools: Sequence[ServingPool] = (),
+) -> set[tuple[str, str]]:
+    """Let these events happen to both; return which actions there were, and their causes."""
+    expected = simulated(facts, events, pause_seconds, pools)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
     found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
     for instant in sorted(found.keys() | expected.keys()):
@@ -204,6 +244,84 @@ def test_both_do_what_jobs_demand(in_cells, settings):
 
 
 @pytest.mark.parametrize(
+    ("north", "south"),
+    [
+        FIFO_SRTF,
+        pytest.param(*PRIORITY_LAS, marks=pytest.mark.slow),
+        pytest.param(*DRF_FAIR, marks=pytest.mark.slow),
+        pytest.param(*LAS_ALLOX, marks=pytest.mark.slow),
+        pytest.param(*GAVEL_GANDIVA_FAIR, marks=pytest.mark.slow),
+        pytest.param(*THEMIS_SHOCKWAVE, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: ":".join(value),
+)
+def test_both_share_gpus_alike(north, south, settings):
+    """Jobs with parts of GPUs among jobs with whole ones."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, north, south, in_cells=False)
+    assert ("start", "") in played(clock, facts, 7, 15, with_parts, job_count=40)
+    parts = AllocatedGpu.objects.filter(request__lt=1000)
+    attempts = {row.id: row.allocation.attempts.get() for row in parts.select_related("allocation")}
+    spans = [(row.gpu_id, attempts[row.id].starting_at, row.released_at) for row in parts]
+    assert any(
+        gpu == there and since and then and since <= then and (not until or until > then)
+        for number, (gpu, since, until) in enumerate(spans)
+        for there, then, _ in spans[:number] + spans[number + 1 :]
+    ), "two jobs shared a GPU"
+
+
+#: What is known of the applications of a story, such that each policy lets them share.
+LIGHT = Profile(utilisation=0.1, memory_utilisation=0.05)
+STAGES = {"resnet50": Profile(stages=(0.5, 0.1, 0.0)), "bert": Profile(stages=(0.1, 0.5, 0.0))}
+PAIRS = {
+    "types": {"V100-PAIR": {"of": "V100", "count": 2, "node": True}},
+    "physical": [{"type": "V100-PAIR", "nodes": [name]} for name in ("node-a", "node-b")],
+    "virtual_clusters": {"north": {"cells": {"V100-PAIR": 2}}},
+}
+OPPOSITES = {
+    "resnet50": Profile(utilisation=0.9, memory_utilisation=0.2),
+    "bert": Profile(utilisation=0.4, memory_utilisation=0.8),
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "parameters", "profiles", "in_cells"),
+    [
+        ("lucid", {}, dict.fromkeys(OPPOSITES, LIGHT), False),
+        # How slow two are beside each other nobody measures in the live story.
+        *(
+            pytest.param(*story, marks=pytest.mark.slow)
+            for story in (
+                ("lucid", {}, dict.fromkeys(OPPOSITES, LIGHT), True),
+                ("orion", {"most_slowdown": 1.0, "guests": 2}, OPPOSITES, False),
+                ("iadeep", {}, OPPOSITES, False),
+                ("muri", {"interval_seconds": 40.0}, STAGES, False),
+            )
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_both_let_guests_join_and_hosts_run_on_alike(policy, parameters, profiles, in_cells, settings):
+    """Jobs come beside others that run, and the rest of a group runs on when one of it ends or has to."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    tenant, lease = make_tenant("speech"), database_now() + timedelta(days=1)
+    for name in ("node-a", "node-b"):
+        make_node(name, gpus=2, lease_expires_at=lease)
+    for application, profile in profiles.items():
+        make_class_profile(tenant, application, asdict(profile))
+    north = {"members": {tenant: 1.0}, "guaranteed": {"V100": 4}, "policy_parameters": parameters}
+    make_vc("north", policy=policy, **north)
+    if in_cells:
+        cells_apply(document=PAIRS, version=0, actor="user olga")
+    events = crowd(5, 16, seconds=SECONDS, profiles=profiles)
+    said = compared(clock, read_snapshot(1), events, 15)
+    assert {("join", ""), ("stop", "time_limit")} <= said
+    assert Attempt.objects.filter(starting_at__gt=F("allocation__held_at")).exists()
+
+
+@pytest.mark.parametrize(
     ("north", "in_cells"),
     [
         ("pollux", False),
@@ -212,7 +330,7 @@ def test_both_do_what_jobs_demand(in_cells, settings):
             for policy in ("fifo", *RESIZING)
             if policy != "pollux"
         ),
-        *(pytest.param(policy, True, marks=pytest.mark.slow) for policy in RESIZING if policy != "slaq"),
+        *(pytest.param(policy, True, marks=pytest.mark.slow) for policy in RESIZING),
     ],
 )
 def test_both_resize_alike(north, in_cells, settings):
@@ -233,6 +351,48 @@ def test_both_grow_beyond_guarantees_alike(in_cells, settings, monkeypatch):
     facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
     assert ("resize", "") in played(clock, facts, 29, 15, elastic, job_count=10)
     assert Allocation.objects.filter(opportunistic_gpus__gt=0).exists()
+
+
+@pytest.mark.slow
+def test_both_profile_jobs_alike(settings):
+    """New jobs run on two GPUs to be profiled, and share one later, by what devices told meanwhile."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, ("lucid", "consolidate"), ("fifo", "consolidate"), in_cells=False)
+    light = Profile(utilisation=0.1, memory_utilisation=0.05, memory_bytes=2**30)
+    jobs = [(0, 4, 600), (0, 1, 600), (0, 1, 600), (5, 1, 600), (25, 2, 600), (190, 3, 30)]
+    events = []
+    for number, (at, gpus, estimate) in enumerate(jobs, start=1):
+        task = {"name": "main", "command": ["true"], "resources": {"gpu": gpus, "gpu_model": ["V100"]}}
+        spec = {
+            "name": f"job-{number}",
+            "virtual_cluster": "north",
+            "guarantee": "guaranteed",
+            "estimate": estimate,
+            "tasks": [task],
+            "checkpoint": {"grace_seconds": 15},
+        }
+        events.append(submission(at, number, "speech", spec, measured=light))
+    profiles = dict.fromkeys(range(1, len(jobs) + 1), light)
+    events += [devices_tell(at, profiles) for at in range(60, SECONDS, 60)]
+    events += [end(250, 1), end(350, 6)]
+    said = compared(clock, facts, sorted(events, key=lambda event: event.at), 15)
+    assert said == {("start", ""), ("stop", "preempted")}
+    began: dict[str, list[tuple[int, int]]] = {}
+    for name, at, there in Attempt.objects.order_by("id").values_list(
+        "job__name", "starting_at", "allocation_id"
+    ):
+        began.setdefault(name, []).append((int(at.timestamp()) - BEGINNING, there))
+    # Two at a time, until 180; job 5 needs both GPUs of the profiler and has them at 360.
+    assert {name: [at for at, _ in each] for name, each in began.items()} == {
+        "job-1": [0],
+        "job-2": [0, 260],
+        "job-3": [0, 260],
+        "job-4": [180],
+        "job-5": [360],
+        "job-6": [260],
+    }
+    assert began["job-2"][1] == began["job-3"][1], "they share a GPU"
 
 
 @pytest.mark.parametrize("in_cells", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -259,3 +419,76 @@ def test_both_lend_and_borrow_alike(in_cells, settings):
         return
     assert ("regrade", "loan_ended") in said
     assert Loan.objects.exclude(offer=offer).exists(), "rules traded"
+
+
+def lent_and_back() -> tuple[dict[str, int], list[Event]]:
+    """A load curve by which two nodes are lent, go back after three minutes, and are lent again after five;
+    and jobs on them. All but the last, which comes when they are gone, are elastic."""
+
+    def time(minute: int) -> str:
+        return f"{datetime.fromtimestamp(BEGINNING + 60 * minute, UTC):%H:%M}"
+
+    events = watches(SECONDS, ROUND_SECONDS)
+    for number, (at, virtual_cluster, replicas, least) in enumerate(
+        [
+            (0, "north", 4, 1),
+            (5, "north", 4, 2),
+            (30, "south", 4, 1),
+            (45, "north", 2, 1),
+            (200, "south", 2, 0),
+        ],
+        start=1,
+    ):
+        task = {"name": "main", "replicas": replicas, "command": ["true"], "resources": {"gpu": 1}}
+        spec = {
+            "name": f"job-{number}",
+            "virtual_cluster": virtual_cluster,
+            "guarantee": "guaranteed",
+            "estimate": 600,
+            "tasks": [task | {"resources": {"gpu": 1, "gpu_model": ["V100"]}}],
+            "checkpoint": {"grace_seconds": 15},
+        }
+        if least:
+            spec["elastic"] = {"min_gpus": least, "max_gpus": 8}
+        events.append(submission(at, number, "speech", spec))
+    events += [end(430, 1), end(450, 4)]
+    return {time(0): 0, time(3): 2, time(5): 0}, sorted(events, key=lambda event: event.at)
+
+
+@pytest.mark.parametrize(
+    "north", ["aryl", *(pytest.param(each, marks=pytest.mark.slow) for each in RESIZING if each != "aryl")]
+)
+def test_both_lend_nodes_and_give_them_back_alike(north, settings):
+    """Flexible workers there shrink away; with the policy and the placer for it nobody else is stopped."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    times, events = lent_and_back()
+    pool = PoolRow.objects.create(name="chat", return_seconds=60.0, nodes_needed=times)
+    lease = database_now() + timedelta(days=1)
+    for name in ("a", "b"):
+        make_node(f"node-{name}", gpus=4, lease_expires_at=lease)
+    for name in ("c", "d"):
+        make_node(
+            f"node-{name}", gpus=4, lease_expires_at=lease, serving_pool=pool, loan_state=LoanState.SERVING
+        )
+    speech = make_tenant("speech")
+    for name, policy, gpus in (("north", north, 12), ("south", "fifo", 4)):
+        make_vc(
+            name,
+            members={speech: 1.0},
+            guaranteed={"V100": gpus},
+            policy=policy,
+            policy_parameters=PARAMETERS.get(policy, {}),
+            placer="aryl",
+        )
+    known = ServingPool(name="chat", return_seconds=60.0, curve=curve_of(times))
+    said = compared(clock, read_snapshot(1), events, 15, [known])
+    assert ("resize", "") in said
+    # They are asked back a minute before the third; whoever has workers there shrinks in the same round.
+    # Under singularity whole gangs are on them, which are stopped in time.
+    asked_at = datetime.fromtimestamp(BEGINNING + 120, UTC)
+    shrunk = EventRow.objects.filter(kind="job.resized", at=asked_at)
+    is_shrunk = any(event.data["gpus"] < event.data["gpus_before"] for event in shrunk)
+    assert is_shrunk == (north != "singularity")
+    if north == "aryl":
+        assert not Attempt.objects.filter(stop_cause=StopCause.DRAINED).exists()

@@ -10,9 +10,15 @@ from django.utils import timezone
 from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
+from scheduler.core.model.interference import Branch
+from scheduler.core.model.tag_constraints import TagConstraint
+from scheduler.core.model.training import Goodput, Profile, Regime, Training
 from scheduler.core.round.decide import decide
 from scheduler.models import (
     ClusterSettings,
+    Dependency,
+    FragmentationSample,
+    InterferenceFit,
     JobProfile,
     JobScaling,
     PolicyMemory,
@@ -23,6 +29,7 @@ from scheduler.models import (
 )
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import on_record
+from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -63,17 +70,23 @@ def test_every_field_is_filled_from_rows():
         placer="random",
         placer_parameters={"seed": 3},
         default_time_limit_seconds=60.0,
+        sharing="never",
     )
     Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0)
     ClusterSettings.objects.create(
         id=1,
         spare_policy="slaq",
         spare_policy_parameters={"epoch_seconds": 60},
-        spare_placer="random",
-        spare_placer_parameters={"seed": 4},
+        spare_placer="fgd",
+        spare_placer_parameters={"workload": ["1:0:1"]},
         preemptions_per_round=4,
+        auxiliary="greedy",
         backoff_seconds=5.0,
         most_backoff_seconds=50.0,
+    )
+    kind = {"gpus": 0.5, "cpus": 2.0, "gpu_models": ["V100"], "frequency": 0.25}
+    FragmentationSample.objects.create(
+        at=timezone.now(), idle=0, fragmented=0, details={"kinds": [kind], "nodes": []}
     )
     # What it cost two other jobs of the virtual cluster to be preempted is the best guess for this one.
     for cost in (4.0, 6.0):
@@ -89,6 +102,8 @@ def test_every_field_is_filled_from_rows():
         "avoid_nodes": [17],
         "short_runs": 2,
         "may_borrow_at": timezone.now() + timedelta(hours=1),
+        "array_id": 3,
+        "array": {"index": 1, "size": 9, "at_most": 2},
         "version": 7,
     }
     job = make_job(
@@ -119,8 +134,11 @@ def test_every_field_is_filled_from_rows():
         "nodes": {"only": ["v100-a1"], "avoid": ["v100-a2"]},
         "pinned_cell": "corner",
         "on_reclaim": "downgrade",
+        "tags": ["web"],
+        "constraints": [["cache", "rack", 1, None, 2.0]],
     }
     job.save()
+    Dependency.objects.create(job=job, awaited=make_job(), when="failed", state="never")
     make_measurement(tenant, "bert", 1.5, gpus=4, spread=True)
     make_gpu_model("K80")
     # So that there is something to compare with: half as fast there.
@@ -129,6 +147,11 @@ def test_every_field_is_filled_from_rows():
         make_measurement(elsewhere, "other", speed, gpu_model=model, gpus=4)
     for first, second in (("bert", "bert"), ("bert", "gpt"), ("gpt", "bert")):
         make_measurement(tenant, first, 0.5, partner=second, gpus=4)
+    make_vc("sharing", sharing="free")
+    branch = Branch(speed=0.9, samples=40)
+    InterferenceFit.objects.create(
+        tree=[asdict(branch)], pairs=20, error=0.05, error_of_mean=0.1, fitted_at=timezone.now()
+    )
     attempt = make_attempt(job, gpus_of(node), state="stopping")
     for sequence, (step, loss) in enumerate([(10, 2.5), (20, 1.5), (20, 1.25)]):
         ProgressPoint.objects.create(
@@ -181,18 +204,18 @@ def test_every_field_is_filled_from_rows():
         (3, ("1", "1"), True),
     ]
     (read_vc,) = [each for each in snapshot.virtual_clusters if each.name == "research"]
-    # No row says yet when its jobs may share GPUs: all do where that was measured to be harmless.
-    assert unset(read_vc) == {"sharing"}
+    assert not unset(read_vc)
     assert read_vc.members == (core.Member(tenant="vision", weight=2.5),)
     (read_tenant,) = [each for each in snapshot.tenants if each.name == "vision"]
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # A job that waits for a trial run is another one: tests/scheduler/attempts/test_trials.py.
-    assert unset(read_job) == {"trial"}
+    # What is usual for it is told where a policy looks at it: test_recurrence.py.
+    assert unset(read_job) == {"trial", "usual_seconds"}
     parameters = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 1.5)
     # Three times as fast as where it was measured.
     slower, faster = parameters, (*[value * 1.5 / 3.0 for value in parameters[:6]], 1.5)
-    assert read_job.goodput == core.Goodput(
+    assert read_job.goodput == Goodput(
         parameters={"K80": slower, "V100": pytest.approx(faster)},
         noise=(1.0, 4.0),
         initial_batch=64,
@@ -200,21 +223,20 @@ def test_every_field_is_filled_from_rows():
         min_local_batch=8,
         max_local_batch=128,
         most_replicas=2,
+        projected=("V100",),
     )
     # Its own figures, then those of its user's like it, then anyone's of its tenant.
-    assert read_job.profile == core.Profile(
-        utilisation=0.5, memory_bytes=2**30, amp=True, stages=(0.25, 0.5, 0.0)
-    )
+    assert read_job.profile == Profile(utilisation=0.5, memory_bytes=2**30, amp=True, stages=(0.25, 0.5, 0.0))
     assert read_job.preemption_cost_seconds == 5.0
     assert (read_job.elastic, read_job.elastic_mode) == ((2, 8), "adaptive")
     assert read_job.throughput == {"K80": 1.5, "V100": 3.0}
     assert read_job.estimated == ("K80",)
     # Half as fast there, and nothing was timed with the larger batch size.
     regimes = (
-        core.Regime(batch_size=32, epochs=2.0, epoch_seconds=12.5),
-        core.Regime(batch_size=64, epochs=1.0, epoch_seconds=12.5),
+        Regime(batch_size=32, epochs=2.0, epoch_seconds=12.5),
+        Regime(batch_size=64, epochs=1.0, epoch_seconds=12.5),
     )
-    assert read_job.training == core.Training(epochs=10.0, batch_size=64, regimes=regimes)
+    assert read_job.training == Training(epochs=10.0, batch_size=64, regimes=regimes)
     assert read_job.losses == ((10.0, 2.5), (20.0, 1.25))
     assert read_job.deadline_at == read_job.submitted_at + 90
     # Half of its steps took 200 s of its gang, where it is as fast as anywhere; 20 s were declared.
@@ -225,6 +247,8 @@ def test_every_field_is_filled_from_rows():
     assert (read_job.avoid, read_job.outlasts) == ((17,), (node.id,))
     assert read_job.nodes == core.Candidates(only=("v100-a1",), avoid=("v100-a2",))
     assert (read_job.pinned_cell, read_job.on_reclaim) == ("corner", "downgrade")
+    assert read_job.tags == ("web",)
+    assert read_job.constraints == (TagConstraint(tag="cache", scope="rack", least=1, weight=2.0),)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     stopping, planned = snapshot.running
@@ -235,6 +259,9 @@ def test_every_field_is_filled_from_rows():
     assert unset(snapshot) == {"lending", "levels"}
     assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
     assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
+    assert snapshot.interference == (branch,)
+    VirtualCluster.objects.filter(name="sharing").delete()
+    assert read_snapshot(18).interference == ()
 
 
 def test_an_empty_specification_divides_nothing():

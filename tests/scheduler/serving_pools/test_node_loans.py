@@ -92,7 +92,7 @@ def test_a_return_with_flexible_workers_alone_shrinks_the_job_and_preempts_nobod
     )
     run_round()
     attempt.refresh_from_db()
-    assert (attempt.state, attempt.stop_cause) == ("stopping", "migrated")
+    assert (attempt.state, attempt.stop_cause) == ("stopping", "resized")
     after = job.attempts.get(state="planned")
     assert after.allocation.replicas == [[gpu.id] for gpu in gpus_of(own)]
     resized = Event.objects.get(kind="job.resized", job_id=job.id)

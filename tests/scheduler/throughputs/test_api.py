@@ -15,6 +15,7 @@ from tenants.models import AuditEntry, Tenant
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import (
     gpus_of,
+    held_since,
     make_attempt,
     make_correction,
     make_gpu_model,
@@ -351,8 +352,7 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
     job.service = {"K80": 300.0}
     job.save()
     attempt = make_attempt(job, gpus_of(world.node)[:2])
-    attempt.allocation.held_at = timezone.now() - timedelta(seconds=50)
-    attempt.allocation.save()
+    held_since(attempt, timezone.now() - timedelta(seconds=50))
     memory = {
         "policy": "gavel",
         "objective": "max_min",

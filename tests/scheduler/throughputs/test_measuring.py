@@ -10,10 +10,14 @@ from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.clock import database_now
 from scheduler.core.building_blocks.pace import Pace
+from scheduler.core.model.gpu_parts import GpuPart
+from scheduler.core.perf.estimator import Pair
+from scheduler.core.perf.throughput import JobClass
 from scheduler.models import Attempt, Node, SpeedMeasurement
 from scheduler.pruning import prune
 from scheduler.throughputs.services import measuring
 from scheduler.throughputs.services.measuring import fewest_nodes
+from scheduler.throughputs.services.on_record import read_estimator
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_measurement, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -40,11 +44,20 @@ def known() -> list[tuple[str, float, int]]:
     return [(row.application, round(row.average, 6), row.samples) for row in rows]
 
 
-def running(node: Node, *, application: str = "bert", gpus: int = 1, first: int = 0, **spec) -> Attempt:
+def running(
+    node: Node,
+    *,
+    application: str = "bert",
+    gpus: int = 1,
+    first: int = 0,
+    part: GpuPart | None = None,
+    **spec,
+) -> Attempt:
     job = make_job(gpus=gpus, **spec)
     job.shape["application"] = application
     job.save()
-    return make_attempt(job, gpus_of(node)[first : first + gpus])
+    count = gpus * spec.get("replicas", 1)
+    return make_attempt(job, gpus_of(node)[first : first + count], part=part)
 
 
 def test_windows_of_a_minute_are_measured_after_the_first_seconds() -> None:
@@ -236,3 +249,67 @@ def test_what_is_measured_no_more_is_forgotten_after_a_while() -> None:
     make_measurement(tenant, "kept", 1.0, updated_at=now - measuring.KEPT + timedelta(hours=1))
     prune()
     assert [name for name, _, _ in known()] == ["kept"]
+
+
+def with_part(node: Node, *, request: int, limit: int, **spec) -> Attempt:
+    """An attempt with a part of the node's first GPU, that has run for an hour."""
+    attempt = running(node, part=GpuPart(request=request, limit=limit), **spec)
+    attempt.job.shape["tasks"][0].append([request, limit, 0])
+    attempt.job.save()
+    Attempt.objects.filter(id=attempt.id).update(running_at=timezone.now() - timedelta(hours=1))
+    return attempt
+
+
+def settings() -> list[tuple[str, str, int, float]]:
+    rows = SpeedMeasurement.objects.order_by("id")
+    return [(row.application, row.partner, row.gpu_limit, round(row.average, 6)) for row in rows]
+
+
+def test_jobs_with_parts_of_one_gpu_are_measured_alone_and_beside_each_other() -> None:
+    node, tenant = make_node(), make_tenant()
+    first = with_part(node, application="bert", tenant=tenant, request=300, limit=600)
+    progress(node, first, (0, 0), (10, 0), (70, 600))
+    # In a part of a GPU it says nothing of how fast it is with all of it.
+    assert settings() == [("bert", "", 600, 10.0)]
+    assert not read_estimator().throughputs(JobClass(tenant.name, "bert"), 1, ["V100"])
+    second = with_part(node, application="gpt", tenant=tenant, request=500, limit=500)
+    progress(node, first, (130, 1_080))
+    assert settings()[1:] == [("bert", "gpt", 600, 0.8)]
+    # Nobody knows how fast the second is alone.
+    progress(node, second, (0, 0), (10, 0), (70, 600))
+    assert len(settings()) == 2
+    assert not read_estimator().pairs
+    progress(node, second, (71, 610), state="exited")
+    Attempt.objects.filter(id=second.id).update(ended_at=timezone.now() - timedelta(minutes=2))
+    second.allocation.gpus.update(phase="released", released_at=timezone.now() - timedelta(minutes=2))
+    progress(node, first, (190, 1_680))
+    assert SpeedMeasurement.objects.get(partner="").samples == 2
+
+
+def test_parts_that_may_use_the_whole_gpu_tell_policies_of_the_pair() -> None:
+    node, tenant = make_node(), make_tenant()
+    pair = [
+        with_part(node, application=name, tenant=tenant, request=request, limit=1_000)
+        for name, request in (("bert", 300), ("gpt", 700))
+    ]
+    for name in ("bert", "gpt"):
+        make_measurement(tenant, name, 20.0)
+    for attempt, samples in zip(pair, (720, 1_080), strict=True):
+        progress(node, attempt, (0, 0), (10, 0), (70, samples))
+    assert dict(read_estimator().pairs) == {Pair("bert", "gpt", 1, "V100"): (0.6, 0.9)}
+    assert not measuring.has_gpus_alone(pair[0])
+    # Who is held to less makes room, and says nothing of a partner that is not.
+    with_part(make_node(), application="t5", tenant=tenant, request=300, limit=300)
+    other = make_node()
+    free = with_part(other, application="bert", tenant=tenant, request=300, limit=1_000)
+    with_part(other, application="t5", tenant=tenant, request=300, limit=300)
+    progress(other, free, (0, 0), (10, 0), (70, 1_200))
+    assert [row for row in settings() if "t5" in row] == []
+
+
+def test_a_gang_that_shares_only_some_of_its_gpus_says_nothing() -> None:
+    node, tenant = make_node(), make_tenant()
+    gang = with_part(node, application="bert", tenant=tenant, request=300, limit=300, replicas=2)
+    with_part(node, application="gpt", tenant=tenant, request=300, limit=300)
+    progress(node, gang, (0, 0), (10, 0), (70, 600))
+    assert settings() == []

@@ -21,6 +21,7 @@ OTHERS = {
     "idle_gpus_seconds": None,
     "idle_gpus_below_percent": 5.0,
     "idle_gpus_then": "warn",
+    "auxiliary": "tune",
     "overrun": None,
 }
 

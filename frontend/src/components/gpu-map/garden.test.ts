@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 
 import type { AttemptState, Job } from "@/api/schema";
-import { describePlot, plantGarden } from "@/components/gpu-map/garden";
+import { describePlot, plantGarden, unseenPart } from "@/components/gpu-map/garden";
 import { aGpu, aJob, anAttempt, aNode } from "@/testing/samples";
 
 function holding(gpus: number[], state: AttemptState, given: Partial<Job> = {}): Job {
   const gpuList = gpus.map((id) => ({ id, index: id }));
   const attempt = anAttempt({
     state,
-    placement: [{ node: "node-1", node_id: 1, gpus: gpuList, ranks: [0], state: "held" }],
+    placement: [{ node: "node-1", node_id: 1, gpus: gpuList, ranks: [0], state: "held", enforcement: "" }],
   });
   return aJob({ state: "running", attempt, ...given });
 }
@@ -42,6 +42,42 @@ describe("the garden", () => {
     const released = holding([7], "running");
     released.attempt?.placement.forEach((part) => (part.state = "released"));
     expect(statesOf([{ id: 7 }], [holding([7], "ended"), released])[0]).toMatchObject({ job: null, state: "free" });
+  });
+
+  it("shows who shares a GPU with which part, in a settled order, and what others have", () => {
+    const having = (part: number, id: number, name: string) => {
+      const job = holding([7], "running", { id, name });
+      job.attempt?.placement.forEach(({ gpus }) => gpus.forEach((gpu) => (gpu.part = part)));
+      return job;
+    };
+    const [rack] = plantGarden(
+      [aNode({ gpus: [aGpu({ id: 7, state: "held", in_use: 0.9 })] })],
+      [having(0.3, 2, "bert"), having(0.4, 1, "digits")],
+    );
+    const bed = rack?.beds[0];
+    const plot = bed?.plots[0];
+    if (!bed || !plot) throw new Error("nothing planted");
+    expect(plot.sharers.map(({ job, part }) => [job.id, part])).toEqual([
+      [1, 0.4],
+      [2, 0.3],
+    ]);
+    expect(unseenPart(plot)).toBeCloseTo(0.2);
+    expect(describePlot(bed, plot)).toBe(
+      "node-1 GPU 0, V100: shared by 0.4 digits #1 of vision, 0.3 bert #2 of vision, 0.2 other tenants",
+    );
+  });
+
+  it("draws those who have all of a GPU together evenly, and one alone as ever", () => {
+    const together = [holding([7], "running", { id: 1 }), holding([7], "running", { id: 2 })];
+    const [shared, whole] = statesOf(
+      [
+        { id: 7, state: "held" },
+        { id: 8, state: "held" },
+      ],
+      [...together, holding([8], "running", { id: 3 })],
+    );
+    expect(shared?.sharers.map(({ part }) => part)).toEqual([0.5, 0.5]);
+    expect(whole).toMatchObject({ job: { id: 3 }, sharers: [] });
   });
 
   it("orders racks and nodes as people count", () => {

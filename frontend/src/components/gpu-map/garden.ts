@@ -4,11 +4,20 @@ import type { Gpu, Job, Node } from "@/api/schema";
 
 export type PlotState = "free" | "planned" | "starting" | "running" | "stopping" | "unknown" | "unhealthy" | "offline";
 
+/** A job that has a part of a GPU, or all of it together with others. */
+export interface Sharer {
+  job: Job;
+  /** What is drawn of the GPU for it, 0 to 1. */
+  part: number;
+}
+
 export interface Plot {
   gpu: Gpu;
   state: PlotState;
-  /** The job that holds the GPU, when the viewer may see it. */
+  /** The job that holds the GPU, when the viewer may see it; the first of several. */
   job: Job | null;
+  /** Those that share it, as far as the viewer may see them; none where it is one job's. */
+  sharers: readonly Sharer[];
   /** The job that takes it next. */
   successor: Job | null;
 }
@@ -24,7 +33,7 @@ export interface Rack {
 }
 
 interface Holders {
-  job?: Job;
+  jobs: Sharer[];
   successor?: Job;
 }
 
@@ -37,7 +46,12 @@ export function holdersByGpu(jobs: Iterable<Job>): Map<number, Holders> {
     const role = attempt.state === "planned" ? "successor" : "job";
     for (const part of attempt.placement) {
       if (part.state === "released") continue;
-      for (const gpu of part.gpus) holders.set(gpu.id, { ...holders.get(gpu.id), [role]: job });
+      for (const gpu of part.gpus) {
+        const here = holders.get(gpu.id) ?? { jobs: [] };
+        if (role === "successor") here.successor = job;
+        else here.jobs.push({ job, part: gpu.part ?? 1 });
+        holders.set(gpu.id, here);
+      }
     }
   }
   return holders;
@@ -62,10 +76,38 @@ export function bedOf(node: Node, holders: Map<number, Holders>): Bed {
   const plots = [...node.gpus]
     .sort((a, b) => a.index - b.index)
     .map((gpu) => {
-      const { job = null, successor = null } = holders.get(gpu.id) ?? {};
-      return { gpu, job, successor, state: stateOf(node, gpu, job) };
+      const { jobs = [], successor = null } = holders.get(gpu.id) ?? {};
+      const job = jobs[0]?.job ?? null;
+      return { gpu, job, sharers: sharersOf(jobs), successor, state: stateOf(node, gpu, job) };
     });
   return { node, plots };
+}
+
+function sharersOf(jobs: readonly Sharer[]): readonly Sharer[] {
+  if (jobs.length < 2 && jobs.every(({ part }) => part === 1)) return [];
+  // Who has all of it together with others is drawn with an even part.
+  const sorted = [...jobs].sort((a, b) => a.job.id - b.job.id);
+  return sorted.map(({ job, part }) => ({ job, part: part < 1 ? part : 1 / jobs.length }));
+}
+
+/** The jobs on a GPU that the viewer may see. */
+export function jobsOn({ job, sharers }: Plot): Job[] {
+  if (sharers.length > 0) return sharers.map((sharer) => sharer.job);
+  return job ? [job] : [];
+}
+
+/** What of a shared GPU is in use by jobs that the viewer may not see, 0 to 1. */
+export function unseenPart({ gpu, sharers }: Plot): number {
+  return Math.max(
+    0,
+    sharers.reduce((left, { part }) => left - part, gpu.in_use),
+  );
+}
+
+/** "0.3 digits #7 of vision"; of those who have all of a GPU together there is no part to tell. */
+export function sharerText({ job, part }: Sharer, gpu: Gpu): string {
+  const placed = job.attempt?.placement.flatMap(({ gpus }) => gpus).find(({ id }) => id === gpu.id);
+  return `${placed?.part === undefined ? "" : `${part} `}${job.name} #${job.id} of ${job.tenant}`;
 }
 
 function stateOf(node: Node, gpu: Gpu, job: Job | null): PlotState {
@@ -91,7 +133,29 @@ export const STATE_TEXT: Record<PlotState, string> = {
 
 /** One plot in a sentence, for the tooltip's heading and for screen readers. */
 export function describePlot(bed: Bed, plot: Plot): string {
+  if (plot.sharers.length > 0) return `${placeText(bed, plot)}: shared by ${sharersText(plot)}${nextText(plot)}`;
   const who = plot.job ? `, job ${plot.job.id} ${plot.job.name} of ${plot.job.tenant}` : "";
-  const next = plot.successor ? `, next: job ${plot.successor.id} ${plot.successor.name}` : "";
-  return `${bed.node.name} GPU ${plot.gpu.index}, ${bed.node.gpu_model ?? "unknown model"}: ${STATE_TEXT[plot.state]}${who}${next}`;
+  return `${placeText(bed, plot)}: ${STATE_TEXT[plot.state]}${who}${nextText(plot)}`;
+}
+
+function placeText(bed: Bed, plot: Plot): string {
+  return `${bed.node.name} GPU ${plot.gpu.index}, ${bed.node.gpu_model ?? "unknown model"}`;
+}
+
+function sharersText(plot: Plot): string {
+  const unseen = unseenText(plot);
+  return [...plot.sharers.map((sharer) => sharerText(sharer, plot.gpu)), ...(unseen ? [unseen] : [])].join(", ");
+}
+
+/** "0.5 other tenants"; empty where there is nothing of theirs. */
+export function unseenText(plot: Plot): string {
+  const unseen = unseenPart(plot);
+  return unseen > LEAST_PART / 2 ? `${Number(unseen.toFixed(3))} other tenants` : "";
+}
+
+/** Parts are counted in thousandths. */
+const LEAST_PART = 0.001;
+
+function nextText({ successor }: Plot): string {
+  return successor ? `, next: job ${successor.id} ${successor.name}` : "";
 }

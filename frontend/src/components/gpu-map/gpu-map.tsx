@@ -1,8 +1,8 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 
-import { duration, secondsBetween } from "@/components/format";
-import { describePlot, type Rack, STATE_TEXT } from "@/components/gpu-map/garden";
+import { counted, duration, secondsBetween } from "@/components/format";
+import { describePlot, type Plot, type Rack, sharerText, STATE_TEXT, unseenText } from "@/components/gpu-map/garden";
 import styles from "@/components/gpu-map/gpu-map.module.css";
 import {
   type Direction,
@@ -128,7 +128,7 @@ const CARD_WIDTH = 248;
 function PlotCard({ hit, layoutWidth }: { hit: Hit; layoutWidth: number }) {
   const now = useNow();
   if (!hit.plot) return null;
-  const { gpu, job, successor, state } = hit.plot.plot;
+  const { gpu, job, sharers, successor, state } = hit.plot.plot;
   const { node } = hit.bed.bed;
   const left = Math.max(0, Math.min(hit.plot.x + hit.plot.width / 2 - CARD_WIDTH / 2, layoutWidth - CARD_WIDTH));
   const runs = job ? secondsBetween(job.attempt?.running_at ?? null, null, now) : null;
@@ -137,7 +137,9 @@ function PlotCard({ hit, layoutWidth }: { hit: Hit; layoutWidth: number }) {
       <p className={styles.where}>
         {node.name} · GPU {gpu.index} · {node.gpu_model}
       </p>
-      {job ? (
+      {sharers.length > 0 ? (
+        <Sharers plot={hit.plot.plot} />
+      ) : job ? (
         <>
           <p className={styles.job}>
             {job.name} <span>#{job.id}</span>
@@ -147,7 +149,7 @@ function PlotCard({ hit, layoutWidth }: { hit: Hit; layoutWidth: number }) {
           </p>
           <p>
             {STATE_TEXT[state]}
-            {runs !== null && ` for ${duration(runs)}`} · {job.gpus} GPUs in all
+            {runs !== null && ` for ${duration(runs)}`} · {counted(job.gpus, "GPU")} in all
           </p>
         </>
       ) : (
@@ -160,5 +162,20 @@ function PlotCard({ hit, layoutWidth }: { hit: Hit; layoutWidth: number }) {
       )}
       {gpu.problem && <p className={styles.problem}>{gpu.problem}</p>}
     </div>
+  );
+}
+
+/** Who has which part of a shared GPU, the topmost on the map first. */
+function Sharers({ plot }: { plot: Plot }) {
+  const unseen = unseenText(plot);
+  return (
+    <>
+      {unseen && <p>{unseen}</p>}
+      {[...plot.sharers].reverse().map((sharer) => (
+        <p key={sharer.job.id} className={styles.sharer}>
+          {sharerText(sharer, plot.gpu)}
+        </p>
+      ))}
+    </>
   );
 }

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 
-import { describePlot, type Bed, type Rack } from "@/components/gpu-map/garden";
+import { describePlot, jobsOn, type Bed, type Rack } from "@/components/gpu-map/garden";
 import { Badge, nodeLook } from "@/components/state-badge";
 import { DataTable, type Column } from "@/ui/data-table";
 import { oneLine } from "@/ui/layout";
@@ -52,7 +52,7 @@ export function GpuTable({ racks }: { racks: readonly Rack[] }) {
 }
 
 function Jobs({ bed }: { bed: Bed }) {
-  const jobs = new Map(bed.plots.flatMap(({ job }) => (job ? [[job.id, job] as const] : [])));
+  const jobs = new Map(bed.plots.flatMap(jobsOn).map((job) => [job.id, job]));
   return [...jobs.values()].map((job, index) => (
     <span key={job.id}>
       {index > 0 && ", "}

@@ -1,4 +1,4 @@
-import { STATE_TEXT, type Plot, type PlotState, type Rack } from "@/components/gpu-map/garden";
+import { jobsOn, STATE_TEXT, type Plot, type PlotState, type Rack } from "@/components/gpu-map/garden";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { tenantSlots } from "@/components/tenant-colour";
 import styles from "@/components/gpu-map/gpu-map.module.css";
@@ -14,7 +14,6 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
   const plots = racks.flatMap((rack) => rack.beds.flatMap((bed) => bed.plots));
   const byState = countBy(plots, (plot) => plot.state);
   const slots = tenantSlots(tenants);
-  const held = countBy(plots, (plot) => plot.job?.tenant ?? null);
   return (
     <ul className={styles.legend} aria-label="Legend">
       {colourBy === "tenant" &&
@@ -23,7 +22,7 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
             key={tenant}
             colour={`var(--crop-${slots.get(tenant) ?? 1})`}
             text={tenant}
-            count={held.get(tenant) ?? 0}
+            count={plots.filter((plot) => jobsOn(plot).some((job) => job.tenant === tenant)).length}
           />
         ))}
       {colourBy === "state" &&
@@ -50,7 +49,14 @@ export function Legend({ racks, colourBy, tenants }: LegendProps) {
       />
       <StateEntry state="unhealthy" className={styles.swatchBroken} counts={byState} />
       <StateEntry state="offline" className={styles.swatchBroken} counts={byState} />
-      {plots.some((plot) => plot.job?.guarantee === "opportunistic") && (
+      {plots.some(({ sharers }) => sharers.length > 0) && (
+        <Entry
+          className={styles.swatchShared}
+          text="Shared, filled by parts"
+          count={plots.filter(({ sharers }) => sharers.length > 0).length}
+        />
+      )}
+      {plots.some((plot) => jobsOn(plot).some(({ guarantee }) => guarantee === "opportunistic")) && (
         <Entry className={styles.swatchFurrows} text="Hatched: opportunistic" />
       )}
     </ul>

@@ -1,6 +1,6 @@
 /** Draws the garden on a canvas. Everything is plain rectangles, so ten thousand plots take a few milliseconds. */
 
-import type { Plot } from "@/components/gpu-map/garden";
+import { jobsOn, unseenPart, type Plot } from "@/components/gpu-map/garden";
 import { gapOf, type BedBox, type GardenLayout, type Hit, type PlotBox } from "@/components/gpu-map/layout";
 import { CROPS, tenantSlots } from "@/components/tenant-colour";
 
@@ -105,19 +105,19 @@ function paintPlot(pen: Pen, box: PlotBox, bed: BedBox, cell: number, palette: P
     cross(pen, x, y, cell, palette.failed);
     return;
   }
-  if (plot.state === "free" || plot.state === "planned") {
+  const isShared = plot.sharers.length > 0;
+  if (isShared || plot.state === "free" || plot.state === "planned") {
     pen.fillStyle = palette.free;
     pen.fillRect(x, y, cell, cell);
     pen.strokeStyle = palette.soilLine;
     pen.lineWidth = 1;
     pen.strokeRect(x + 0.5, y + 0.5, cell - 1, cell - 1);
+    if (isShared) paintSharers(pen, box, cell, palette, colourOf);
   } else {
     pen.fillStyle = colourOf(plot);
     pen.fillRect(x, y, cell, cell);
     joinNeighbours(pen, box, bed, cell);
-    if (plot.job?.guarantee === "opportunistic" && cell >= 8) furrows(pen, x, y, cell, palette.surface);
-    if (plot.state === "starting" && cell >= 8) notch(pen, x, y, cell, palette.surface, "top");
-    if (plot.state === "stopping" && cell >= 8) notch(pen, x, y, cell, palette.surface, "bottom");
+    paintJob(pen, plot, x, y, cell, cell, palette);
   }
   if (plot.successor) {
     pen.fillStyle = colourOf({ ...plot, job: plot.successor, state: "starting" });
@@ -130,26 +130,64 @@ function paintPlot(pen: Pen, box: PlotBox, bed: BedBox, cell: number, palette: P
   }
 }
 
+/** A shared GPU is filled from the bottom by those who have it, each as high as its part. */
+function paintSharers(pen: Pen, box: PlotBox, cell: number, palette: Palette, colourOf: PlotColour): void {
+  const { plot, x } = box;
+  let bottom = box.y + cell;
+  const fill = (part: number, colour: string) => {
+    const height = Math.min(part * cell, bottom - box.y);
+    bottom -= height;
+    pen.fillStyle = colour;
+    pen.fillRect(x, bottom, cell, Math.max(1, height - (cell >= 8 ? 1 : 0)));
+    return height;
+  };
+  for (const { job, part } of plot.sharers) {
+    const state = job.attempt?.state;
+    const shown = { ...plot, job, state: state === "starting" || state === "stopping" ? state : ("running" as const) };
+    const height = fill(part, colourOf(shown));
+    if (height >= 6) paintJob(pen, shown, x, bottom, cell, height - 1, palette);
+  }
+  const unseen = unseenPart(plot);
+  if (unseen * cell >= 0.5) fill(unseen, palette.none);
+}
+
+/** What is drawn on a job's colour. */
+function paintJob(
+  pen: Pen,
+  { job, state }: Plot,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  { surface }: Palette,
+): void {
+  if (width < 8) return;
+  if (job?.guarantee === "opportunistic") furrows(pen, x, y, width, height, surface);
+  if (state === "starting") notch(pen, x, y, width, height, surface, "top");
+  if (state === "stopping") notch(pen, x, y, width, height, surface, "bottom");
+}
+
 /** A gang grows together: the path between two plots of one job is planted too. */
 function joinNeighbours(pen: Pen, box: PlotBox, bed: BedBox, cell: number): void {
   const gap = gapOf(cell);
   const { job } = box.plot;
   if (!job) return;
+  const isJoined = (other: PlotBox | undefined) => other?.plot.job?.id === job.id && other.plot.sharers.length === 0;
   const right = bed.plots.find((other) => other.row === box.row && other.column === box.column + 1);
   const below = bed.plots.find((other) => other.column === box.column && other.row === box.row + 1);
-  const joinsRight = right?.plot.job?.id === job.id;
-  const joinsBelow = below?.plot.job?.id === job.id;
+  const joinsRight = isJoined(right);
+  const joinsBelow = isJoined(below);
   if (joinsRight) pen.fillRect(box.x + cell, box.y, gap, cell);
   if (joinsBelow) pen.fillRect(box.x, box.y + cell, cell, gap);
   const across = bed.plots.find((other) => other.column === box.column + 1 && other.row === box.row + 1);
-  if (joinsRight && joinsBelow && across?.plot.job?.id === job.id) pen.fillRect(box.x + cell, box.y + cell, gap, gap);
+  if (joinsRight && joinsBelow && isJoined(across)) pen.fillRect(box.x + cell, box.y + cell, gap, gap);
 }
 
 /** Opportunistic work is drawn as loose rows: it gives way. */
-function furrows(pen: Pen, x: number, y: number, cell: number, colour: string): void {
+function furrows(pen: Pen, x: number, y: number, cell: number, height: number, colour: string): void {
   pen.save();
   pen.beginPath();
-  pen.rect(x, y, cell, cell);
+  pen.rect(x, y, cell, height);
   pen.clip();
   pen.strokeStyle = colour;
   pen.globalAlpha = 0.5;
@@ -163,10 +201,18 @@ function furrows(pen: Pen, x: number, y: number, cell: number, colour: string): 
   pen.restore();
 }
 
-function notch(pen: Pen, x: number, y: number, cell: number, colour: string, side: "top" | "bottom"): void {
+function notch(
+  pen: Pen,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  colour: string,
+  side: "top" | "bottom",
+): void {
   pen.fillStyle = colour;
-  const depth = Math.max(2, cell / 6);
-  pen.fillRect(x + cell / 4, side === "top" ? y : y + cell - depth, cell / 2, depth);
+  const depth = Math.max(2, Math.min(width, height) / 6);
+  pen.fillRect(x + width / 4, side === "top" ? y : y + height - depth, width / 2, depth);
 }
 
 function cross(pen: Pen, x: number, y: number, cell: number, colour: string): void {
@@ -181,15 +227,15 @@ function cross(pen: Pen, x: number, y: number, cell: number, colour: string): vo
   pen.stroke();
 }
 
-/** Outlines what the pointer or the keyboard is on, and everything else its job holds. */
+/** Outlines what the pointer or the keyboard is on, and everything else its jobs hold. */
 export function paintHighlight(pen: Pen, layout: GardenLayout, palette: Palette, hit: Hit): void {
-  const id = hit.plot?.plot.job?.id;
+  const ids = new Set(hit.plot ? jobsOn(hit.plot.plot).map(({ id }) => id) : []);
   pen.strokeStyle = palette.ink;
   pen.lineWidth = layout.cell >= 12 ? 2 : 1.5;
-  if (id !== undefined) {
+  if (ids.size > 0) {
     for (const rack of layout.racks) {
       for (const bed of rack.beds) {
-        for (const plot of bed.plots) if (plot.plot.job?.id === id) outline(pen, plot, 0.5);
+        for (const plot of bed.plots) if (jobsOn(plot.plot).some(({ id }) => ids.has(id))) outline(pen, plot, 0.5);
       }
     }
   }

@@ -51,7 +51,7 @@ describe("fairness in words", () => {
     ]);
     const traded = tenant({ borrowed: 2, traded_in: { V100: 1 }, traded_out: { K80: 4 }, paid: 6 });
     expect(dealingsText(traded)).toBe("borrowed 2 GPUs; got 1 V100 for 4 K80; paid 6 credits");
-    expect(dealingsText(tenant({ lent: 0.5 }))).toBe("lent 0.5 GPUs");
+    expect(dealingsText(tenant({ lent: 0.5 }))).toBe("lent 0.5 GPU");
   });
 
   it("draws every tenant's bars of a model to one scale", () => {

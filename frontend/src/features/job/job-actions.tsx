@@ -1,11 +1,12 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { Ban, Copy, Pause, Play } from "lucide-react";
+import { Ban, Copy, Pause, Pencil, Play } from "lucide-react";
 import { useState } from "react";
 
 import { answerOf, api, once } from "@/api/client";
 import type { Job } from "@/api/schema";
 import { mayActFor, useSession } from "@/components/session";
+import { ChangeDialog } from "@/features/job/change-dialog";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";
@@ -15,6 +16,7 @@ export function JobActions({ job }: { job: Job }) {
   const me = useSession();
   const say = useSay();
   const [asking, setAsking] = useState(false);
+  const [changing, setChanging] = useState(false);
   const act = useMutation({
     mutationFn: (verb: "cancel" | "hold" | "release") =>
       answerOf(api.POST(`/jobs/{job_id}/${verb}`, { params: { path: { job_id: job.id }, header: once() } })),
@@ -39,6 +41,12 @@ export function JobActions({ job }: { job: Job }) {
           {job.held ? "Release" : "Hold"}
         </Button>
       )}
+      {mayAct && !hasEnded && !job.cancelling && (
+        <Button icon={<Pencil size={14} aria-hidden />} onClick={() => setChanging(true)}>
+          Change
+        </Button>
+      )}
+      {changing && <ChangeDialog job={job} onClose={() => setChanging(false)} />}
       {mayAct && !hasEnded && (
         <Button
           look="danger"

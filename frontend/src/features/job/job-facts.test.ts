@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { runTimeText, turnAt } from "@/features/job/job-facts";
+import { auxiliaryLines, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
 
 describe("turnAt", () => {
   const second = { index: 1, count: 3, seconds: 60 };
@@ -17,13 +17,47 @@ describe("turnAt", () => {
   });
 });
 
+it("says plainly where nothing holds a job to its part of a GPU", () => {
+  expect(enforcementWords("placement_only")).toContain("not enforced");
+  expect(enforcementWords("enforced")).toBe("enforced");
+});
+
+describe("auxiliaryLines", () => {
+  const replica = {
+    rank: 0,
+    cpus: 9,
+    memory_bytes: 2 ** 30,
+    proportional_cpus: 3,
+    proportional_memory_bytes: 2 ** 30,
+  };
+
+  it("tells what is beyond the part of the node that the GPUs are, and ranks alike in one line", () => {
+    const less = { ...replica, rank: 2, cpus: 1.5, memory_bytes: 0 };
+    expect(auxiliaryLines({ replicas: [replica, { ...replica, rank: 1 }, less], message: "Crowded." })).toEqual([
+      "ranks 0, 1: 9 CPUs (3 by its GPUs, 6 more), 1 GiB",
+      "rank 2: 1.5 CPUs (3 by its GPUs, 1.5 less)",
+      "Crowded.",
+    ]);
+  });
+
+  it("knows no limit where the node does not say what it has", () => {
+    expect(auxiliaryLines({ replicas: [{ ...replica, cpus: 0, memory_bytes: 0 }], message: "" })).toEqual([
+      "rank 0: as much as there is",
+    ]);
+  });
+});
+
 const known = {
   declared_seconds: 7_200,
   measured_seconds: 15_000,
   gpu_model: "",
   differs: true,
   outlasts_limit: false,
-};
+  usual_seconds: null,
+  usual_by: "",
+  usual_jobs: 0,
+  usual_error: null,
+} as const;
 
 it("tells what was declared beside what is measured where they differ", () => {
   expect(runTimeText(known)).toBe("declared 2 h, by its steps 4 h 10 min");
@@ -31,4 +65,15 @@ it("tells what was declared beside what is measured where they differ", () => {
     "by its steps 4 h 10 min on V100; longer than its time limit",
   );
   expect(runTimeText({ ...known, measured_seconds: null })).toBe("declared 2 h; too few steps yet to measure");
+  expect(
+    runTimeText({
+      ...known,
+      measured_seconds: null,
+      declared_seconds: null,
+      usual_seconds: 6_000,
+      usual_by: "size",
+      usual_jobs: 12,
+      usual_error: 0.08,
+    }),
+  ).toBe("not known; usual 1 h 40 min (12 jobs of the same application and size, off by 8 %)");
 });

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { answerOf, api } from "@/api/client";
 import type { Attempt, Job, JobRunTime } from "@/api/schema";
-import { counted, duration, moment } from "@/components/format";
+import { bytes, count, counted, duration, moment } from "@/components/format";
 import { useNow } from "@/components/now";
 
 /** How often a job was preempted, and what that cost it. */
@@ -21,6 +21,39 @@ export function Preemptions({ job }: { job: Job }) {
       {data.may_borrow_at && `; borrows GPUs again from ${moment(data.may_borrow_at)}`}
     </>
   );
+}
+
+/** How an attempt is held to its part of a GPU. */
+export function enforcementWords(enforcement: Attempt["enforcement"]): string {
+  return {
+    "": "",
+    enforced: "enforced",
+    cooperative: "cooperative: it asks for its time by itself",
+    placement_only: "placement only: not enforced on its node",
+  }[enforcement];
+}
+
+/** What CPUs and memory an attempt has that its job leaves to the platform; ranks with the same in one line. */
+export function auxiliaryLines({ replicas, message }: NonNullable<Attempt["auxiliary"]>): string[] {
+  const lines = new Map<string, number[]>();
+  for (const each of replicas) {
+    const has = [
+      each.cpus && `${count(each.cpus)} CPUs${beside(each.cpus, each.proportional_cpus, count)}`,
+      each.memory_bytes && bytes(each.memory_bytes) + beside(each.memory_bytes, each.proportional_memory_bytes, bytes),
+    ].filter(Boolean);
+    const text = has.join(", ") || "as much as there is";
+    lines.set(text, [...(lines.get(text) ?? []), each.rank]);
+  }
+  const said = [...lines].map(
+    ([text, ranks]) => `${ranks.length === 1 ? "rank" : "ranks"} ${ranks.join(", ")}: ${text}`,
+  );
+  return message ? [...said, message] : said;
+}
+
+function beside(has: number, fair: number, written: (amount: number) => string): string {
+  if (written(has) === written(fair)) return "";
+  const more = written(Math.abs(has - fair));
+  return ` (${written(fair)} by its GPUs, ${more} ${has > fair ? "more" : "less"})`;
 }
 
 /** Whether it is the turn of an attempt that shares its GPUs in turns, and when that changes. */
@@ -57,10 +90,28 @@ export function RunTime({ job }: { job: Job }) {
 export function runTimeText(known: JobRunTime): string {
   const { declared_seconds: declared, measured_seconds: measured } = known;
   if (measured === null) {
-    return declared === null ? "not known" : `declared ${duration(declared)}; too few steps yet to measure`;
+    const stated = declared === null ? "not known" : `declared ${duration(declared)}; too few steps yet to measure`;
+    return `${stated}${usualText(known)}`;
   }
   const before = declared !== null && known.differs ? `declared ${duration(declared)}, ` : "";
   const where = known.gpu_model ? ` on ${known.gpu_model}` : "";
   const after = known.outlasts_limit ? "; longer than its time limit" : "";
-  return `${before}by its steps ${duration(measured)}${where}${after}`;
+  return `${before}by its steps ${duration(measured)}${where}${after}${usualText(known)}`;
+}
+
+const ALIKE = {
+  size: "of the same application and size",
+  application: "of the same application",
+  user: "of its user",
+  "": "",
+};
+
+/** How long jobs like it ran, and how far off such estimates were. */
+function usualText(known: JobRunTime): string {
+  if (known.usual_seconds === null) {
+    return "";
+  }
+  const off = known.usual_error === null ? "" : `, off by ${Math.round(100 * known.usual_error)} %`;
+  const jobs = known.usual_jobs === 1 ? "1 job" : `${known.usual_jobs} jobs`;
+  return `; usual ${duration(known.usual_seconds)} (${jobs} ${ALIKE[known.usual_by]}${off})`;
 }

@@ -8,14 +8,16 @@ import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
 import type { Attempt, Job } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { ago, duration, gpuHours, moment, words } from "@/components/format";
+import { gpusNow, indexesText } from "@/components/gpu-amount";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
 import { useNow } from "@/components/now";
 import { writeSpec } from "@/components/spec-text";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
+import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { JobActions } from "@/features/job/job-actions";
-import { Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
+import { auxiliaryLines, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { LogPanel } from "@/features/job/log-view";
@@ -107,18 +109,17 @@ function useAttempts(job: Job): Attempt[] {
   return attempt ? [...fetched.filter((each) => each.id !== attempt.id), attempt] : fetched;
 }
 
-/** An elastic job runs on as many GPUs as it was granted, others on their own number. */
-function gpusNow({ gpus, spec, attempt }: Job): number {
-  if (!spec.elastic || !attempt) return gpus;
-  return attempt.placement.reduce((sum, part) => sum + part.gpus.length, 0);
-}
-
 function Lead({ job }: { job: Job }) {
   const now = useNow();
   return (
     <>
       <Badge look={jobLook(job)} />
       <span>#{job.id}</span>
+      {job.array && (
+        <Link to="/jobs" search={{ array: String(job.array.number) }}>
+          task {job.array.index} of array {job.array.number}
+        </Link>
+      )}
       <span>
         {gpusNow(job)} ×{" "}
         {job.attempt?.gpu_model ?? (job.gpu_models.length > 0 ? job.gpu_models.join(" or ") : "any GPU")}
@@ -141,7 +142,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "failed" && (
         <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
       )}
-      {job.held && job.message && <Notice>{job.message}</Notice>}
+      {(job.held || job.state === "cancelled") && job.message && <Notice>{job.message}</Notice>}
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
           Its guarantee has lapsed: what {job.virtual_cluster} is guaranteed now does not hold it any more; its events
@@ -151,6 +152,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       )}
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
+      <DependenciesPanel job={job} />
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
       <ScalingPanel job={job} />
@@ -174,10 +176,15 @@ function factsOf(job: Job) {
     ["Priority", String(job.priority)],
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
+    ...(job.spec.singleton ? [["Singleton", "runs alone of its name and user"] as const] : []),
     ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
     ["Attempts", String(job.attempts)],
     ["Preemptions", <Preemptions key="preemptions" job={job} />],
     ...(job.attempt?.turn ? [["Turns", <TurnLine key="turns" turn={job.attempt.turn} />] as const] : []),
+    ...(job.attempt?.enforcement ? [["GPU part", enforcementWords(job.attempt.enforcement)] as const] : []),
+    ...(job.attempt?.auxiliary
+      ? [["CPUs, memory", auxiliaryLines(job.attempt.auxiliary).map((line) => <div key={line}>{line}</div>)] as const]
+      : []),
     // Counted when an attempt ends.
     ["Service received", gpuHours(job.service_gpu_seconds) + (job.state === "running" ? " before this attempt" : "")],
     ["Submitted", moment(job.submitted_at)],
@@ -241,7 +248,7 @@ function PlacementPanel({ job }: { job: Job }) {
               </Link>
             ),
           },
-          { header: `${attempt.gpu_model} GPUs`, cell: ({ gpus }) => gpus.map(({ index }) => index).join(", ") },
+          { header: `${attempt.gpu_model} GPUs`, cell: ({ gpus }) => indexesText(gpus) },
           { header: "Ranks", cell: ({ ranks }) => ranks.join(", ") },
           { header: "State", cell: ({ state }) => words(state) },
         ]}

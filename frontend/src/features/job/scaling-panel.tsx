@@ -77,7 +77,7 @@ function SpeedupCurve({ scaling }: { scaling: JobScaling }) {
       <h3 className={styles.title}>Speedup by GPUs on {scaling.gpu_model}; the line is today's number</h3>
       <Chart label="Speedup by GPUs" x={x} series={series} isTime={false} xLabel="GPUs" height={HEIGHT} marks={marks} />
       <ChartKey series={series} />
-      <p className={muted}>{evidenceText(scaling)}</p>
+      <p className={`${muted} ${styles.evidence}`}>{evidenceText(scaling)}</p>
     </section>
   );
 }

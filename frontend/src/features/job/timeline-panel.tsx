@@ -2,6 +2,7 @@ import { useState } from "react";
 
 import type { Attempt, Job } from "@/api/schema";
 import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
+import { indexesText } from "@/components/gpu-amount";
 import { JobLinks } from "@/components/job-links";
 import { useNow } from "@/components/now";
 import { attemptLook, Badge } from "@/components/state-badge";
@@ -71,9 +72,7 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
 
 function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
   const ran = secondsBetween(attempt.running_at, attempt.ended_at, now);
-  const where = attempt.placement
-    .map((part) => `${part.node} (${part.gpus.map((gpu) => gpu.index).join(", ")})`)
-    .join(", ");
+  const where = attempt.placement.map((part) => `${part.node} (${indexesText(part.gpus)})`).join(", ");
   return (
     <li>
       <span className={styles.number}>{attempt.number}</span>

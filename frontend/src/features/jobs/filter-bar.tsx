@@ -68,6 +68,7 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
           options={(models.data ?? []).map(({ name }) => name)}
           onChange={(model) => onChange({ model })}
         />
+        {search.array && <span>Tasks of array {search.array}</span>}
         {Object.keys(search).length > 0 && (
           <>
             <Button look="quiet" onClick={onClear}>

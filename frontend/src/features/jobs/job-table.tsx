@@ -1,8 +1,12 @@
-import { Link } from "@tanstack/react-router";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
 
+import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { duration, moment, secondsBetween } from "@/components/format";
+import { count, duration, moment, secondsBetween } from "@/components/format";
+import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
+import { JOB_STATES } from "@/components/job-search";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
 import { Checkbox } from "@/ui/field";
@@ -55,6 +59,37 @@ export function JobTable({ jobs, selected, onSelect, ...rest }: JobTableProps) {
   );
 }
 
+/** How many tasks of a row that stands for an array are in each state. */
+function useTaskCounts({ array }: Job) {
+  const { array: listed } = useSearch({ strict: false });
+  const isFolded = array !== null && array.size > 1 && !listed;
+  const counts = useQuery({ ...jobCountsQuery({ array: array?.number ?? 0 }), enabled: isFolded }).data;
+  return { isFolded, counts: isFolded ? counts : undefined };
+}
+
+/** What an array is as a whole: the first of these that one of its tasks is. */
+const FIRST_STATES = ["running", "queued", "failed", "cancelled", "succeeded"] as const;
+
+function StateBadge({ job }: { job: Job }) {
+  const { counts } = useTaskCounts(job);
+  const state = counts && FIRST_STATES.find((each) => counts[each]);
+  const whole = state && ({ state, phase: state === "running" ? state : "waiting", cancelling: false } as const);
+  return <Badge look={jobLook(whole ?? job)} />;
+}
+
+/** A row that stands for an array says how its tasks are doing, and leads to the list of them. */
+function ArrayLink({ job, array }: { job: Job; array: NonNullable<Job["array"]> }) {
+  const { isFolded, counts } = useTaskCounts(job);
+  if (!isFolded) return <Tag>[{array.index}]</Tag>;
+  const told = JOB_STATES.filter((state) => counts?.[state]).map((state) => `${count(counts?.[state] ?? 0)} ${state}`);
+  return (
+    <Link to="/jobs" search={{ array: String(array.number) }}>
+      array of {count(array.size)}
+      {told.length > 0 && `: ${told.join(", ")}`}
+    </Link>
+  );
+}
+
 const COLUMNS: readonly Column<Job>[] = [
   {
     header: "Job",
@@ -66,9 +101,10 @@ const COLUMNS: readonly Column<Job>[] = [
           {job.name}
         </Link>{" "}
         <span className={styles.id}>#{job.id}</span>{" "}
+        {job.array && job.array.size > 1 && <ArrayLink job={job} array={job.array} />}
         {job.priority !== 0 && <Tag title="Higher goes first">priority {job.priority}</Tag>}
         <span className={styles.narrow}>
-          <Badge look={jobLook(job)} />
+          <StateBadge job={job} />
         </span>
         <p className={styles.note}>{noteOf(job)}</p>
       </>
@@ -78,7 +114,7 @@ const COLUMNS: readonly Column<Job>[] = [
     header: "State",
     headerClassName: styles.wide,
     className: styles.wide,
-    cell: (job) => <Badge look={jobLook(job)} />,
+    cell: (job) => <StateBadge job={job} />,
   },
   { header: "In state", className: oneLine, cell: (job) => <TimeInState job={job} /> },
   {
@@ -107,8 +143,8 @@ const COLUMNS: readonly Column<Job>[] = [
 
 /** The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`. */
 function gpusOf({ gpus, spec, state, attempt }: Job): string {
-  const has = attempt?.placement.reduce((sum, part) => sum + part.gpus.length, 0) ?? 0;
-  if (!spec.elastic || state !== "running" || has === 0) return String(gpus);
+  const has = attempt ? gpusHeld(attempt) : 0;
+  if (!spec.elastic || state !== "running" || has === 0) return gpuAmount(gpus, spec.tasks);
   return `${has} (${spec.elastic.min_gpus ?? gpus}-${spec.elastic.max_gpus ?? gpus})`;
 }
 

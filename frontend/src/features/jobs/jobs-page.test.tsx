@@ -22,13 +22,14 @@ describe("the jobs table", () => {
     server.on("GET /jobs", page([aJob({ id: 3, name: "digits", position: 2, reasons: [aReason({})] })]));
     await renderPage(JobsPage, member);
     const row = await screen.findByRole("row", { name: /digits #3/ });
+    expect(document.title).toBe("Jobs - Allotment");
     expect(within(row).getByRole("link", { name: "digits" }).getAttribute("href")).toBe("/jobs/3");
     expect(within(row).getByText("No. 2. 4 V100 are needed and 2 are idle.")).toBeTruthy();
   });
 
   it("shows how many GPUs an elastic job has while it runs, and its range", async () => {
     const gpus = [0, 1, 2].map((index) => ({ id: index, index }));
-    const placement = [{ node: "n1", node_id: 1, gpus, ranks: [0, 1, 2], state: "running" }];
+    const placement = [{ node: "n1", node_id: 1, gpus, ranks: [0, 1, 2], state: "running", enforcement: "" as const }];
     const { spec } = aJob({});
     const elastic = { gpus: 2, spec: { ...spec, elastic: { min_gpus: 1, max_gpus: 4 } } };
     const running = { state: "running" as const, phase: "running" as const };
@@ -68,6 +69,26 @@ describe("the jobs table", () => {
     expect(within(row).getAllByText("Running")).not.toHaveLength(0);
     expect(screen.queryByText("It came late.")).toBeNull();
     expect(server.sent("GET /jobs")).toHaveLength(1);
+  });
+
+  it("shows an array as one row, which leads to its tasks", async () => {
+    const array = { number: 3, index: 0, size: 100, at_most: 8 };
+    server.on("GET /jobs", page([aJob({ id: 3, array })]));
+    server.on("GET /jobs/counts", { queued: 92, running: 8, succeeded: 0, failed: 0, cancelled: 0 });
+    await renderPage(JobsPage, member);
+    const link = await screen.findByRole("link", { name: "array of 100: 92 queued, 8 running" });
+    expect(link.getAttribute("href")).toContain("array=");
+    expect(screen.getAllByText("Running").length).toBeGreaterThan(1);
+    expect(server.sent("GET /jobs")[0]?.query).toMatchObject({ fold: "true" });
+  });
+
+  it("lists the tasks of an array one by one", async () => {
+    const array = { number: 3, index: 7, size: 100, at_most: null };
+    server.on("GET /jobs", page([aJob({ id: 10, array })]));
+    await renderPage(JobsPage, { ...member, at: "/jobs?array=3" });
+    const row = await screen.findByRole("row", { name: /digits #10/ });
+    expect(within(row).getByText("[7]")).toBeTruthy();
+    expect(server.sent("GET /jobs")[0]?.query).toMatchObject({ fold: "false", array: "3" });
   });
 
   it("lets people select what has not ended, one by one or all together", async () => {

@@ -36,7 +36,7 @@ export function JobsPage() {
 function JobList({ search, onClear }: { search: JobSearch; onClear: () => void }) {
   const [cursors, setCursors] = useState<string[]>([]);
   const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
-  const list = useQuery(jobsQuery(filtersOf(search), cursors.at(-1)));
+  const list = useQuery(jobsQuery({ ...filtersOf(search), fold: !search.array }, cursors.at(-1)));
   const jobs = useNewest("job", list.data?.results);
   const next = cursorOf(list.data?.next ?? null);
   return (

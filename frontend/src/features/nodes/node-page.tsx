@@ -7,7 +7,7 @@ import { activeJobsQuery, eventsQuery, nodeQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { bytes } from "@/components/format";
-import { type Bed, bedOf, holdersByGpu, STATE_TEXT } from "@/components/gpu-map/garden";
+import { type Bed, bedOf, holdersByGpu, jobsOn, STATE_TEXT } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
 import { NodeMetricsPanel } from "@/components/metrics/metrics-panel";
@@ -72,7 +72,7 @@ function NodeView({ node }: { node: Node }) {
   const { job: jobs } = useLiveState();
   const bed = useMemo(() => bedOf(node, holdersByGpu(jobs.values())), [node, jobs]);
   const racks = useMemo(() => [{ name: node.rack, beds: [bed] }], [node.rack, bed]);
-  const tenants = useMemo(() => [...new Set(bed.plots.flatMap(({ job }) => (job ? [job.tenant] : [])))].sort(), [bed]);
+  const tenants = useMemo(() => [...new Set(bed.plots.flatMap(jobsOn).map(({ tenant }) => tenant))].sort(), [bed]);
   const me = useSession();
   return (
     <div className={styles.columns}>
@@ -127,9 +127,10 @@ const GPU_COLUMNS: readonly Column<Bed["plots"][number]>[] = [
   { header: "Memory", className: oneLine, cell: ({ gpu }) => bytes(gpu.memory_bytes) },
   {
     header: "State",
-    cell: ({ gpu, job, state }) => (
+    cell: ({ gpu, job, sharers, state }) => (
       <>
         {job ? <Badge look={jobLook(job)} /> : STATE_TEXT[state]}
+        {sharers.length > 0 && <p className={muted}>shared, {Math.round(100 * gpu.in_use)} %</p>}
         {gpu.problem && <p className={styles.broken}>{gpu.problem}</p>}
       </>
     ),
@@ -137,9 +138,14 @@ const GPU_COLUMNS: readonly Column<Bed["plots"][number]>[] = [
   {
     header: "Job",
     className: oneLine,
-    cell: ({ job, successor }) => (
+    cell: ({ job, sharers, successor }) => (
       <>
-        {job && <JobLink job={job} />}
+        {sharers.length === 0 && job && <JobLink job={job} />}
+        {sharers.map((sharer) => (
+          <p key={sharer.job.id}>
+            <JobLink job={sharer.job} /> <span className={muted}>{Number(sharer.part.toFixed(3))}</span>
+          </p>
+        ))}
         {successor && (
           <p className={muted}>
             next: <JobLink job={successor} />

@@ -7,13 +7,14 @@ import { answerOf, api, once } from "@/api/client";
 import { nodesQuery } from "@/api/queries";
 import type { Node } from "@/api/schema";
 import { bytes } from "@/components/format";
+import { useNow } from "@/components/now";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { ShownOnceDialog } from "@/components/shown-once";
 import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
 import styles from "@/features/nodes/nodes.module.css";
-import { checkTitle, isolationWarning, runsUnisolated, worstVerdict } from "@/features/nodes/words";
+import { checkTitle, isolationWarning, loanText, runsUnisolated, worstVerdict } from "@/features/nodes/words";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
@@ -118,7 +119,7 @@ const COLUMNS: readonly Column<Node>[] = [
     sortBy: (node) => nodeLook(node).text,
     cell: (node) => (
       <>
-        <Badge look={nodeLook(node)} />
+        <StateBadge node={node} />
         <HealthBadge node={node} />
         <UnisolatedBadge node={node} />
       </>
@@ -149,6 +150,28 @@ const COLUMNS: readonly Column<Node>[] = [
 
 function gpusInUse(node: Node): number {
   return node.gpus.filter((gpu) => gpu.state === "held").length;
+}
+
+/** How a node's state and the serving pool whose node it is make a phrase. */
+const POOL_WORD = { serving: "pool", lent: "by pool", returning: "to pool" } as const;
+
+/** That of a loan leads to who lent the node, and until when. */
+function StateBadge({ node }: { node: Node }) {
+  const text = loanText(node, useNow());
+  const badge = <Badge look={nodeLook(node)} />;
+  if (text === null) return badge;
+  return (
+    <>
+      <Link to="/nodes/$name" params={{ name: node.name }} title={text}>
+        {badge}
+      </Link>{" "}
+      {node.loan && (
+        <span className={muted}>
+          {POOL_WORD[node.loan.state]} {node.loan.pool}
+        </span>
+      )}
+    </>
+  );
 }
 
 /** Only where something is wrong: that all is well need not be said of every node. */

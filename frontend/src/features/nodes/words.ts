@@ -53,7 +53,7 @@ export function loanText({ loan }: Pick<Node, "loan">, now: number): string | nu
       return `Serving pool ${loan.pool} has this node: no job may use it until it is lent.`;
     case "lent": {
       const until = loan.until ? ` until ${clockAhead(loan.until, now)}` : "";
-      return `Serving pool ${loan.pool} lends this node${until}${said} It may be asked back at any time.`;
+      return `Serving pool ${loan.pool} lends this node${until}${who ? ", lent" : ""}${said} It may be asked back at any time.`;
     }
     case "returning": {
       const by = loan.return_by ? ` by ${clockAhead(loan.return_by, now)}` : "";

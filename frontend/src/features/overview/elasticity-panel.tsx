@@ -56,7 +56,8 @@ export function ElasticityPanel() {
 }
 
 function Answer({ savings }: { savings: ElasticitySavings }) {
-  const time = `the ${counted(savings.days, "day")} before ${moment(savings.asked_at)}`;
+  const days = savings.days === 1 ? "day" : counted(savings.days, "day");
+  const time = `the ${days} before ${moment(savings.asked_at)}`;
   if (savings.state === "failed") return <Notice>{savings.problem || "There is no answer."}</Notice>;
   if (savings.state !== "done") {
     return (

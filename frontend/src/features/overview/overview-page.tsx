@@ -4,13 +4,14 @@ import { useMemo, useState } from "react";
 
 import { activeJobsQuery, clusterQuery, nodesQuery, virtualClustersQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { plantGarden } from "@/components/gpu-map/garden";
+import { jobsOn, plantGarden } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { GpuTable } from "@/components/gpu-map/gpu-table";
 import { Legend } from "@/components/gpu-map/legend";
 import type { ColourBy } from "@/components/gpu-map/paint";
 import { useSession } from "@/components/session";
 import { ElasticityPanel } from "@/features/overview/elasticity-panel";
+import { FragmentationPanel } from "@/features/overview/fragmentation-panel";
 import { Queue } from "@/features/overview/queue";
 import { Tiles } from "@/features/overview/tiles";
 import { UsagePanel } from "@/features/overview/usage-panel";
@@ -44,6 +45,7 @@ export function OverviewPage() {
         <Queue loading={jobs.isPending} />
       </div>
       <UsagePanel tenants={tenants} />
+      {isOperator && <FragmentationPanel />}
       {isOperator && <ElasticityPanel />}
     </PageLayout>
   );
@@ -97,7 +99,7 @@ type Racks = ReturnType<typeof plantGarden>;
 function useTenantsAtWork(racks: Racks): string[] {
   const names = new Set<string>();
   for (const rack of racks)
-    for (const bed of rack.beds) for (const { job } of bed.plots) if (job) names.add(job.tenant);
+    for (const bed of rack.beds) for (const plot of bed.plots) for (const job of jobsOn(plot)) names.add(job.tenant);
   const joined = [...names].sort().join(" ");
   return useMemo(() => (joined ? joined.split(" ") : []), [joined]);
 }

@@ -2,7 +2,8 @@ import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
 import type { Job } from "@/api/schema";
-import { counted, duration, secondsBetween } from "@/components/format";
+import { duration, secondsBetween } from "@/components/format";
+import { gpusText } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
 import { useLiveState } from "@/live/live";
 import { withWhy } from "@/live/store";
@@ -64,7 +65,7 @@ function Waiting({ job }: { job: Job }) {
       </div>
       <p className={styles.reason}>
         <span className={styles.queueMeta}>
-          {job.virtual_cluster} · {job.tenant} · {counted(job.gpus, "GPU")}
+          {job.virtual_cluster} · {job.tenant} · {gpusText(job.gpus, job.spec.tasks)}
         </span>
         <br />
         {job.reasons[0]?.message ?? "The next round will look at it."}

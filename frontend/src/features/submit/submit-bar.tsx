@@ -4,7 +4,7 @@ import { useRef } from "react";
 
 import { answerOf, api, ApiError, newIdempotencyKey, once } from "@/api/client";
 import type { CheckAnswer, FieldProblem, JobSubmitRequest } from "@/api/schema";
-import { counted } from "@/components/format";
+import { gpusText } from "@/components/gpu-amount";
 import { useTypedCheck } from "@/components/typing";
 import type { LineProblem } from "@/components/yaml/editor";
 import { live } from "@/live/live";
@@ -73,7 +73,7 @@ function Outlook({ check: { answer, error }, problems }: Pick<SubmitBarProps, "c
   return (
     <>
       <Verdict kind={answer.message.startsWith("Would start") ? "good" : "waits"}>
-        {counted(answer.gpus, "GPU")}. {answer.message}
+        {gpusText(answer.gpus, answer.normalised?.tasks ?? [])}. {answer.message}
       </Verdict>
       {answer.warnings.map((warning) => (
         <Verdict key={warning} kind="warning">

@@ -78,12 +78,11 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
       <div className={styles.triple}>
         <Field label="CPUs per replica" problem={problem("resources.cpu")}>
           {(attributes) => (
-            <NumberInput
+            <TextInput
               {...attributes}
-              min={0}
-              step="any"
-              value={asNumber(resources.cpu)}
-              onChange={(value) => edit(["resources", "cpu"], value)}
+              placeholder="0, or auto"
+              value={asText(resources.cpu)}
+              onChange={(event) => edit(["resources", "cpu"], amountOf(event.target.value))}
             />
           )}
         </Field>
@@ -91,7 +90,7 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
           {(attributes) => (
             <TextInput
               {...attributes}
-              placeholder="4GiB"
+              placeholder="4GiB, or auto"
               value={asText(resources.memory)}
               onChange={(event) => edit(["resources", "memory"], event.target.value || undefined)}
             />
@@ -214,4 +213,10 @@ export function readEnvironment(text: string): Record<string, string> | undefine
     return name ? [[name, at < 0 ? "" : line.slice(at + 1)] as const] : [];
   });
   return pairs.length > 0 ? Object.fromEntries(pairs) : undefined;
+}
+
+/** A number where it is written as one, else what is written, such as auto. */
+function amountOf(text: string): number | string | undefined {
+  if (text === "") return undefined;
+  return String(Number(text)) === text ? Number(text) : text;
 }

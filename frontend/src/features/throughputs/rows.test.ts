@@ -16,6 +16,7 @@ const row: ThroughputRow = {
   gpus: 4,
   spread: true,
   partner: "",
+  gpu_limit: 1,
   may_correct: true,
   throughputs: ["K80", "V100"].map((gpu_model) => ({
     gpu_model,
@@ -42,12 +43,16 @@ describe("rows of throughputs", () => {
   it("are told apart by their setting and not by their values", () => {
     expect(keyOf(row)).toBe(keyOf({ ...row, throughputs: [] }));
     expect(keyOf(row)).not.toBe(keyOf({ ...row, spread: false }));
+    expect(keyOf(row)).not.toBe(keyOf({ ...row, gpu_limit: 0.5 }));
   });
 
   it("are described in full", () => {
     expect(describeThroughput(row, "V100")).toBe("resnet50 of vision on 4 V100, spread over nodes");
     expect(describeThroughput({ ...row, spread: false, application: "name:lm", partner: "a3c" }, "K80")).toBe(
       "lm of vision on 4 K80, sharing them with a3c",
+    );
+    expect(describeThroughput({ ...row, spread: false, gpus: 1, gpu_limit: 0.6 }, "V100")).toBe(
+      "resnet50 of vision on 1 V100, held to 60 % of each",
     );
   });
 

@@ -20,8 +20,8 @@ export function throughputOn(row: ThroughputRow, model: string): ThroughputCell 
 }
 
 /** Names a row among others: its values change, this does not. */
-export function keyOf({ tenant, application, gpus, spread, partner }: ThroughputRow): string {
-  return JSON.stringify([tenant, application, gpus, spread, partner]);
+export function keyOf({ tenant, application, gpus, spread, partner, gpu_limit }: ThroughputRow): string {
+  return JSON.stringify([tenant, application, gpus, spread, partner, gpu_limit]);
 }
 
 /** Beside a partner it is a part of the throughput alone, else samples per second. */
@@ -33,6 +33,7 @@ export function valueText(row: Pick<ThroughputRow, "partner">, value: number): s
 /** "resnet50 of vision on 4 V100, spread over nodes". */
 export function describe(row: ThroughputRow, model: string): string {
   const parts = [`${jobClassOf(row.application).name} of ${row.tenant} on ${row.gpus} ${model}`];
+  if (row.gpu_limit < 1) parts.push(`held to ${percent(row.gpu_limit)} of each`);
   if (row.spread) parts.push("spread over nodes");
   if (row.partner) parts.push(`sharing them with ${jobClassOf(row.partner).name}`);
   return parts.join(", ");

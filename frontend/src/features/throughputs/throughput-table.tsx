@@ -1,6 +1,6 @@
 import type { ThroughputCell, ThroughputRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
-import { isGuess, jobClassOf, SourceMark } from "@/components/throughputs/sources";
+import { isGuess, jobClassOf, percent, SourceMark } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
 import { type Chosen, describe, keyOf, throughputOn, valueText } from "@/features/throughputs/rows";
 import styles from "@/features/throughputs/throughputs-page.module.css";
@@ -44,6 +44,9 @@ function JobClass({ row }: { row: ThroughputRow }) {
         <Tag title="These jobs state no application: jobs of one name are taken to be of one class">by name</Tag>
       )}{" "}
       {row.spread && <Tag title="Over more nodes than it needs">spread</Tag>}
+      {row.gpu_limit < 1 && (
+        <Tag title="These jobs have parts of GPUs, and may use so much of each">{percent(row.gpu_limit)} of a GPU</Tag>
+      )}
       {row.partner && <div className={muted}>beside {jobClassOf(row.partner).name}</div>}
     </div>
   );

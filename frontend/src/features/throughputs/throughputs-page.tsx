@@ -8,6 +8,7 @@ import { exportAddress, throughputsQuery } from "@/api/throughput-queries";
 import { Filter, TypedSearch } from "@/components/filter";
 import { useSession } from "@/components/session";
 import { ImportDialog } from "@/features/throughputs/import-dialog";
+import { InterferencePanel } from "@/features/throughputs/interference-panel";
 import { PricesPanel } from "@/features/throughputs/prices-panel";
 import { type Chosen, modelsOf } from "@/features/throughputs/rows";
 import { ThroughputDialog } from "@/features/throughputs/throughput-dialog";
@@ -112,6 +113,7 @@ export function ThroughputsPage() {
         italics, are estimates or assumptions.
       </p>
       <PricesPanel />
+      {me.is_operator && search.partners === "true" && <InterferencePanel />}
       {chosen && <ThroughputDialog key={chosen.gpu_model} chosen={chosen} onClose={() => setChosen(null)} />}
       {dialog === "export" && <ExportDialog tenants={names} chosen={search.tenant} onClose={() => setDialog(null)} />}
       {dialog === "import" && <ImportDialog tenants={mine} chosen={search.tenant} onClose={() => setDialog(null)} />}

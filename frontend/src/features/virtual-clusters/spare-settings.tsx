@@ -10,7 +10,7 @@ import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { inWords, PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import { ErrorNotice, Notice } from "@/ui/feedback";
-import { Field, NumberInput } from "@/ui/field";
+import { Field, NumberInput, SelectField } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";
 import { Facts, Panel } from "@/ui/layout";
 
@@ -30,6 +30,7 @@ export function SpareSettings() {
             ["Policy", inWords(data.spare_policy_plugin)],
             ["Placer", inWords(data.spare_placer_plugin)],
             ["Jobs displaced in a round", data.preemptions_per_round ?? "any number"],
+            ["CPUs and memory", data.auxiliary],
             ["Back-off", `${duration(data.backoff_seconds)}, up to ${duration(data.most_backoff_seconds)}`],
           ]}
         />
@@ -114,6 +115,20 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
             />
           )}
         </Field>
+      </FieldRow>
+      <FieldRow>
+        <SelectField
+          label="CPUs and memory of jobs that leave them to the platform"
+          hint="Everybody has the part of a node that its GPUs are; more by need"
+          problem={problem("auxiliary")}
+          value={draft.auxiliary}
+          options={[
+            { value: "tune", label: "tune: all that it can use to each, as far as it goes" },
+            { value: "greedy", label: "greedy: in the order of the policy" },
+            { value: "proportional", label: "proportional: no more than that" },
+          ]}
+          onChange={(event) => change({ auxiliary: event.target.value as ClusterSettings["auxiliary"] })}
+        />
       </FieldRow>
       <SaveButtons isChanged={form.isChanged} busy={form.isSaving} onDiscard={form.discard} />
     </Form>

@@ -98,6 +98,7 @@ const cluster = aVirtualCluster({
   placer_plugin: { name: "delay", parameters: { relax_after_seconds: 600 } },
   guaranteed: { V100: 12 },
   own_guaranteed: { V100: 8 },
+  sharing: "never",
   members: [{ tenant: "vision", weight: 2 }],
   version: 7,
 });
@@ -109,6 +110,7 @@ describe("the form of a virtual cluster", () => {
       policy_plugin: { name: "fifo", parameters: { backfill: false } },
       placer_plugin: { name: "delay", parameters: { relax_after_seconds: 600 } },
       default_time_limit_seconds: 3600,
+      sharing: "never",
       min_run_seconds: 0,
       reclaim_min_run_seconds: 0,
       guaranteed: { V100: 8 },

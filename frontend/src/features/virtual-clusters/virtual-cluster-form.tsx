@@ -12,9 +12,16 @@ import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
 import { ErrorNotice } from "@/ui/feedback";
-import { Checkbox, Field, NumberInput, TextInput } from "@/ui/field";
+import { Checkbox, Field, NumberInput, SelectField, TextInput } from "@/ui/field";
 import { FieldGroup, FieldRow, Form } from "@/ui/form";
 import { useSay } from "@/ui/toasts";
+
+/** What `sharing` of a virtual cluster means. */
+export const SHARING: Record<VirtualCluster["sharing"], string> = {
+  never: "never",
+  measured: "jobs that were measured to get along",
+  free: "also jobs that nobody measured",
+};
 
 interface FormProps {
   /** Null to make a new one. */
@@ -155,6 +162,14 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
+          <SelectField
+            label="Sharing of GPUs"
+            hint="Whether policies may let its jobs share them"
+            problem={refusal?.explain("sharing")}
+            value={draft.sharing}
+            options={Object.entries(SHARING).map(([value, label]) => ({ value, label }))}
+            onChange={(event) => change({ sharing: event.target.value as VirtualCluster["sharing"] })}
+          />
         </FieldRow>
         <FieldRow>
           <Field
@@ -203,6 +218,7 @@ interface Draft {
   policy: ChosenPlugin;
   placer: ChosenPlugin;
   defaultTimeLimitSeconds: number | undefined;
+  sharing: VirtualCluster["sharing"];
   minRunSeconds: number | undefined;
   reclaimMinRunSeconds: number | undefined;
   guaranteed: Record<string, number | undefined>;
@@ -217,6 +233,7 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     policy: cluster?.policy_plugin ?? { name: "fifo", parameters: {} },
     placer: cluster?.placer_plugin ?? { name: "consolidate", parameters: {} },
     defaultTimeLimitSeconds: cluster?.default_time_limit_seconds ?? 86_400,
+    sharing: cluster?.sharing ?? "measured",
     minRunSeconds: cluster?.min_run_seconds ?? 0,
     reclaimMinRunSeconds: cluster?.reclaim_min_run_seconds ?? 0,
     // What is lent or borrowed at present is not its own to change.
@@ -247,6 +264,7 @@ export function bodyOf(draft: Draft, divided: readonly string[] = []): Omit<Virt
     ...(draft.defaultTimeLimitSeconds === undefined
       ? {}
       : { default_time_limit_seconds: draft.defaultTimeLimitSeconds }),
+    sharing: draft.sharing,
     min_run_seconds: draft.minRunSeconds ?? 0,
     reclaim_min_run_seconds: draft.reclaimMinRunSeconds ?? 0,
     guaranteed: Object.fromEntries(guaranteed),

@@ -19,7 +19,7 @@ import {
 import { EnlargeWhatIf } from "@/features/virtual-clusters/enlarge-what-if";
 import { inWords } from "@/features/virtual-clusters/plugin-choice";
 import { OverrunNotice, SpareSettings } from "@/features/virtual-clusters/spare-settings";
-import { VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
+import { SHARING, VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { useNewest } from "@/live/live";
 import { Button, IconButton } from "@/ui/button";
@@ -120,6 +120,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             ...(cluster.has_targets ? [targets(cluster.name)] : []),
             ["Placer", inWords(cluster.placer_plugin)],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
+            ["Sharing of GPUs", SHARING[cluster.sharing]],
             ["Least run", leastRun(cluster)],
             ["Preempted", <PreemptionsOf key="preemptions" name={cluster.name} />],
           ]}

@@ -90,6 +90,20 @@ def minimum_starts(
     return tuple(starts)
 
 
+def starts_beside_parts(
+    view: View, line: Sequence[Job], grants: Sequence[Grant], stops: Sequence[JobId]
+) -> tuple[Grant, ...]:
+    """Return grants that start more gangs, in line, on what is left where some have parts of GPUs.
+
+    Pools count a part as a GPU: several on one leave others idle. `grants`, `stops`: what was decided so.
+    """
+    if not any(job.has_parts for job in line):
+        return ()
+    named = {job for grant in grants for job in grant.jobs}
+    waiting = [job for job in line if job.id not in view.running and job.id not in named]
+    return minimum_starts(view, waiting, grants, stops)
+
+
 def _choices(view: View, pool: Pool, position: int, row: Row) -> tuple[int, list[Grant]]:
     """Return when a gang's turn is, and its grants: the first that can be had is for it."""
     job, gang = pool.jobs[position], pool.gangs[position]

@@ -30,6 +30,28 @@ def goodput_model_of(job: Job, gpu_model: str) -> GoodputModel | None:
         return None
 
 
+def relative_goodput(
+    job: Job, gpu_model: str, gpus: int, *, is_spread: bool = False, own_is_spread: bool = False
+) -> float | None:
+    """Return how many times as fast as its own gang an elastic job is on so many GPUs of a model.
+
+    `is_spread`, `own_is_spread`: whether these, and those of its own gang, are on several nodes. None where
+    nothing was measured, or the job is not believed to run there.
+    """
+    if (gpus, is_spread) == (job.gpus, own_is_spread):
+        return 1.0
+    model = goodput_model_of(job, gpu_model)
+    if model is None:
+        return None
+    each = job.tasks[0].gpus
+    replicas = (gpus // each, job.gpus // each)
+    nodes = [
+        min(1 + spread, count) for spread, count in zip((is_spread, own_is_spread), replicas, strict=True)
+    ]
+    here, own = model.best(nodes, replicas).goodput.tolist()
+    return here / own if here > 0 and own > 0 else None
+
+
 def speedup_table(
     models: Sequence[GoodputModel | None], gangs: Sequence[Gang], fair_gpus: float, is_rigid: Sequence[bool]
 ) -> Floats:

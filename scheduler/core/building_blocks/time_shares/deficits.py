@@ -75,7 +75,7 @@ class Deficits:
         received = {job: dict(had) for job, had in self.received.items() if job in known}
         for job, running in view.running.items():
             if running.phase == "held":
-                seconds = max(0.0, view.now - max(running.since, self._at))
+                seconds = max(0.0, view.now - max(running.since_of(job), self._at))
                 ran[job] = running.jobs, running.gpu_model, seconds
                 had = received.setdefault(str(job), {})
                 had[running.gpu_model] = had.get(running.gpu_model, 0.0) + seconds

@@ -43,8 +43,8 @@ class LeaseSettler:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a GPU may still be handed out."""
-        return any(left > 0 for left in self._left.values())
+        """Tell whether a GPU may still be handed out, or a part of one."""
+        return any(left > 0 for left in self._left.values()) or self._capacity.has_open_gpus
 
     def serve(self, chosen: Mapping[Unit, str], first: Sequence[Unit] = ()) -> None:
         """Give places to units that have turns: to some `first`, where others have to move for them."""
@@ -83,7 +83,8 @@ class LeaseSettler:
         if not self._settled.isdisjoint(unit):
             return False
         gpus, jobs = gpus_of(unit, self._view.jobs, self._run_options), self._view.jobs
-        if gpus > self._left[model]:
+        has_parts = jobs[unit[0]].has_parts
+        if gpus > self._left[model] and not has_parts:
             return False
         shape = tuple([shape_in(self._capacity.cluster, jobs[job]) for job in unit]), gpus, model
         if shape in self._misfits:
@@ -95,7 +96,8 @@ class LeaseSettler:
             self._misfits.add(shape)
             return False
         self._capacity.take(fit)
-        self._left[model] -= gpus
+        # Parts are not counted: how many GPUs they open shows when a place is looked for.
+        self._left[model] -= 0 if has_parts else gpus
         for held in [held for held in self._capacity.pending if not set(held).isdisjoint(unit)]:
             self._capacity.drop(self._capacity.pending[held])
             self._misfits.clear()
@@ -123,7 +125,7 @@ class LeaseSettler:
 
     def _keep(self, unit: Unit, holding: Holding) -> None:
         self._capacity.keep(holding)
-        self._left[holding.model] -= holding.gpus
+        self._left[holding.model] -= 0 if holding.shared else holding.gpus
         self._settled.update(unit)
 
     def _by_importance(self, chosen: Mapping[Unit, str]) -> Pending:

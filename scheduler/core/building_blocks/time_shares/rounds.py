@@ -18,7 +18,7 @@ from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.lease_settler import LeaseSettler
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
-from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices, gpus_of
+from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices, amount_of_unit
 from scheduler.core.building_blocks.time_shares.units import (
     TimeShares,
     Unit,
@@ -273,7 +273,7 @@ def profile(view: View, run_options: RunOptions, turns: TimeSlices, part: float)
         for model in job.estimated if run_option else ():
             if (_job_class(job), model) in measured or run_options.speed(job, model) == 0:
                 continue
-            gpus = gpus_of((job.id,), view.jobs, run_options)
+            gpus = amount_of_unit((job.id,), view.jobs, run_options)
             if gpus <= budget and turns.give((job.id,), model):
                 budget -= gpus
                 measured.add((_job_class(job), model))

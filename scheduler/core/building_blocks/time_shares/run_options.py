@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import relative_speeds, work_left_seconds
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
+from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_of
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
@@ -26,6 +26,8 @@ class RunOption:
 
     #: The size at which it is planned, in GPUs.
     gpus: int
+    #: The same, of which parts count as such.
+    amount: float
     #: Samples a second at that size, by model.
     rates: Mapping[str, float]
     #: The same relative to its best.
@@ -104,6 +106,7 @@ class RunOptions:
         running = {model: speeds[model] for model in models if speeds[model] > 0}
         return RunOption(
             gpus=gpus,
+            amount=amount_of(job, gpus),
             rates={model: speed * unit for model, speed in running.items()},
             speeds={model: speed / best for model, speed in running.items()},
             unit=unit,

@@ -6,10 +6,11 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
+from scheduler.core.building_blocks.co_location import CoLocation
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.sharing import weights_of
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions
@@ -17,6 +18,8 @@ from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
 
+#: Pairs that nobody measured, whoever gains most by sharing: the solver takes longer with each.
+FORETOLD_MOST = 500
 #: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
 _JobClass = tuple[str, int, tuple[tuple[str, float], ...]]
 
@@ -59,15 +62,18 @@ def solver_input_of(
     models, weights = tuple(run_options.gpus), believed_weights(view)
     tenants = {tenant: place for place, tenant in enumerate(weights)}
     job_classes: dict[_JobClass, int] = {}
+    #: The first job of each.
+    examples: list[Job] = []
     for job, run_option in rows:
-        job_classes.setdefault(_job_class(job, run_option), len(job_classes))
+        if job_classes.setdefault(_job_class(job, run_option), len(job_classes)) == len(examples):
+            examples.append(job)
     instance = checked_instance(
         names=[str(job.id) for job, _ in rows],
         models=models,
         gpus=list(run_options.gpus.values()),
         price=[_price(view.prices.get(model, 1.0)) for model in models],
         throughput=[[run_option.rates.get(model, 0.0) for model in models] for _, run_option in rows],
-        gang=[run_option.gpus for _, run_option in rows],
+        gang=[run_option.amount for _, run_option in rows],
         weight=[weight_of(job) * (1.0 if by_tenant else weights[job.tenant]) for job, _ in rows],
         steps_left=[run_options.steps_left(job) for job, _ in rows],
         age_seconds=[max(0.0, view.now - job.submitted_at) for job, _ in rows],
@@ -77,7 +83,7 @@ def solver_input_of(
         entity_weight=list(weights.values()),
         job_class=[job_classes[_job_class(job, run_option)] for job, run_option in rows],
         job_classes=[str(place) for place in range(len(job_classes))],
-        pairs=_pairs(view, job_classes, models) if sharing else None,
+        pairs=_pairs(view, job_classes, models, examples) if sharing else None,
     )
     return SolverInput(instance, tuple([job.id for job, _ in rows]))
 
@@ -101,8 +107,10 @@ def _price(price: float) -> float:
     return price if 0 < price <= ABSURD else 1.0
 
 
-def _pairs(view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str]) -> Pairs | None:
-    """Return how fast job classes are in pairs, where that is known."""
+def _pairs(
+    view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str], examples: Sequence[Job]
+) -> Pairs | None:
+    """Return how fast job classes are in pairs, where that is known, or foretold of a job of each."""
     of_application: dict[tuple[str, int], list[_JobClass]] = {}
     for job_class in job_classes:
         of_application.setdefault(job_class[:2], []).append(job_class)
@@ -122,8 +130,33 @@ def _pairs(view: View, job_classes: Mapping[_JobClass, int], models: Sequence[st
                 numbers.reverse()
                 rates.reverse()
             found.setdefault((numbers[0], numbers[1]), np.zeros((2, len(models))))[:, column] = rates
+    found = _foretold(view, job_classes, models, examples) | found
     if not found:
         return None
     order = sorted(found)
     firsts, seconds = np.array(order).T
     return Pairs(first=firsts, second=seconds, throughput=np.array([found[pair] for pair in order]))
+
+
+def _foretold(
+    view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str], examples: Sequence[Job]
+) -> dict[tuple[int, int], Floats]:
+    """Return those that are expected to do more together than by turns, at most `FORETOLD_MOST`."""
+    if not view.interference:
+        return {}
+    sizes = [gpus for _, gpus, _ in job_classes]
+    numbers = [
+        pair
+        for pair in combinations_with_replacement(range(len(examples)), 2)
+        if sizes[pair[0]] == sizes[pair[1]]
+    ]
+    answers = CoLocation(view).foretold([(examples[one], examples[other]) for one, other in numbers])
+    known = [(pair, speeds) for pair, speeds in zip(numbers, answers, strict=True) if speeds]
+    best = sorted(known, key=lambda each: (-sum(each[1]), each[0]))[:FORETOLD_MOST]
+    rates = np.array([[dict(rates).get(model, 0.0) for model in models] for _, _, rates in job_classes])
+    found = {}
+    for pair, speeds in best:
+        own = rates[list(pair)]
+        if sum(speeds) > 1:
+            found[pair] = np.where((own > 0).all(axis=0), np.array(speeds)[:, None] * own, 0.0)
+    return found

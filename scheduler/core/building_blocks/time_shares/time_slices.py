@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from scheduler.core.building_blocks.entitlement import NOTHING
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
@@ -33,7 +34,7 @@ class TimeSlices:
         self._models = list(run_options.gpus)
         if random:
             view.rng.shuffle(self._models)
-        self._free = dict(run_options.gpus)
+        self._free: dict[str, float] = dict(run_options.gpus)
         #: The units that have a turn and the model, the most important first.
         self.chosen: dict[Unit, str] = {}
         self._taken: set[JobId] = set()
@@ -41,7 +42,7 @@ class TimeSlices:
     def give(self, unit: Unit, model: str) -> bool:
         """Give the unit its turn if there is room, and none of its jobs has one."""
         gpus = self._gpus(unit)
-        if gpus > self._free.get(model, 0) or not self._taken.isdisjoint(unit):
+        if gpus > self._free.get(model, 0) + NOTHING or not self._taken.isdisjoint(unit):
             return False
         self._free[model] -= gpus
         self._taken.update(unit)
@@ -106,19 +107,19 @@ class TimeSlices:
             here = self._run_options.speed(job, model)
             for better in self.preferred(job):
                 there = self._run_options.speed(job, better)
-                if there >= here * WORTH_MOVING and self._free[better] >= self._gpus(unit):
+                if there >= here * WORTH_MOVING and self._free[better] + NOTHING >= self._gpus(unit):
                     gains.append((here / there, unit, better))
         moved = set()
         for _, unit, better in sorted(gains):
-            if unit not in moved and self._free[better] >= self._gpus(unit):
+            if unit not in moved and self._free[better] + NOTHING >= self._gpus(unit):
                 self._free[self.chosen[unit]] += self._gpus(unit)
                 self._free[better] -= self._gpus(unit)
                 self.chosen[unit] = better
                 moved.add(unit)
         return bool(moved)
 
-    def _gpus(self, unit: Unit) -> int:
-        return gpus_of(unit, self._view.jobs, self._run_options)
+    def _gpus(self, unit: Unit) -> float:
+        return amount_of_unit(unit, self._view.jobs, self._run_options)
 
 
 def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> int:
@@ -126,3 +127,10 @@ def gpus_of(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> i
     run_option = run_options.of(jobs[unit[0]])
     assert run_option is not None
     return run_option.gpus
+
+
+def amount_of_unit(unit: Unit, jobs: Mapping[JobId, Job], run_options: RunOptions) -> float:
+    """Return the same GPUs, of which parts count as such."""
+    run_option = run_options.of(jobs[unit[0]])
+    assert run_option is not None
+    return run_option.amount

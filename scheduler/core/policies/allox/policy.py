@@ -35,7 +35,7 @@ free. Deviations and choices:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +43,16 @@ import numpy as np
 from scheduler.core.building_blocks.backfill import BackfillReservation
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import left_seconds, relative_speeds, runs_nowhere, start_seconds
+from scheduler.core.building_blocks.run_time import (
+    left_seconds,
+    relative_speeds,
+    runs_nowhere,
+    size_speed,
+    start_seconds,
+)
 from scheduler.core.building_blocks.sharing import weights_of
-from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
-from scheduler.core.fitting.holding import Fit
+from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_of
+from scheduler.core.fitting.holding import Fit, together
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.allox import matching
@@ -143,7 +149,7 @@ class _Starts:
         """Start the job where it is planned if it fits, and delays no gang that is ahead of it."""
         job, model = planned.job, planned.model
         shape = shape_in(self.capacity.cluster, job), model
-        if shape in self._refused or self.capacity.offered(model) <= 0:
+        if shape in self._refused or not self._has_room(job, model):
             return False
         fit = self._find(job, model)
         if fit is not None and self._keeps_reservation(planned, fit):
@@ -157,6 +163,13 @@ class _Starts:
                 smallest = demand_of(job, self.capacity.cluster, sizes_of(job)[-1], model)
                 self._reservations[model] = BackfillReservation(smallest, self.capacity, self.ends[model])
         return False
+
+    def has_room_for(self, jobs: Iterable[Job]) -> bool:
+        """Tell whether a GPU may still be handed out, or to one of these a part of one."""
+        return self.idle > 0 or (self.capacity.has_open_gpus and any(job.has_parts for job in jobs))
+
+    def _has_room(self, job: Job, model: str) -> bool:
+        return self.capacity.offered(model) > 0 or (job.has_parts and self.capacity.has_open_gpus)
 
     def _find(self, job: Job, model: str) -> Fit | None:
         for size in sizes_of(job):
@@ -180,7 +193,7 @@ class _Starts:
 
 def _stretched(planned: _PlanEntry, fit: Fit) -> float:
     """Return how long the job runs at the size it gets."""
-    return planned.seconds * planned.job.gpus / fit.holding.gpus
+    return planned.seconds / size_speed(planned.job, planned.model, fit.holding.gpus)
 
 
 class _Planner:
@@ -207,10 +220,10 @@ class _Planner:
     def serve(self, jobs: Sequence[Job]) -> None:
         """Plan and start jobs of one priority."""
         starts, alpha, waiting = self._starts, self._policy.alpha, list(jobs)
-        step = starts.idle if alpha >= 1 else -(-starts.idle // STEPS)
+        step = max(1, starts.idle if alpha >= 1 else -(-starts.idle // STEPS))
         plan: dict[JobId, _PlanEntry] = {}
         chosen: set[str] = set()
-        while waiting and starts.idle:
+        while waiting and starts.has_room_for(waiting):
             tenants = {job.tenant for job in waiting}
             chosen = self._progress.lowest(tenants, alpha)
             plan = self._plan([job for job in waiting if job.tenant in chosen])
@@ -229,15 +242,17 @@ class _Planner:
         started = set()
         before = self._starts.idle
         for planned in sorted(plan.values(), key=lambda planned: planned.rank):
-            if before - self._starts.idle >= gpus:
-                break
+            # Parts of GPUs may still join those of which others have parts.
+            if before - self._starts.idle >= gpus and not planned.job.has_parts:
+                continue
             if self._starts.start(planned):
                 started.add(planned.job.id)
                 self._releases = []
                 gpus_taken = self._starts.grants[-1].gpus
-                self._progress.charge(planned.job, planned.model, gpus_taken)
+                amount = amount_of(planned.job, gpus_taken)
+                self._progress.charge(planned.job, planned.model, amount)
                 if planned.model in self._free:
-                    self._free[planned.model][:gpus_taken] += planned.seconds
+                    self._free[planned.model][:gpus_taken] += planned.seconds * (amount / gpus_taken)
                     self._free[planned.model].sort()
         return started
 
@@ -250,7 +265,7 @@ class _Planner:
         window, seconds, ready = self._runnable(jobs, releases)
         if not window:
             return {}
-        widths = np.array([job.gpus for job in window], dtype=float)
+        widths = np.array([amount_of(job) for job in window], dtype=float)
         mean = float(widths.mean())
         free = [
             self._free.get(model, gpus.free_in_seconds) for model, gpus in zip(models, releases, strict=True)
@@ -313,12 +328,13 @@ class _Progress:
         self._scores = dict.fromkeys(self._weights, 0.0)
         capacity = starts.capacity
         self._gpus = {
-            model: capacity.offered(model) + sum([holding.gpus for _, holding in starts.ends[model]])
+            model: capacity.offered(model)
+            + together([holding for _, holding in starts.ends[model]], has_parts=True)
             for model in capacity.models
         }
         for jobs, holding in view.capacity.pending.items():
             for job in jobs:
-                self.charge(view.jobs[job], holding.model, holding.gpus / len(jobs))
+                self.charge(view.jobs[job], holding.model, holding.amount / len(jobs))
 
     def charge(self, job: Job, model: str, gpus: float) -> None:
         """Note that a job gets GPUs: its part of those of its fastest model, as far as it is as fast here."""

@@ -34,7 +34,11 @@ class Releases:
     @property
     def free_in_seconds(self) -> Floats:
         """In how many seconds each GPU of the model is free, ascending."""
-        busy = [seconds for seconds, holding in self._ends for _ in range(holding.gpus)]
+        busy = [seconds for seconds, holding in self._ends for _ in range(holding.gpus - len(holding.shared))]
+        # One of which several have parts with the last of them.
+        shared = {gpu: seconds for seconds, holding in self._ends for gpu in holding.shared}
+        if shared:
+            busy = sorted([*busy, *shared.values()])
         return np.array([0.0] * self._capacity.offered(self._model) + busy)
 
     def fits_in_seconds(self, demand: Demand) -> float:

@@ -30,7 +30,7 @@ class Slices:
         before = float(memory.get("at", view.now))
         for number, running in view.running.items():
             if str(number) in known and running.phase == "held":
-                known[str(number)] += max(0.0, view.now - max(before, running.since))
+                known[str(number)] += max(0.0, view.now - max(before, running.since_of(number)))
         level = min(known.values(), default=0.0)
         self._passes = {number: known.get(str(number), level) - level for number in view.jobs}
         begun = max([running.since for running in view.running.values()], default=view.now)

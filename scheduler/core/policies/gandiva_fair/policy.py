@@ -157,7 +157,7 @@ class _Books:
             said = [repr(user)]
             for job, run_option in jobs:
                 # Numbers are slow to put into words, and most jobs are like others.
-                alike = run_option.gpus, *run_option.speeds.items()
+                alike = run_option.amount, *run_option.speeds.items()
                 if alike not in known:
                     known[alike] = repr(alike)
                 said.append(f"{job.id} {job.priority} {job.estimated} {known[alike]}")
@@ -168,7 +168,7 @@ class _Books:
         gpus = self._run_options.gpus
         # Users of a tenant count alike.
         claims = {
-            user: claim_of(1.0, [(run_option.gpus, run_option.speeds) for _, run_option in jobs])
+            user: claim_of(1.0, [(run_option.amount, run_option.speeds) for _, run_option in jobs])
             for user, jobs in users.items()
         }
         before = self._entitled(claims)
@@ -233,7 +233,7 @@ def _fastest_first(
     for jobs in users.values():
         for _, run_option in jobs:
             for model, relative in run_option.speeds.items():
-                speed[model] += relative * run_option.gpus
+                speed[model] += relative * run_option.amount
     return sorted(speed, key=lambda model: (-speed[model], model))
 
 
@@ -241,14 +241,14 @@ def _divided(held: Mapping[str, float], jobs: Sequence[tuple[Job, RunOption]]) -
     """Return the shares of a user's jobs: equal parts of what it holds, by their tickets."""
     claims = {
         job.id: Claim(
-            weight_of(job), run_option.gpus, dict.fromkeys(run_option.speeds, float(run_option.gpus))
+            weight_of(job), run_option.amount, dict.fromkeys(run_option.speeds, float(run_option.amount))
         )
         for job, run_option in jobs
     }
     parts = entitled(held, claims)
     time_shares: TimeShares = {}
     for job, run_option in jobs:
-        shares = {model: gpus / run_option.gpus for model, gpus in parts[job.id].items()}
+        shares = {model: gpus / run_option.amount for model, gpus in parts[job.id].items()}
         shares = {model: share for model, share in shares.items() if share > NEGLIGIBLE_SHARE}
         if shares:
             time_shares[job.id,] = shares

@@ -30,6 +30,7 @@ from scheduler.core.building_blocks.time_shares.deficits import Deficits
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.time_slices import TimeSlices
 from scheduler.core.building_blocks.time_shares.units import TimeShares, Unit
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -122,11 +123,11 @@ class Stride:
         view = self._view
         held: dict[User, dict[str, float]] = {}
 
-        def add(jobs: Sequence[JobId], model: str, gpus: float) -> None:
+        def add(jobs: Sequence[JobId], model: str, gpus: int) -> None:
             for job in jobs:
                 if job in view.jobs:
                     own = held.setdefault(user_of(view.jobs[job]), {})
-                    own[model] = own.get(model, 0.0) + gpus / len(jobs)
+                    own[model] = own.get(model, 0.0) + amount_of(view.jobs[job], gpus) / len(jobs)
 
         leaving = {job for grant in decision.grants for job in grant.jobs}.union(decision.stops)
         for job, running in view.running.items():
@@ -157,7 +158,7 @@ class StrideTimeSlices(TimeSlices):
     def serve_due(self, time_shares: TimeShares) -> None:
         """Give turns by stride, on each model to those that have targets there."""
         candidates = self._candidates(time_shares)
-        largest: dict[str, int] = {}
+        largest: dict[str, float] = {}
         for (_, model), line in candidates.items():
             largest[model] = max(largest.get(model, 0), *[self._gpus(unit) for _, unit in line])
         for model, gpus in largest.items():
@@ -247,7 +248,7 @@ class StrideTimeSlices(TimeSlices):
             for _, job in sorted(jobs, key=lambda entry: entry[0]):
                 places.append((-owed, job.submitted_at, job.id, job))
                 if job.id not in self._view.running:
-                    owed -= job.gpus * self._quantum_seconds
+                    owed -= amount_of(job) * self._quantum_seconds
         return [job for *_, job in sorted(places, key=lambda place: place[:3])]
 
 

@@ -35,7 +35,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from scheduler.core.building_blocks.elastic.arrangement import Gang, Row
-from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
+from scheduler.core.building_blocks.elastic.grants import (
+    changes_of,
+    grants_of,
+    minimum_starts,
+    starts_beside_parts,
+    waiting_in,
+)
 from scheduler.core.building_blocks.elastic.long_waits import in_turn, long_waits
 from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
 from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
@@ -141,6 +147,7 @@ class Pollux:
         grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
         running = view.running.keys() - set(stops)
         line = sorted(view.jobs.values(), key=lambda job: _rank(job, view))
+        grants = (*grants, *starts_beside_parts(view, line, grants, stops))
         queue = waiting_in([job for job in line if job.id not in running], grants)
         memory: dict[str, Any] = {"policy": "pollux", "at": view.now, **waits.memory(served)}
         if people:

@@ -11,6 +11,7 @@ class Bidder:
 
     #: Its name in the timetable; of equal bidders the one with the lower goes first.
     number: int
+    #: In the unit of the window.
     gpus: int
     #: By GPU model, relative to the fastest: 0 where it does not run.
     speeds: tuple[float, ...]
@@ -30,7 +31,7 @@ class Bidder:
 class PlanningWindow:
     """Rounds of GPUs, and by priority, the highest first, the gangs that would run in them."""
 
-    #: By model.
+    #: By model; where some bid for parts of GPUs, in thousandths of one.
     gpus: tuple[int, ...]
     rounds: int
     round_seconds: float

@@ -45,7 +45,8 @@ from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import relative_speeds, runs_nowhere, start_seconds
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_seconds, put_back
-from scheduler.core.fitting.demand import sizes_of
+from scheduler.core.fitting.demand import amount_of, sizes_of
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.shockwave.bidding import Bidder, PlanningWindow
@@ -112,10 +113,12 @@ class Shockwave:
     def _plan(self, view: View, needs: _Needs, known: _Memory, facts: Facts) -> RoundSchedule:
         """Return a plan that begins now."""
         models = tuple([model for model, gpus in facts.gpus.items() if gpus])
+        # Where jobs have parts of GPUs, all counts in thousandths of one.
+        unit = WHOLE_GPU if any(job.has_parts for job in view.jobs.values()) else 1
         share = min(1.0, max(1, sum(facts.gpus.values())) / len(view.jobs))
         known.estimate_ends(needs, share)
         window = PlanningWindow(
-            gpus=tuple([facts.gpus[model] for model in models]),
+            gpus=tuple([facts.gpus[model] * unit for model in models]),
             rounds=self.horizon_rounds,
             round_seconds=self.round_seconds,
             uniform_share=share,
@@ -123,7 +126,7 @@ class Shockwave:
             fairness_bound=self.fairness_bound,
             fairness_power=self.fairness_power,
             solve_seconds=self.solve_seconds,
-            levels=_levels(view, needs, known, models, share, self.fairness_bound),
+            levels=_levels(view, needs, known, models, share, self.fairness_bound, unit),
         )
         table = view.compute(plan, window) if window.levels else ({},) * window.rounds
         rounds = [{JobId(job): models[model] for job, model in runs.items()} for runs in table]
@@ -139,11 +142,11 @@ def _facts(view: View) -> Facts:
 
 
 def _levels(
-    view: View, needs: _Needs, known: _Memory, models: Sequence[str], share: float, bound: float
+    view: View, needs: _Needs, known: _Memory, models: Sequence[str], share: float, bound: float, unit: int
 ) -> tuple[tuple[Bidder, ...], ...]:
     """Return who bids, by priority, the highest first: all that can run on what there is.
 
-    `share` is everyone's, and `bound` how much later than by it a job may end.
+    `share` is everyone's, `bound` how much later than by it a job may end, and a GPU so many units.
     """
     levels: dict[int, list[Bidder]] = {}
     for job in sorted(view.jobs.values(), key=lambda job: job.id):
@@ -156,7 +159,7 @@ def _levels(
         running = view.running.get(job.id)
         bidder = Bidder(
             number=job.id,
-            gpus=job.gpus,
+            gpus=round(amount_of(job) * unit),
             speeds=tuple([min(1.0, left / each) if each > 0 else 1.0 for each in there]),
             done=min(needs.done(job), 1.0 - INSTANT_SECONDS),
             left_seconds=left,

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.core.model.snapshot import Regime, Training
+from scheduler.core.model.training import Regime, Training
 
 #: No job has more.
 MOST_EPOCHS = 1e9

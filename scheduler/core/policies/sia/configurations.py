@@ -35,8 +35,11 @@ def counts_on(job: Job, running: Running | None, node_gpus: int) -> list[int]:
     return allowed or [sizes[0]]
 
 
-def candidate_of(job: Job, view: View, models: Sequence[str], restart_seconds: float) -> Candidate:
-    """Return the job as the program knows it, given the models of the view."""
+def candidate_of(
+    job: Job, view: View, models: Sequence[str], restart_seconds: float, *, profiled: int = 0
+) -> Candidate:
+    """Return the job as the program knows it, given the models of the view, and how often it was started to
+    be profiled."""
     running, fleets = view.running.get(job.id), view.capacity.cluster.fleets
     speeds = relative_speeds(job, models)
     goodput = _goodput_on(job, models)
@@ -67,7 +70,7 @@ def candidate_of(job: Job, view: View, models: Sequence[str], restart_seconds: f
         replica_gpus=job.tasks[0].gpus,
         least_gpus=least_gpus(job),
         present=present,
-        restart_factor=restart_factor(job, view.now, restart_seconds),
+        restart_factor=restart_factor(job, view.now, restart_seconds, profiled=profiled),
         priority=job.priority,
     )
 
@@ -78,14 +81,15 @@ def _held(running: Running, view: View, models: Sequence[str]) -> Configuration:
     return Configuration(models.index(running.gpu_model), len(running.gpus), max(len(nodes), 1))
 
 
-def restart_factor(job: Job, now: float, restart_seconds: float) -> float:
+def restart_factor(job: Job, now: float, restart_seconds: float, *, profiled: int = 0) -> float:
     """Return what a restart leaves of a utility: (T - N·S) / (T + S) for the age T and N restarts so far.
 
     A restart takes S seconds: `restart_seconds`, or if that is 0 what the job was seen to lose, else 30 s.
+    Of its starts those do not count by which it was `profiled`.
     """
     age = max(0.0, now - job.submitted_at)
     lost = restart_seconds or job.preemption_cost_seconds or USUAL_RESTART_SECONDS
-    restarts = max(0, job.attempts - 1)
+    restarts = max(0, job.attempts - 1 - profiled)
     return max(0.0, age - restarts * lost) / (age + lost) if age + lost > 0 else 1.0
 
 

@@ -4,18 +4,19 @@ S. Jayaram Subramanya, D. Arfeen, S. Lin, A. Qiao, Z. Jia and G. R. Ganger, "Sia
 goodput-optimized ML-cluster scheduling", SOSP 2023, from the paper's description. The authors' code has no
 licence and was not used.
 
-What is the paper's: rounds of a minute; configurations of one GPU model, powers of two up to a node's size
-and then whole nodes (3.3); goodput by model, what was not measured there projected from where it was
-(`core.goodput.gpu_models`, 3.2); the program over them with utilities, the power p, the penalty for who waits
-and restart factors (3.4, `program`); twice the GPUs at most from one size to the next; rigid jobs beside
-elastic ones.
+What is the paper's: rounds of a minute; short runs of new jobs on each model (3.2); configurations of one GPU
+model, powers of two up to a node's size and then whole nodes (3.3); goodput by model, what was not measured
+there projected from where it was (`core.goodput.gpu_models`, 3.2); the program over them with utilities, the
+power p, the penalty for who waits and restart factors (3.4, `program`); twice the GPUs at most from one size
+to the next; rigid jobs beside elastic ones.
 
 What is not, or is a choice of ours:
 
 - p = -0.5 and λ = 1.1 are from memory of the paper, which was not at hand: both are parameters.
-- A new job is not profiled on each model first: it starts with the fewest GPUs that it can have. As long as
-  nothing is measured it is believed to scale perfectly, at its declared speed on each model, and gets twice
-  the replicas that it ever had at most.
+- New jobs are profiled by running there (`profiling`, which lists our choices), not in a step of their own
+  before they are submitted to the policy, and on at most a part of the GPUs at a time. As long as nothing is
+  measured a job is believed to scale perfectly, at its declared speed on each model, and gets twice the
+  replicas that it ever had at most.
 - The restart factor is that of jobs that run. Who waits starts anew anyway, and would otherwise wait longer
   the more often it was stopped.
 - A job that runs counts a thousandth more with what it has: else equals might change places in every round.
@@ -33,11 +34,17 @@ What is not, or is a choice of ours:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.core.building_blocks.elastic.grants import grants_of, minimum_starts, stays, waiting_in
+from scheduler.core.building_blocks.elastic.grants import (
+    grants_of,
+    minimum_starts,
+    starts_beside_parts,
+    stays,
+    waiting_in,
+)
 from scheduler.core.building_blocks.elastic.long_waits import LongWaits, long_waits
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
@@ -47,6 +54,7 @@ from scheduler.core.model.plan import Decision, Grant, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.sia.configurations import candidate_of
 from scheduler.core.policies.sia.places import Assignment, places_of
+from scheduler.core.policies.sia.profiling import Profiling, memory_of, profiled_before
 from scheduler.core.policies.sia.program import Candidate, Configuration, Terms, choose
 
 #: How often it is solved again without those for whom there are GPUs enough, but not where they may be.
@@ -70,6 +78,8 @@ class Sia:
     restart_seconds: float = 0.0
     #: Whoever waits for longer has a turn of as long with the fewest GPUs that it can have; 0: nobody has.
     longest_wait_seconds: float = 3600.0
+    #: Part of the GPUs that may be used at a time to measure new jobs on models that they have not run on.
+    profiling: float = 0.1
     #: Longest that one program is worked on; then the best solution so far is taken.
     solve_seconds: float = 10.0
 
@@ -82,6 +92,8 @@ class Sia:
         for name in ("restart_seconds", "longest_wait_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0")
+        if not 0 <= self.profiling <= 1:
+            raise ValueError("profiling must be between 0 and 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Decide about everyone where a round ends; else start who waits on idle GPUs, as small as can be."""
@@ -106,11 +118,24 @@ class Sia:
     def _round(self, view: View, known: dict[str, Any]) -> Decision:
         models = view.capacity.models
         assignment = Assignment(view, models)
+        profiled = profiled_before(known, view.jobs.keys())
         candidates = {
-            job.id: candidate_of(job, view, models, self.restart_seconds) for job in assignment.jobs
+            job.id: candidate_of(
+                job, view, models, self.restart_seconds, profiled=len(profiled.get(job.id, ()))
+            )
+            for job in assignment.jobs
         }
         waits = long_waits(view, known, self.longest_wait_seconds)
         served = self._serve_first(waits, candidates, assignment)
+        profiling = Profiling(
+            view=view,
+            models=models,
+            room=assignment.room,
+            part=self.profiling,
+            round_seconds=self.round_seconds,
+            before=profiled,
+        )
+        runs = _send(profiling, candidates, waits.kept.union([job.id for job in served]))
         terms = Terms(power=self.power, penalty=self.penalty, seconds=self.solve_seconds)
         for attempt in range(_ATTEMPTS):
             chosen = view.compute(choose, tuple(candidates.values()), assignment.room, terms)
@@ -128,14 +153,16 @@ class Sia:
             # What was meant for them is there for others.
             for job in unplaced:
                 del candidates[job]
-        return self._decision(view, grants, assignment, waits.memory(served))
+        remembered = waits.memory(served) | memory_of(profiled, runs, models, grants)
+        return self._decision(view, grants, assignment, remembered)
 
     def _serve_first(
         self, waits: LongWaits, candidates: dict[JobId, Candidate], assignment: Assignment
     ) -> list[Job]:
         """Let those who have a turn choose before everybody else, what they have or the fewest GPUs that they
         can have; return whose turn begins."""
-        first = max([each.priority for each in candidates.values()], default=0) + 1
+        # Just below them come the runs by which new jobs are profiled.
+        first = max([each.priority for each in candidates.values()], default=0) + 2
         used = 0
         for number in sorted(waits.kept & candidates.keys()):
             each = candidates[number]
@@ -153,20 +180,42 @@ class Sia:
         return served
 
     def _decision(
-        self, view: View, grants: Sequence[Grant], assignment: Assignment, waits: dict[str, Any]
+        self, view: View, grants: Sequence[Grant], assignment: Assignment, remembered: dict[str, Any]
     ) -> Decision:
-        named = {job for grant in grants for job in grant.jobs}
         line = sorted(view.jobs.values(), key=_rank)
-        queue = tuple([job.id for job in line if job.id not in named and job.id not in assignment.fixed])
+        queue = [job for job in waiting_in(line, grants) if job not in assignment.fixed]
+        stops = tuple([job for job in queue if job in view.running])
+        grants = [*grants, *starts_beside_parts(view, line, grants, stops)]
+        queue = [job for job in waiting_in(line, grants) if job not in assignment.fixed]
         return Decision(
             grants=tuple([grant for grant in grants if not stays(grant, view)]),
-            queue=queue,
+            queue=tuple(queue),
             reasons=dict.fromkeys(queue, (_LESS_GOODPUT,)),
             keep_running=True,
-            stops=tuple([job for job in queue if job in view.running]),
-            memory={"policy": "sia", "at": view.now, **waits},
+            stops=stops,
+            memory={"policy": "sia", "at": view.now, **remembered},
             wake_at=view.now + self.round_seconds,
         )
+
+
+def _send(
+    profiling: Profiling, candidates: dict[JobId, Candidate], served: Collection[JobId]
+) -> dict[JobId, Configuration]:
+    """Let new jobs run where they are to be profiled, after whoever has been served already; return where."""
+    taken = [0] * len(profiling.models)
+    others: dict[JobId, Candidate] = {}
+    for number, each in candidates.items():
+        if number not in served:
+            others[number] = each
+            continue
+        for model in {option.model for option in each.configurations}:
+            taken[model] += max([option.gpus for option in each.configurations if option.model == model])
+    runs = profiling.runs(others, taken)
+    first = max([each.priority for each in others.values()], default=0) + 1
+    for number, run in runs.items():
+        # As its present one: it is not to be worth less than waiting.
+        candidates[number] = replace(candidates[number], configurations=(run,), present=0, priority=first)
+    return runs
 
 
 def _rank(job: Job) -> tuple[int, float, JobId]:

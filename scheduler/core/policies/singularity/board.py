@@ -100,7 +100,8 @@ class Board:
         """Give a job the largest of its sizes up to `most` that can be had, more than it has now.
 
         Taken is what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
-        have. Returns the victims; None where nothing is to be had.
+        have; beyond its own demand only what is idle: else two would take it from each other for ever.
+        Returns the victims; None where nothing is to be had.
         """
         job = claimant.job.id
         now = self.gpus_of(job)
@@ -110,7 +111,8 @@ class Board:
             else [model for model in self.pools if job in self._places[model]]
         )
         for size in reversed([size for size in claimant.sizes if now < size <= most]):
-            for reach in (0, 1, 2) if reclaim else (0, 1):
+            reaches = (0,) if size > claimant.demand else (0, 1, 2) if reclaim else (0, 1)
+            for reach in reaches:
                 for model in models:
                     victims = self._take(claimant, model, size, reach)
                     if victims is not None:

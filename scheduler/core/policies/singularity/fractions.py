@@ -11,6 +11,7 @@ from typing import Any
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import attained_service
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Job
 
 #: Stretches of time that are remembered of a job at most; then the two oldest become one.
@@ -63,7 +64,7 @@ class Fractions:
         """Add a stretch of time, and forget what is older than the window."""
         stretches = self._stretches[name]
         if seconds > 0:
-            part = round(min(max(received / (job.gpus * seconds), 0.0), 1.0), _DIGITS)
+            part = round(min(max(received / (amount_of(job) * seconds), 0.0), 1.0), _DIGITS)
             if stretches and stretches[-1][1] == part:
                 stretches[-1][0] += seconds
             else:

@@ -35,7 +35,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from scheduler.core.building_blocks.elastic.grants import grants_of
+from scheduler.core.building_blocks.elastic.grants import grants_of, starts_beside_parts, waiting_in
 from scheduler.core.building_blocks.elastic.pools import Pool, misplaced, pool_on
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
@@ -237,14 +237,15 @@ class _Round:
         view = self._view
         pools, rows = board.rows()
         grants = grants_of(view, pools, rows)
-        named = {job for grant in grants for job in grant.jobs}
-        left = {job for job, each in self._standings.items() if each.fixed}
-        queue = tuple([each.job.id for each in self._line if each.job.id not in named | left])
+        line = [each.job for each in self._line if not each.fixed]
+        stops = tuple([job for job in waiting_in(line, grants) if job in view.running])
+        grants = (*grants, *starts_beside_parts(view, line, grants, stops))
+        queue = waiting_in(line, grants)
         return Decision(
             grants=tuple([grant for grant in grants if not _stays(grant, view)]),
             queue=queue,
             keep_running=True,
-            stops=tuple([job for job in queue if job in view.running]),
+            stops=stops,
         )
 
 

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import work_left_seconds
+from scheduler.core.building_blocks.run_time import size_speed, work_left_seconds
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.building_blocks.time_shares.run_options import RunOption, RunOptions, believed
 from scheduler.core.building_blocks.time_shares.solver_input import believed_weights, weight_of
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, Memory
 
@@ -47,10 +48,10 @@ class App:
     jobs: tuple[Job, ...]
     submitted_at: float
     weight: float
-    #: All its gangs together.
-    gpus: int
+    #: All its gangs together; parts count as such, here and below.
+    gpus: float
     #: Of these, those of gangs that run on a model, by model.
-    runnable: Mapping[str, int]
+    runnable: Mapping[str, float]
     #: How fast these are there, on average, relative to each one's best model.
     speeds: Mapping[str, float]
     #: Work done, and left; the latter above 0.
@@ -94,17 +95,17 @@ def name_of(job: Job) -> str:
 
 def _app(name: str, members: list[tuple[Job, RunOption]], weights: Mapping[str, float], view: View) -> App:
     members.sort(key=lambda pair: (pair[0].submitted_at, pair[0].id))
-    gpus, done, left, weight = 0, 0.0, 0.0, 0.0
-    runnable: dict[str, int] = {}
+    gpus, done, left, weight = 0.0, 0.0, 0.0, 0.0
+    runnable: dict[str, float] = {}
     reached: dict[str, float] = {}
     for job, run_option in members:
-        gpus += run_option.gpus
+        gpus += run_option.amount
         weight = max(weight, weight_of(job))
         before, after = _work(job, run_option, view)
         done, left = done + before, left + after
         for model, speed in run_option.speeds.items():
-            runnable[model] = runnable.get(model, 0) + run_option.gpus
-            reached[model] = reached.get(model, 0.0) + run_option.gpus * speed
+            runnable[model] = runnable.get(model, 0) + run_option.amount
+            reached[model] = reached.get(model, 0.0) + run_option.amount * speed
     tenant = members[0][0].tenant
     return App(
         name=name,
@@ -127,13 +128,16 @@ def _work(job: Job, run_option: RunOption, view: View) -> tuple[float, float]:
     # A second of the job's own gang on the model that its run time holds on is `unit` samples (at the size
     # planned); its best model makes `best` of them.
     best = max(run_option.rates.values())
-    left = seconds * job.gpus * run_option.unit / best
+    left = seconds * amount_of(job) * run_option.unit / best
     done = 0.0
     if job.attained_service or running is not None:
         at_best = {model: rate / best for model, rate in run_option.rates.items()}
         done = sum([had * at_best.get(model, 1.0) for model, had in job.attained_service.items()])
         if running is not None:
             had = attained_service(job, running, view.now) - attained_service(job, None, view.now)
+            # What its own gang would have needed for the same, as in what is left.
+            gpus = len(running.gpus)
+            had *= size_speed(known, running.gpu_model, gpus) * job.gpus / gpus if gpus else 1.0
             done += had * at_best.get(running.gpu_model, 1.0)
     return done, left
 
@@ -166,7 +170,7 @@ def _rate_of(job: Job, view: View, run_options: RunOptions) -> float:
     running, run_option = view.running.get(job.id), run_options.of(job)
     if running is None or run_option is None:
         return 0.0
-    gpus = sum(map(len, running.replicas))
+    gpus = amount_of(job, sum(map(len, running.replicas)))
     # It runs there, whatever its throughput says.
     rate = gpus * (run_option.speeds.get(running.gpu_model) or 1.0)
     holding = view.capacity.pending.get(running.jobs)

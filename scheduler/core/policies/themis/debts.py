@@ -17,6 +17,7 @@ from typing import Any
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import whole_seconds
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.policies.themis.apps import App
 
@@ -43,8 +44,8 @@ class Debts:
         for job in app.jobs:
             seconds = self._seconds(job)
             before, since = self._said.get(job.id, (seconds, 0.0))
-            work += job.gpus * seconds
-            said += job.gpus * (min(before, seconds) if job.measured else seconds)
+            work += amount_of(job) * seconds
+            said += amount_of(job) * (min(before, seconds) if job.measured else seconds)
             waited = max(waited, since)
         return (work / said - 1.0) * waited if 0 < said < work else 0.0
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import runs_nowhere
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model import wording
 from scheduler.core.model.plan import LedgerLine, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId
@@ -83,7 +84,7 @@ class LedgerLines:
         agent, choice = table.agent, table.choices[win.row]
         rate = agent.kept + sum([seat.rate for seat in choice.seats])
         rho = choice.rho if agent.to_end else replace(agent, lease_seconds=seconds).rho(rate)
-        words = wording.listed([wording.gpus(int(gpus), [model]) for model, gpus in choice.gpus.items()])
+        words = wording.listed([wording.gpus(gpus, [model]) for model, gpus in choice.gpus.items()])
         withheld = f"{100 * (1 - win.kept):.2g} % of the lease is withheld"
         message = f"Won {words} for {seconds:.0f} s; {withheld}."
         lacking = len(choice.seats) - len(seats)
@@ -108,7 +109,7 @@ class LedgerLines:
         """Write down that a job got GPUs that nobody won."""
         running = self._view.running.get(job.id)
         stays = running is not None and running.gpu_model == model
-        gpus = len(running.gpus) if running is not None and stays else job.gpus
+        gpus = amount_of(job, len(running.gpus) if running is not None and stays else job.gpus)
         seconds = max(0.0, lease_ends - self._view.now)
         how_long = f"for {seconds:.0f} s" if seconds else "until the next auction"
         what = f"{'Keeps' if stays else 'Gets'} {wording.gpus(gpus, [model])}"

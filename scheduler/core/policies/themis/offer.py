@@ -5,6 +5,7 @@ place for s GPUs on one machine (or in one rack, for gangs that must be), of whi
 has k // s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up
 to S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
 largest first. For others it may sell a little too much; whoever finds no place then gets what is left over.
+Where somebody bids for parts of GPUs, pieces are thousandths: so many parts take a GPU as are one together.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Locality
 from scheduler.core.policies.themis.auction.table import Good
 
@@ -65,7 +67,9 @@ def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
 class Offer:
     """The goods, and what a gang takes of them. `capacity` has nobody in it whose GPUs are on offer."""
 
-    def __init__(self, capacity: Capacity, ways: Mapping[str, Iterable[Way]]) -> None:
+    def __init__(
+        self, capacity: Capacity, ways: Mapping[str, Iterable[Way]], *, has_parts: bool = False
+    ) -> None:
         self._sizes: dict[tuple[str, int | None], list[int]] = {}
         #: GPUs of each model.
         self.gpus = {model: max(0, capacity.offered(model)) for model in capacity.models}
@@ -83,18 +87,19 @@ class Offer:
                 for size in self._sizes[model, group]:
                     places = sum([gpus // size * groups for gpus, groups in free.items()])
                     supply[model, group, size] = min(places, self.gpus[model] // size)
-        self.supply: Mapping[Good, int] = supply
+        self._unit = WHOLE_GPU if has_parts else 1
+        self.supply: Mapping[Good, int] = {good: pieces * self._unit for good, pieces in supply.items()}
 
-    def takes(self, model: str, way: Way) -> dict[Good, int]:
-        """Return what a gang takes that is placed so."""
-        taken: dict[Good, int] = {model: sum(way.chunks)}
+    def takes(self, model: str, way: Way, gpus: float) -> dict[Good, int]:
+        """Return what a gang takes that is placed so, and has so much of these GPUs."""
+        taken: dict[Good, int] = {model: round(gpus * self._unit)}
         for size in self._sizes[model, None]:
             places = sum([chunk // size for chunk in way.chunks])
             if places:
-                taken[model, None, size] = places
+                taken[model, None, size] = places * self._unit
         if way.group is not None:
             whole = sum(way.chunks)
             for size in self._sizes[model, way.group]:
                 if size <= whole:
-                    taken[model, way.group, size] = whole // size
+                    taken[model, way.group, size] = whole // size * self._unit
         return taken

@@ -14,7 +14,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import Unit
 from scheduler.core.fitting.demand import demand_of_grant, shape_in
-from scheduler.core.fitting.holding import Holding
+from scheduler.core.fitting.holding import Holding, together
 from scheduler.core.model.plan import Grant, Locality
 from scheduler.core.model.snapshot import Job, JobId
 
@@ -33,6 +33,7 @@ class LeasePlacement:
         # Who may have to leave and has not been told to is not in the way, and not to be taken from.
         self.capacity.pending = {}
         self._own: dict[str, int] = {}
+        self._has_parts = any([holding.shared for holding in self._movable.values()])
         for holding in self._movable.values():
             self._own[holding.model] = self._own.get(holding.model, 0) + holding.gpus
         self._gone: dict[Unit, Holding] = {}
@@ -42,23 +43,32 @@ class LeasePlacement:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether a GPU may still be handed out without anybody leaving."""
-        return any(self.free(model) > 0 for model in self.capacity.models)
+        """Tell whether a GPU may still be handed out without anybody leaving, or a part of one."""
+        return any(self.free(model) > 0 for model in self.capacity.models) or self.capacity.has_open_gpus
 
     def free(self, model: str) -> int:
         """Return the GPUs that can be had without anybody of this view leaving."""
-        capacity = self.capacity
-        return min(capacity.offered(model), capacity.room(model) - self._own.get(model, 0))
+        capacity, own = self.capacity, self._own.get(model, 0)
+        if self._has_parts:
+            movable = [holding for holding in self._movable.values() if holding.model == model]
+            own = together(movable, has_parts=True)
+        return min(capacity.offered(model), capacity.room(model) - own)
 
     def stay(self, job: JobId, model: str) -> bool:
         """Let a job stay if it runs alone on that model."""
         holding = self._movable.get((job,))
-        if holding is None or holding.model != model or holding.gpus > self.capacity.room(model):
+        if holding is None or holding.model != model or not self._may_stay(holding):
             return False
         self._keep((job,))
         return True
 
-    def make_room(self, needed: Mapping[str, int], movers: Iterable[JobId]) -> None:
+    def _may_stay(self, holding: Holding) -> bool:
+        if holding.gpus <= self.capacity.room(holding.model):
+            return True
+        # Others that stay may have opened the GPUs of which it has parts.
+        return bool(holding.shared) and self.capacity.may_stay(holding)
+
+    def make_room(self, needed: Mapping[str, float], movers: Iterable[JobId]) -> None:
         """Let jobs leave that move, and then others until so many GPUs of each model are free."""
         for job in movers:
             held = self._view.running.get(job)
@@ -67,7 +77,7 @@ class LeasePlacement:
         short = {model: gpus - self.free(model) for model, gpus in needed.items()}
         for unit, holding in reversed(list(self._movable.items())):
             if short.get(holding.model, 0) > 0:
-                short[holding.model] -= holding.gpus
+                short[holding.model] -= holding.amount
                 self._leave(unit)
 
     def clear(self, model: str) -> None:
@@ -83,7 +93,7 @@ class LeasePlacement:
                 continue
             holding = self._movable.get(unit)
             if holding is not None:
-                if holding.gpus > self.capacity.room(holding.model):
+                if not self._may_stay(holding):
                     continue
                 self._keep(unit)
             elif unit not in self._gone or not self.capacity.give_back(self._gone.pop(unit)):
@@ -95,7 +105,9 @@ class LeasePlacement:
     def start(self, job: Job, model: str, locality: Locality = Locality.ANY) -> bool:
         """Start the job on that model, or move it there, on GPUs that are free."""
         run_option = self._run_options.of(job)
-        if run_option is None or job.id in self._settled or run_option.gpus > self.free(model):
+        if run_option is None or job.id in self._settled:
+            return False
+        if run_option.gpus > self.free(model) and not job.has_parts:
             return False
         shape = shape_in(self.capacity.cluster, job), model, locality
         if shape in self._misfits:

@@ -47,7 +47,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.building_blocks.time_shares.run_options import RunOptions
 from scheduler.core.building_blocks.time_shares.units import Unit
-from scheduler.core.fitting.demand import demand_of, shape_in
+from scheduler.core.fitting.demand import amount_of, demand_of, shape_in
 from scheduler.core.model.plan import Decision
 from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.themis.apps import (
@@ -121,7 +121,7 @@ class _Round:
         self._contention = Contention(memory.get("contention", {}), view.now, weights)
         known: Mapping[str, float] = memory.get("leases", {})
         self._leases = {
-            job: float(known.get(str(job), held.since + policy.lease_seconds))
+            job: float(known.get(str(job), held.since_of(job) + policy.lease_seconds))
             for job, held in view.running.items()
         }
         self._auctioned_at = float(memory.get("auctioned_at", -math.inf))
@@ -259,7 +259,7 @@ class _Round:
 
     def _shuffled(self, jobs: Iterable[Job]) -> list[Job]:
         """Return the jobs in an order that nobody can foresee and that is the same when drawn again."""
-        drawn = sorted(jobs, key=lambda job: job.id)
+        drawn = sorted(jobs, key=lambda job: (job.submitted_at, job.id))
         self._dice.shuffle(drawn)
         return drawn
 
@@ -272,7 +272,8 @@ class _Round:
         worst = ranked[0].rho_of_nothing
         most = max(1, math.ceil((1 - policy.fairness_knob) * len(ranked) - 1e-9))
         bidders = [agent for agent in ranked[:most] if agent.rho_of_nothing * MOST_UNEQUAL >= worst]
-        offer = Offer(self._emptied.capacity, self._catalogue.ways(bidders))
+        has_parts = any(job.has_parts for agent in bidders for job in agent.wants)
+        offer = Offer(self._emptied.capacity, self._catalogue.ways(bidders), has_parts=has_parts)
         tables = [self._catalogue.table(agent, offer) for agent in bidders]
         result: Result = view.compute(hold, [table.bid for table in tables], offer.supply)
         latest = self._latest_end(worst_can_bid=bool(tables[0].choices))
@@ -305,7 +306,7 @@ class _Round:
                     kept=rate_here(replace(app, jobs=tuple(held)), view, self._run_options) if held else 0.0,
                     wants=wants,
                     stakes={
-                        job.id: job.preemption_cost_seconds * len(view.running[job.id].gpus)
+                        job.id: job.preemption_cost_seconds * amount_of(job, len(view.running[job.id].gpus))
                         for job in wants
                         if job.id in view.running
                     },
@@ -326,7 +327,7 @@ class _Round:
         placement = LeasePlacement(view, self._run_options, self._by_claim(tables))
         starts: list[tuple[Seat, float]] = []
         won: list[tuple[Table, Win, float]] = []
-        needed: dict[str, int] = {}
+        needed: dict[str, float] = {}
         for win in result.wins:
             length = max(policy.interval_seconds, win.kept * policy.lease_seconds)
             ends = min(view.now + length, latest)

@@ -31,10 +31,8 @@ class Seat:
     way: Way
     #: Work a second, in GPU-seconds of its best model.
     rate: float
-
-    @property
-    def gpus(self) -> int:
-        return sum(self.way.chunks)
+    #: What it takes of GPUs, of which parts count as such.
+    gpus: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,8 @@ class Catalogue:
         for model, speed in run_option.speeds.items():
             spread = spread_speed(job, model)
             for way in self._ways_on(job, model, run_option.gpus, spreads_well=spread >= 1):
-                yield Seat(job.id, model, way, run_option.gpus * speed * (1.0 if way.near else spread))
+                rate = run_option.amount * speed * (1.0 if way.near else spread)
+                yield Seat(job.id, model, way, rate, run_option.amount)
 
     def _ways_on(self, job: Job, model: str, gpus: int, *, spreads_well: bool) -> tuple[Way, ...]:
         cluster = self._view.capacity.cluster
@@ -148,7 +147,7 @@ class Catalogue:
         for choice in self._choices(agent):
             takes: dict[Good, int] = {}
             for seat in choice.seats:
-                for good, pieces in offer.takes(seat.model, seat.way).items():
+                for good, pieces in offer.takes(seat.model, seat.way, seat.gpus).items():
                     takes[good] = takes.get(good, 0) + pieces
             if all(pieces <= offer.supply[good] for good, pieces in takes.items()):
                 choices.append(choice)

@@ -5,12 +5,12 @@ Nothing here uses the structures that made the plan, so a mistake in those canno
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 
 from scheduler.core.fitting.demand import pinned_cell_of
 from scheduler.core.model.errors import PlanError
-from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, is_instance
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import (
     FIXED_WORLD,
@@ -23,8 +23,10 @@ from scheduler.core.model.snapshot import (
     Running,
     Snapshot,
 )
+from scheduler.core.round.checks.auxiliary import check_auxiliary
 from scheduler.core.round.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.round.checks.market import check_market
+from scheduler.core.round.checks.tags import check_tags
 
 
 def check(snapshot: Snapshot, plan: Plan) -> None:
@@ -36,8 +38,13 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     uses = _Uses(jobs, where)
     placed: dict[JobId, Action] = {}
     settled: set[AllocationId] = set()
+    left: set[JobId] = set()
+    joined: list[Action] = []
     regraded: dict[AllocationId, Running] = {}
     for action in plan.actions:
+        if action.kind is ActionKind.STOP and _is_parting(action, allocations):
+            left.update(action.jobs)
+            continue
         _check_fields(action, allocations, current, settled)
         if action.kind is ActionKind.REGRADE:
             assert action.allocation is not None
@@ -51,7 +58,10 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         for job in action.jobs:
             _check_gang(jobs[job], action)
             _check_nodes(jobs[job], action, where)
-        uses.add(action.jobs, action.placement.replicas)
+        if action.kind is ActionKind.JOIN:
+            joined.append(action)
+        else:
+            uses.add(action.jobs, action.placement.replicas)
         for job in action.jobs:
             if job in placed:
                 raise PlanError(f"job {job} is placed twice")
@@ -59,9 +69,10 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     kept = {
         job: regraded.get(running.allocation, running)
         for job, running in current.items()
-        if running.allocation not in settled
+        if running.allocation not in settled and job not in left
     }
     _check_kept(kept, uses)
+    _check_company(jobs, joined, left, kept, allocations)
     # Of GPUs that have left the cluster nobody is guaranteed any either.
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
@@ -70,6 +81,9 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
     _check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
+    given = {job: action.placement.replicas for job, action in placed.items() if action.placement}
+    check_tags(snapshot, given, {job: running.replicas for job, running in kept.items()}, where)
+    check_auxiliary(snapshot, plan, given, kept, where)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
     if silent:
         raise PlanError(f"no reason is given why these jobs wait: {silent[:10]}")
@@ -85,17 +99,55 @@ def _check_fields(
         raise PlanError(f"{action.kind} of {action.jobs} has the wrong fields")
     if (action.allocation is None) != (action.kind is ActionKind.START):
         raise PlanError(f"{action.kind} of {action.jobs} has the wrong fields")
-    if action.allocation is None:
+    if action.kind in (ActionKind.START, ActionKind.JOIN):
         busy = [job for job in action.jobs if job in current]
         if busy:
             raise PlanError(f"jobs {busy} run already and are started")
         return
+    assert action.allocation is not None
     running = allocations.get(action.allocation)
     if running is None or running.stopping or running.jobs != action.jobs:
         raise PlanError(f"{action.kind} of {action.jobs} names allocation {action.allocation}, not theirs")
     if action.allocation in settled:
         raise PlanError(f"allocation {action.allocation} has two actions")
     settled.add(action.allocation)
+
+
+def _is_parting(action: Action, allocations: Mapping[AllocationId, Running]) -> bool:
+    """Whether some of the jobs of an allocation stop, and not all."""
+    running = None if action.allocation is None else allocations.get(action.allocation)
+    return running is not None and not running.stopping and set(action.jobs) < set(running.jobs)
+
+
+def _check_company(
+    jobs: Mapping[JobId, Job],
+    joined: Collection[Action],
+    left: Set[JobId],
+    kept: Mapping[JobId, Running],
+    allocations: Mapping[AllocationId, Running],
+) -> None:
+    """Who joins others or leaves them does so where some run on, on the GPUs that these have."""
+    staying = {running.allocation for running in kept.values()}
+    homes = [running.allocation for running in allocations.values() if not left.isdisjoint(running.jobs)]
+    deserted = [each for each in homes if each not in staying]
+    if deserted:
+        raise PlanError(f"all jobs leave allocations {deserted}")
+    joins = [action.allocation for action in joined]
+    for action in joined:
+        running = None if action.allocation is None else allocations.get(action.allocation)
+        if running is None or running.allocation not in staying or running.phase != "held":
+            raise PlanError(f"{action.jobs} join allocation {action.allocation}, where nobody stays")
+        if joins.count(action.allocation) > 1 or running.allocation in homes or running.leaving:
+            raise PlanError(f"{action.jobs} join allocation {action.allocation}, which others join or leave")
+        assert action.placement is not None
+        if action.placement.replicas != running.replicas:
+            raise PlanError(f"{action.jobs} join allocation {action.allocation} on other GPUs than its own")
+        both = [jobs[job] for job in (*action.jobs, *running.jobs)]
+        if (
+            any([job.has_parts or job.elastic is not None for job in both])
+            or running.slice_seconds is not None
+        ):
+            raise PlanError(f"{action.jobs} join allocation {action.allocation}, which cannot be joined")
 
 
 def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
@@ -115,6 +167,8 @@ def _check_gang(job: Job, action: Action) -> None:
     """The gang is whole and on a model that the job accepts."""
     assert action.placement is not None
     sizes = [len(replica) for replica in action.placement.replicas]
+    if job.has_parts and is_instance(action.placement.gpu_model):
+        raise PlanError(f"job {job.id} has parts of {action.placement.gpu_model}, which is a part already")
     if job.gpu_models and action.placement.gpu_model not in job.gpu_models:
         raise PlanError(f"job {job.id} does not accept {action.placement.gpu_model}")
     whole = [task.gpus for task in job.tasks for _ in range(task.replicas)]
@@ -203,13 +257,13 @@ def _check_guarantees(
         used[vc, model] = used.get((vc, model), 0) + len(new) + sum([gpu not in parts for gpu in gpus])
 
     for action in plan.actions:
-        if action.guaranteed and action.placement is not None:
+        if action.guaranteed and action.placement is not None and action.kind is not ActionKind.JOIN:
             replicas = action.placement.replicas
             kept_gpus = action.placement.gpus[: len(action.placement.gpus) - action.opportunistic_gpus]
             parts = jobs[action.jobs[0]].parts_on(replicas)
             count(action.virtual_cluster, action.placement.gpu_model, kept_gpus, parts.keys())
     for running in snapshot.running:
-        first = jobs.get(running.jobs[0])
+        first = jobs.get(next((job for job in running.jobs if job in kept), running.jobs[0]))
         if first is None or not first.guaranteed or running.stopping:
             continue
         if first.id in kept and kept[first.id].guaranteed:

@@ -46,6 +46,7 @@ from scheduler.core.round.guarantees.bound_cells import Hints, Remembered, as_me
 from scheduler.core.round.guarantees.devices import Devices, Leaves
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
 from scheduler.core.round.guarantees.private_cluster import PrivateCluster, shared_cluster
+from scheduler.core.round.whereabouts import Whereabouts
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
 CELLS = "cells"
@@ -296,6 +297,7 @@ class Binding:
         left: Capacity,
         cluster: Capacity,
         downgraded: Collection[AllocationId],
+        whereabouts: Whereabouts,
     ) -> tuple[dict[int, Placement], Capacity, dict[JobId, Reason]]:
         """Bind what a view was given on its private cluster.
 
@@ -329,6 +331,11 @@ class Binding:
                     )
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
+            objection = whereabouts.objection(grant.jobs, real)
+            if objection is not None:
+                self._let_go(self._tentative.pop())
+                unbound.update(dict.fromkeys(grant.jobs, objection))
+                continue
             nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
             try:
                 fit = after.fit_on(demand, real, nodes)
@@ -340,6 +347,7 @@ class Binding:
                 unbound.update((job, held_by_lapsed(view.name, "cells", kept)) for job in grant.jobs if kept)
             else:
                 found[position] = real
+                whereabouts.put(grant.jobs, real.replicas)
         return found, after, unbound
 
     def _downgrade(self, allocation: AllocationId) -> None:

@@ -4,7 +4,8 @@ When a virtual cluster is guaranteed less than its guaranteed jobs hold, because
 a loan ended or it lends GPUs that it uses, those of the lowest priority *lapse*, and of these the newest,
 until the others fit: they run on as opportunistic, and stop only when somebody who is guaranteed needs
 their place. In their own virtual cluster they go on making room for higher priorities only. A gang lapses
-as a whole; GPUs of it that have left the cluster do not count. The guarantee returns in the opposite order,
+as a whole; GPUs of it that have left the cluster do not count, and one of which several have parts counts
+once. The guarantee returns in the opposite order,
 as soon as there is room for it; never at the cost of one that holds.
 """
 
@@ -22,6 +23,8 @@ from scheduler.core.round.facts import Facts
 
 #: Virtual cluster and GPU model.
 Line = tuple[str, str]
+#: Model, node and GPU, as in `Holding.shared`.
+OpenGpu = tuple[str, int, int]
 
 
 class Lapse:
@@ -32,8 +35,10 @@ class Lapse:
         self._held: dict[Line, dict[AllocationId, Running]] = {}
         self._line_of: dict[AllocationId, Line] = {}
         self._gpus: Counter[Line] = Counter()
-        #: How much each allocation counts for in its line.
-        self._counted: dict[AllocationId, int] = {}
+        #: How many of a line have parts of a GPU.
+        self._opened: Counter[tuple[Line, OpenGpu]] = Counter()
+        #: What each allocation counts with in its line.
+        self._counted: dict[AllocationId, Holding] = {}
         self._lapsed: dict[AllocationId, str] = {}
         #: Lines of which some allocation may not be what it was written down as.
         self._unsettled: set[Line] = set()
@@ -49,8 +54,7 @@ class Lapse:
             if running is not None and line is not None:
                 self._line_of[allocation] = line
                 self._held.setdefault(line, {})[allocation] = running
-                self._counted[allocation] = facts.holdings[allocation].gpus
-                self._gpus[line] += self._counted[allocation]
+                self._count(line, allocation, facts.holdings[allocation])
                 lines.add(line)
                 if not running.guaranteed:
                     self._unsettled.add(line)
@@ -60,9 +64,20 @@ class Lapse:
         line = self._line_of.pop(allocation, None)
         if line is not None:
             del self._held[line][allocation]
-            self._gpus[line] -= self._counted.pop(allocation)
+            holding = self._counted.pop(allocation)
+            self._gpus[line] -= holding.gpus
+            for gpu in holding.shared:
+                self._opened[line, gpu] -= 1
+                self._gpus[line] += self._opened[line, gpu] > 0
             self._lapsed.pop(allocation, None)
             yield line
+
+    def _count(self, line: Line, allocation: AllocationId, holding: Holding) -> None:
+        self._counted[allocation] = holding
+        self._gpus[line] += holding.gpus
+        for gpu in holding.shared:
+            self._gpus[line] -= self._opened[line, gpu] > 0
+            self._opened[line, gpu] += 1
 
     def lapsed(self, vc: str) -> Mapping[Holding, int]:
         """Return what jobs of a virtual cluster hold whose guarantee lapsed, and their priorities.
@@ -112,11 +127,15 @@ class Lapse:
                 running.allocation,
             ),
         )
+        opened: set[OpenGpu] = set()
         for running in order:
-            gpus = self._counted[running.allocation]
+            holding = self._counted[running.allocation]
+            shared = holding.shared
+            gpus = holding.gpus - len(opened.intersection(shared))
             fits = gpus <= left
-            left -= gpus if fits else 0
             if fits:
+                left -= gpus
+                opened.update(shared)
                 self._lapsed.pop(running.allocation, None)
             else:
                 self._lapsed[running.allocation] = vc

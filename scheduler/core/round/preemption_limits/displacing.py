@@ -21,7 +21,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import JobId, Memory
 from scheduler.core.round.facts import Facts
-from scheduler.core.round.run_view import Plugins, ViewOutcome, run_view
+from scheduler.core.round.run_view import Plugins, ViewOutcome, run_view, staying_together
 
 #: Jobs that hold GPUs together.
 Unit = tuple[JobId, ...]
@@ -41,6 +41,22 @@ class PreemptionLimits:
 
     def run_view(self, view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
         """Let the view's policy and placer decide, again around those that it has to leave alone."""
+        outcome = self._served(view, plugins, memory, overran)
+        return self._with_leaves_allowed(outcome) if outcome.decision.leaves else outcome
+
+    def _with_leaves_allowed(self, outcome: ViewOutcome) -> ViewOutcome:
+        """Return the outcome in which only those lose the GPUs that they share who may be displaced."""
+        view, staying = outcome.view, set[JobId]()
+        for job in outcome.decision.leaves:
+            least = self._least.get(view.jobs[job].virtual_cluster, 0.0)
+            is_young = view.running[job].since_of(job) + least > view.now + INSTANT_SECONDS
+            if is_young or self._left == 0:
+                staying.add(job)
+            elif self._left is not None:
+                self._left -= 1
+        return replace(outcome, decision=staying_together(view, outcome.decision, staying))
+
+    def _served(self, view: View, plugins: Plugins, memory: Memory, overran: str) -> ViewOutcome:
         outcome = run_view(view, plugins, memory, overran)
         if not self._moves:
             staying: set[Unit] = set()
@@ -73,9 +89,11 @@ class PreemptionLimits:
         young: dict[Unit, float] = {}
         for unit, holding in view.capacity.pending.items():
             assert holding.running is not None
-            least = max([self._least.get(view.jobs[job].virtual_cluster, 0.0) for job in unit])
-            until = holding.running.since + least
-            if holding.running.phase == "held" and until > view.now + INSTANT_SECONDS:
+            running = holding.running
+            until = max(
+                [running.since_of(job) + self._least.get(view.jobs[job].virtual_cluster, 0.0) for job in unit]
+            )
+            if running.phase == "held" and until > view.now + INSTANT_SECONDS:
                 young[unit] = until
         return young
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Goodput, Job, JobId, Running, Snapshot
+from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Job, JobId, Running, Snapshot
+from scheduler.core.model.training import Goodput
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import make_policy
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster

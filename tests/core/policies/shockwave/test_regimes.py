@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.snapshot import Regime, Training
+from scheduler.core.model.training import Regime, Training
 from scheduler.core.policies.shockwave.regimes import Outlook, outlook
 
 NAN, INFINITE = math.nan, math.inf

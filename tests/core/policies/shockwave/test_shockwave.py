@@ -13,7 +13,8 @@ import pytest
 
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, Regime, Running, Snapshot, Training
+from scheduler.core.model.snapshot import Job, Running, Snapshot
+from scheduler.core.model.training import Regime, Training
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import make_policy
 from scheduler.core.sim.engine import Engine

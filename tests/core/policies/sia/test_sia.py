@@ -9,7 +9,8 @@ import pytest
 from scheduler.core.goodput.throughput import LEAST_SECONDS
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Goodput, Job, Snapshot, VirtualCluster
+from scheduler.core.model.snapshot import ADAPTIVE, FIXED_WORLD, Job, Snapshot, VirtualCluster
+from scheduler.core.model.training import Goodput
 from scheduler.core.policies.sia.configurations import counts_on, restart_factor
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import make_policy

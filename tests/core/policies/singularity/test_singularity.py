@@ -251,3 +251,14 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
         make_policy("singularity:premium=first|,basic=first|third")
     with pytest.raises(UnknownPlugin, match="standard_fraction"):
         make_policy("singularity:standard_fraction=0.99")
+
+
+def test_two_that_could_both_be_larger_do_not_take_it_from_each_other() -> None:
+    """Each has its own four GPUs of twelve and one of them four more: so it stays, as nothing is idle."""
+    jobs = [job(number, "second", 4, elastic=(1, 12)) for number in (1, 2)]
+    running = [
+        holding(jobs[0], *range(100, 108), since=NOW - 9_000),
+        holding(jobs[1], 200, 201, 202, 203, since=NOW - 9_000),
+    ]
+    nodes = [make_cluster(1)[0], make_cluster(1, gpus=4, first=2)[0]]
+    assert told(decide(world(jobs, running, nodes, {1: 1.0, 2: 1.0}))) == []

@@ -359,6 +359,7 @@ class TestLyingAboutTheRunTime:
         assert engine.run() == ""
         return {each.id: (each.ended_at or 0.0) - each.submitted_at for each in engine.records()}
 
+    @pytest.mark.slow
     def test_pays_who_is_silent_and_not_who_tells_of_its_steps(self) -> None:
         assert self.gain(range(4), tells_steps=False) < 0.95
         assert self.gain(range(4), tells_steps=True) > 0.98

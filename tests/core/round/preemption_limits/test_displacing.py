@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from scheduler.core.model.plan import Action, ActionKind, Plan
-from scheduler.core.model.snapshot import JobId, Snapshot
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.model.plan import Action, ActionKind, Decision, Plan
+from scheduler.core.model.snapshot import JobId, Memory, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.preemption_limits.backoff import after_preemption
+from scheduler.core.round.registry import POLICIES
 from tests.builders import NOW, make_job, make_running, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival, cluster, simulate
 
@@ -151,3 +153,44 @@ def test_a_promise_is_no_run_that_could_be_too_short() -> None:
     plan = decide(replace(facts, running=tuple(promised)))
     assert isinstance(plan.actions[0], Action)
     assert {action.kind for action in plan.actions} == {ActionKind.START, ActionKind.STOP}
+
+
+@dataclass
+class Swaps:
+    """A policy that sends job 2 away from job 1 and lets job 3 come in its place."""
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        return Decision(
+            grants=(),
+            keep_running=True,
+            joins={JobId(1): (JobId(3),)},
+            leaves={JobId(2): "Job 3 goes better with job 1."},
+            queue=(JobId(3),),
+        )
+
+
+class TestLeaving:
+    @pytest.mark.parametrize(
+        ("fields", "limits"),
+        [({"min_run_seconds": 100.0}, {}), ({}, {"preemptions_per_round": 0})],
+        ids=["too young", "no more may be displaced"],
+    )
+    def test_nobody_takes_the_place_of_who_may_not_be_sent_away(
+        self, monkeypatch: pytest.MonkeyPatch, fields: dict[str, float], limits: dict[str, int]
+    ) -> None:
+        monkeypatch.setitem(POLICIES, "swaps", Swaps)
+        jobs = [make_job(1), make_job(2), make_job(3)]
+        together = replace(make_running(jobs[0], [100], since=NOW - 50), jobs=(JobId(1), JobId(2)))
+        facts = make_snapshot(
+            jobs=jobs,
+            running=[together],
+            virtual_clusters=[make_virtual_cluster(policy="swaps", **fields)],
+            **limits,
+        )
+        assert decide(facts).actions == ()
+        free = replace(
+            facts,
+            virtual_clusters=(make_virtual_cluster(policy="swaps"),),
+            preemptions_per_round=None,
+        )
+        assert stops(decide(free)) == [(2,)]

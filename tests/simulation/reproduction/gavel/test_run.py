@@ -12,6 +12,7 @@ from scheduler.simulation.command import main
 from scheduler.simulation.errors import GeneratorError, InputError
 from scheduler.simulation.reproduction.gavel.workload import GANGS, KINDS, GavelSpec, draw, parse_gavel
 from scheduler.simulation.sweep import Case, run_case
+from tests.effort import first_every_day
 from tests.simulation.samples import SHARED
 
 TABLE = SHARED / "gavel" / "simulation_throughputs.json"
@@ -46,7 +47,7 @@ def check(case: Case, mean: float, longest: float, leases: tuple[int, int]) -> N
     assert f"{renewed:,} of {possible:,} leases were renewed" in " ".join(result.notes)
 
 
-@pytest.mark.parametrize("policy", SINGLE)
+@pytest.mark.parametrize("policy", first_every_day(SINGLE))
 def test_completion_times_are_those_of_the_published_code(policy: str, table: str) -> None:
     case = Case(
         cluster="v100=4,p100=4,k80=4:4",
@@ -60,7 +61,7 @@ def test_completion_times_are_those_of_the_published_code(policy: str, table: st
     check(case, *SINGLE[policy])
 
 
-@pytest.mark.parametrize("policy", GANGED)
+@pytest.mark.parametrize("policy", first_every_day(GANGED))
 def test_so_are_those_of_gangs(policy: str, table: str) -> None:
     case = Case(
         cluster="v100=8,p100=8,k80=8:8",

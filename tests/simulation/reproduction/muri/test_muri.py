@@ -67,6 +67,7 @@ def test_the_baselines_end_jobs_as_in_the_published_simulator() -> None:
     assert outcomes[2].makespan_seconds == pytest.approx(3991729.08045, abs=1e-6)
 
 
+@pytest.mark.slow
 @are_here
 def test_the_testbeds_trace_under_muri_ends_nearly_as_in_the_published_simulator() -> None:
     (outcome,) = run_each("cluster_trace", [run_muri])

@@ -1,0 +1,39 @@
+/** How many GPUs, of which some may be parts. */
+
+import type { Attempt, Job, JobSpec } from "@/api/schema";
+import { counted } from "@/components/format";
+
+type Tasks = JobSpec["tasks"];
+
+/** "2"; where replicas have parts, which are of a GPU each, "0.3", "4×0.25" or "2 + 4×0.25". */
+export function gpuAmount(gpus: number, tasks: Tasks): string {
+  const parts = new Map<number, number>();
+  for (const { resources, replicas = 1 } of tasks) {
+    const part = resources.gpu;
+    if (part > 0 && part < 1) parts.set(part, (parts.get(part) ?? 0) + replicas);
+  }
+  const whole = [...parts.values()].reduce((left, replicas) => left - replicas, gpus);
+  const terms = [...parts].map(([part, replicas]) => (replicas === 1 ? String(part) : `${replicas}×${part}`));
+  return (whole > 0 || terms.length === 0 ? [String(whole), ...terms] : terms).join(" + ");
+}
+
+/** "2 GPUs", "0.3 GPU". */
+export function gpusText(gpus: number, tasks: Tasks): string {
+  const amount = gpuAmount(gpus, tasks);
+  return amount === String(gpus) ? counted(gpus, "GPU") : `${amount} GPU`;
+}
+
+/** The GPUs that it asks for; of an elastic job with an attempt, those that it has. */
+export function gpusNow({ gpus, spec, attempt }: Job): string {
+  return spec.elastic && attempt ? String(gpusHeld(attempt)) : gpuAmount(gpus, spec.tasks);
+}
+
+/** On how many GPUs an attempt is. */
+export function gpusHeld(attempt: Attempt): number {
+  return attempt.placement.reduce((sum, part) => sum + part.gpus.length, 0);
+}
+
+/** "0, 1", or "0.3 of GPU 3". */
+export function indexesText(gpus: Attempt["placement"][number]["gpus"]): string {
+  return gpus.map(({ index, part }) => (part === undefined ? String(index) : `${part} of GPU ${index}`)).join(", ");
+}

@@ -1,0 +1,183 @@
+import { infiniteQueryOptions, useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+
+import { answerOf, api, cursorOf } from "@/api/client";
+import type { GpuSharer, SharedGpu } from "@/api/schema";
+import { bytes } from "@/components/format";
+import styles from "@/features/sharing/sharing.module.css";
+import { DataTable, type Column } from "@/ui/data-table";
+import { EmptyState } from "@/ui/feedback";
+import { muted, oneLine, PageLayout, Panel } from "@/ui/layout";
+
+const REFETCH_MS = 15_000;
+
+/** Who has which part of which GPU, how that is held, and what it costs each. */
+export function SharingPage() {
+  const query = useInfiniteQuery(sharedGpusQuery);
+  const rows = query.data?.pages.flatMap((page) => page.results).flatMap(rowsOfGpu);
+  return (
+    <PageLayout title="Sharing" lead="GPUs of which jobs have parts, or that a policy gave to several jobs.">
+      <Panel flush>
+        <DataTable
+          label="Shared GPUs"
+          rows={rows}
+          rowKey={({ gpu, place }) => `${gpu.id} ${place}`}
+          rowAttributes={({ place }) => ({ className: place > 0 ? styles.further : undefined })}
+          query={query}
+          skeletonLines={6}
+          columns={COLUMNS}
+          empty={
+            <EmptyState title="No GPU is shared now">
+              A job asks for a part of one: 0.3 in place of 1, and what it may use of the rest as its limit.
+            </EmptyState>
+          }
+          more="Show more GPUs"
+        />
+      </Panel>
+      <p className={muted}>
+        Slowdown: how many times as long as alone on whole GPUs a job takes, where that was measured. Which jobs other
+        tenants run is told to nobody else.
+      </p>
+    </PageLayout>
+  );
+}
+
+/** A job that has a GPU, by its place among those. */
+interface SharerRow {
+  gpu: SharedGpu;
+  job: GpuSharer;
+  place: number;
+}
+
+function rowsOfGpu(gpu: SharedGpu): SharerRow[] {
+  return gpu.jobs.map((job, place) => ({ gpu, job, place }));
+}
+
+const COLUMNS: readonly Column<SharerRow>[] = [
+  {
+    header: "GPU",
+    isRowHeader: true,
+    cell: ({ gpu, place }) => (
+      <span className={place > 0 ? "visually-hidden" : styles.gpu}>
+        <Link to="/nodes/$name" params={{ name: gpu.node }} tabIndex={place > 0 ? -1 : undefined}>
+          {gpu.node}
+        </Link>{" "}
+        GPU {gpu.index}
+        <br />
+        <span className={muted}>{gpu.gpu_model}</span>
+      </span>
+    ),
+  },
+  { header: "In use", className: oneLine, cell: ({ gpu, place }) => place === 0 && <InUse gpu={gpu} /> },
+  {
+    header: "Job",
+    cell: ({ job, place }) => (
+      <span className={styles.job}>
+        <Swatch job={job} place={place} />
+        <span>
+          {job.id === null ? (
+            <span className={muted}>of another tenant</span>
+          ) : (
+            <>
+              <Link to="/jobs/$id" params={{ id: String(job.id) }}>
+                {job.name}
+              </Link>{" "}
+              <span className={muted}>#{job.id}</span>
+              <br />
+              <span className={muted}>
+                {job.tenant} in {job.virtual_cluster}
+              </span>
+            </>
+          )}
+        </span>
+      </span>
+    ),
+  },
+  {
+    header: "Part",
+    headerTitle: "What it gets whenever it can use it, and what it never exceeds",
+    isNumeric: true,
+    className: oneLine,
+    cell: ({ job }) => (
+      <>
+        {job.request}
+        {job.limit > job.request && (
+          <>
+            <br />
+            <span className={muted}>up to {job.limit}</span>
+          </>
+        )}
+      </>
+    ),
+  },
+  {
+    header: "Memory",
+    isNumeric: true,
+    className: oneLine,
+    cell: ({ job }) => (job.memory_bytes > 0 ? bytes(job.memory_bytes) : "–"),
+  },
+  { header: "Held", cell: ({ job }) => <span title={heldTitle(job)}>{heldText(job)}</span> },
+  { header: "Slowdown", isNumeric: true, className: oneLine, cell: ({ job }) => <Slowdown job={job} /> },
+];
+
+/** What is in use, as a bar in the colours of those who have it, and in figures. */
+function InUse({ gpu }: { gpu: SharedGpu }) {
+  return (
+    <span className={styles.use}>
+      <span className={styles.bar} aria-hidden>
+        {gpu.jobs.map((job, place) => (
+          <span
+            key={place}
+            style={{
+              width: `${100 * (job.way === "part" ? job.request : 1 / gpu.jobs.length)}%`,
+              background: cropOf(job, place),
+            }}
+          />
+        ))}
+      </span>
+      {Math.round(100 * gpu.in_use)} %
+    </span>
+  );
+}
+
+function Swatch({ job, place }: { job: GpuSharer; place: number }) {
+  return <span className={styles.swatch} style={{ background: cropOf(job, place) }} aria-hidden />;
+}
+
+const CROPS_SHOWN = 8;
+
+function cropOf(job: GpuSharer, place: number): string {
+  return job.id === null ? "var(--crop-none)" : `var(--crop-${(place % CROPS_SHOWN) + 1})`;
+}
+
+function heldText({ way, enforcement }: GpuSharer): string {
+  if (way !== "part") return way === "turns" ? "in turns" : "together";
+  return { enforced: "enforced", cooperative: "cooperative", placement_only: "placement only", "": "not told yet" }[
+    enforcement
+  ];
+}
+
+function heldTitle({ way, enforcement }: GpuSharer): string {
+  if (way === "turns") return "Each has all of it in its turn, and is frozen in those of others.";
+  if (way === "together") return "A policy let them run on all of it at the same time; nothing divides it.";
+  return {
+    enforced: "The node holds the job to its part, whatever it does.",
+    cooperative: "The job asks for its time on the GPU by itself, before each step.",
+    placement_only: "Nothing holds the job to its part but where it was placed.",
+    "": "The node has not said yet how it holds the job.",
+  }[enforcement];
+}
+
+function Slowdown({ job }: { job: GpuSharer }) {
+  if (job.slowdown !== null) return <>{job.slowdown.toFixed(2)}×</>;
+  return <span className={muted}>{job.id === null ? "–" : "not measured"}</span>;
+}
+
+const sharedGpusQuery = infiniteQueryOptions({
+  queryKey: ["shared-gpus"],
+  queryFn: ({ signal, pageParam }) =>
+    answerOf(api.GET("/shared-gpus", { params: { query: { cursor: pageParam } }, signal })),
+  initialPageParam: "",
+  getNextPageParam: (page) => cursorOf(page.next),
+  refetchInterval: REFETCH_MS,
+});

@@ -1,0 +1,69 @@
+"""Start an input worker: python -m allot.training.input_workers MODULE:FUNCTION --trainer HOST:PORT
+
+It connects to the trainer, calls the function with each item it is given, and sends what comes back: NumPy
+arrays or bytes, alone or in a list, tuple or dict. Exit code 0: the trainer is done, or SIGTERM told it to
+leave, which loses nothing; 1: no trainer was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+
+from allot.training.errors import TrainingError
+from allot.training.input_workers.line import address_of, secret_of
+from allot.training.input_workers.worker import Make, Worker
+
+TRAINERS_VARIABLE = "ALLOT_INPUT_TRAINERS"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m allot.training.input_workers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("function", metavar="MODULE:FUNCTION", help="makes a batch of an item")
+    parser.add_argument(
+        "--trainer",
+        action="append",
+        metavar="HOST:PORT",
+        help=f"where a trainer waits, once for each rank; else what {TRAINERS_VARIABLE} lists, by commas",
+    )
+    parser.add_argument(
+        "--give-up-seconds", type=float, default=300.0, help="how long no trainer may be there (300)"
+    )
+    given = parser.parse_args()
+    try:
+        names = given.trainer or list(filter(None, os.environ.get(TRAINERS_VARIABLE, "").split(",")))
+        if not names:
+            raise TrainingError(f"give --trainer HOST:PORT, or {TRAINERS_VARIABLE}")
+        trainers = [address_of(name) for name in names]
+        worker = Worker(function_of(given.function), secret_of(None), give_up_seconds=given.give_up_seconds)
+    except TrainingError as error:
+        parser.error(str(error))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.leave())
+    return 0 if worker.work(trainers) else 1
+
+
+def function_of(name: str) -> Make:
+    """Return the function that MODULE:FUNCTION names, found from the current folder. Raises TrainingError."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise TrainingError(f"the function must be named MODULE:FUNCTION, not {name!r}")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise TrainingError(f"{name}: {error}") from None
+    if not callable(function):
+        raise TrainingError(f"{name} is no function")
+    made: Make = function
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""How the CPUs and memory of nodes are divided among gangs whose GPUs are placed already.
+
+J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
+section 4: who runs is decided by GPUs alone, and nobody is slower than with the part of its node that its
+GPUs are. Deviations: here placers choose the nodes, so that a mechanism never does (`auxiliary_shares` has
+the published mechanisms, which do); `greedy` first gives everybody the share that he is owed, where the
+published one skips who does not fit; what `tune` has left when it has cut some is theirs, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from scheduler.core.model.auxiliary import GREEDY, PROPORTIONAL, TUNE, AuxiliaryShare
+from scheduler.core.model.snapshot import Job, Task
+
+#: CPUs, and bytes of memory.
+Amounts = tuple[float, float]
+#: (GPU model, number of the node in its fleet).
+Node = tuple[str, int]
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Replicas of a gang on one node. Amounts are for each of them."""
+
+    node: Node
+    replicas: int
+    #: The part of the node that its GPUs are.
+    proportional: Amounts
+    #: So many gangs run there one at a time, each with the CPUs of all.
+    turns: int = 1
+
+    def of_node(self, amounts: Amounts) -> Amounts:
+        """Return what the replicas take of their node with so much each."""
+        return amounts[0] * self.replicas / self.turns, amounts[1] * self.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Replicas of one task of a gang that leave CPUs or memory to the platform; of what they do not leave,
+    all amounts are 0."""
+
+    parts: tuple[Part, ...]
+    #: With how much a replica is as fast as it can be; infinite where nobody knows: then its proportional
+    #: share is what it has.
+    best: Amounts
+
+
+#: What each replica of a claim has, by the claim's parts.
+Given = list[Amounts]
+#: A mechanism: by claim what it gets, in the order of the policy, of so much that is free of each node.
+Division = Callable[[Mapping[Node, Amounts], Sequence[Claim]], list[Given]]
+
+
+def proportional(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
+    """Give everyone the part of its node that its GPUs are."""
+    return _lower_bounds(free, claims, list(map(_fair, claims)))
+
+
+def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
+    """Give everyone the share that it is owed, then the first more as far as it is of use, then the next."""
+    given = _lower_bounds(free, claims, _owed(claims))
+    room = _Room(free, claims, given)
+    for claim, its in zip(claims, given, strict=True):
+        room.raise_to_best(claim, its)
+    return given
+
+
+def tune(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
+    """Give each in turn what it is fastest with while there is room, else what it is owed, for which others
+    are cut to that: first those on the fewest nodes, with most CPUs. What is left then is theirs."""
+    lower_bounds = _lower_bounds(free, claims, _owed(claims))
+    given: list[Given] = [[(0.0, 0.0)] * len(claim.parts) for claim in claims]
+    room = _Room(free, claims, given)
+    on_node: dict[Node, list[int]] = {}
+    for number, claim in enumerate(claims):
+        best = [_best_of(claim, lower_bound) for lower_bound in lower_bounds[number]]
+        if not room.change(claim, given[number], best):
+            for part, lower_bound in zip(claim.parts, lower_bounds[number], strict=True):
+                _cut_others(room, part, lower_bound, claims, given, lower_bounds, on_node.get(part.node, ()))
+            room.change(claim, given[number], lower_bounds[number], anyhow=True)
+        for part in claim.parts:
+            on_node.setdefault(part.node, []).append(number)
+    for claim, its in zip(claims, given, strict=True):
+        room.raise_to_best(claim, its)
+    return given
+
+
+#: By the name that an operator chooses.
+DIVISIONS: Mapping[str, Division] = {PROPORTIONAL: proportional, GREEDY: greedy, TUNE: tune}
+
+
+def best_of(task: Task) -> Amounts:
+    """Return with how much a replica is as fast as it can be: 0 of what its job states itself, infinite where
+    nobody knows."""
+    if task.auto is None:
+        return 0.0, 0.0
+    cpus, memory = task.auto.sensitivity.best()
+    return (
+        (inf if cpus is None else cpus) if task.auto.cpus else 0.0,
+        (inf if memory is None else memory) if task.auto.memory else 0.0,
+    )
+
+
+def tasks_of(job: Job, replicas: int) -> list[tuple[int, Task]]:
+    """Return by rank the task of each replica, and its number in the specification.
+
+    An elastic gang, which has one task, may have fewer or more replicas than its specification.
+    """
+    tasks = [each for each in enumerate(job.tasks) for _ in range(each[1].replicas)]
+    return tasks + tasks[-1:] * (replicas - len(tasks))
+
+
+def speed_with(job: Job, share: AuxiliaryShare) -> float:
+    """Return how fast a gang is with what it has, relative to its proportional share: as its slowest
+    replica."""
+    speeds = []
+    tasks = tasks_of(job, len(share.replicas))
+    for (_, task), has, fair in zip(tasks, share.replicas, share.proportional, strict=False):
+        known = task.auto and task.auto.sensitivity
+        if known and (reference := known.speed(*_unlimited(fair))):
+            speeds.append(known.speed(*_unlimited(has)) / reference)
+    return min(speeds, default=1.0)
+
+
+def _unlimited(amounts: tuple[float, int]) -> Amounts:
+    return amounts[0] or inf, amounts[1] or inf
+
+
+def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
+    """Return what a replica can make use of: of what nobody knows, no more than it is owed."""
+    cpus, memory = claim.best
+    return (
+        lower_bound[0] if cpus == inf else max(cpus, lower_bound[0]),
+        lower_bound[1] if memory == inf else max(memory, lower_bound[1]),
+    )
+
+
+def _owed(claims: Iterable[Claim]) -> list[Given]:
+    """Return with how much each is as fast as with its proportional share: of what it needs less of, less."""
+    return [
+        [(min(claim.best[0], cpus), min(claim.best[1], memory)) for cpus, memory in _fair(claim)]
+        for claim in claims
+    ]
+
+
+def _fair(claim: Claim) -> list[Amounts]:
+    return [part.proportional for part in claim.parts]
+
+
+def _lower_bounds(
+    free: Mapping[Node, Amounts], claims: Sequence[Claim], desired: Sequence[Given]
+) -> list[Given]:
+    """Return the amounts, on nodes where they are more than is free all smaller by the same factor."""
+    sums: dict[Node, list[float]] = {}
+    for claim, its in zip(claims, desired, strict=True):
+        for part, amounts in zip(claim.parts, its, strict=True):
+            total = sums.setdefault(part.node, [0.0, 0.0])
+            for axis, amount in enumerate(part.of_node(amounts)):
+                total[axis] += amount
+    factors = {
+        node: tuple(
+            [
+                min(1.0, max(have, 0.0) / want) if want else 1.0
+                for have, want in zip(free[node], total, strict=True)
+            ]
+        )
+        for node, total in sums.items()
+    }
+    return [
+        [
+            (amounts[0] * factors[part.node][0], amounts[1] * factors[part.node][1])
+            for part, amounts in zip(claim.parts, its, strict=True)
+        ]
+        for claim, its in zip(claims, desired, strict=True)
+    ]
+
+
+def _cut_others(
+    room: _Room,
+    part: Part,
+    desired: Amounts,
+    claims: Sequence[Claim],
+    given: list[Given],
+    lower_bounds: Sequence[Given],
+    holders: Collection[int],
+) -> None:
+    """Cut who has more than it is owed on a node to that, everywhere, until there is room."""
+
+    def most_first(number: int) -> tuple[int, float, float]:
+        cpus, memory = max(given[number])
+        return len(claims[number].parts), -cpus, -memory
+
+    for number in sorted(holders, key=most_first):
+        if room.has(part, desired):
+            return
+        if given[number] != lower_bounds[number]:
+            room.change(claims[number], given[number], lower_bounds[number], anyhow=True)
+
+
+class _Room:
+    """What is left of each node."""
+
+    def __init__(self, free: Mapping[Node, Amounts], claims: Sequence[Claim], given: Sequence[Given]) -> None:
+        self._left = {part.node: list(free[part.node]) for claim in claims for part in claim.parts}
+        for claim, its in zip(claims, given, strict=True):
+            self._add(claim, its, 1)
+
+    def _add(self, claim: Claim, given: Given, sign: int) -> None:
+        for part, amounts in zip(claim.parts, given, strict=True):
+            left, taken = self._left[part.node], part.of_node(amounts)
+            left[0] -= sign * taken[0]
+            left[1] -= sign * taken[1]
+
+    def has(self, part: Part, amounts: Amounts) -> bool:
+        """Whether replicas can have so much of their node."""
+        left, taken = self._left[part.node], part.of_node(amounts)
+        return all(
+            [want <= have + _ROUNDING * max(want, 1.0) for want, have in zip(taken, left, strict=True)]
+        )
+
+    def change(self, claim: Claim, given: Given, to: Given, *, anyhow: bool = False) -> bool:
+        """Give a claim other amounts, `anyhow` or where there is room on all its nodes; whether it did."""
+        self._add(claim, given, -1)
+        fits = anyhow or all([self.has(part, amounts) for part, amounts in zip(claim.parts, to, strict=True)])
+        if fits:
+            given[:] = to
+        self._add(claim, given, 1)
+        return fits
+
+    def raise_to_best(self, claim: Claim, given: Given) -> None:
+        """Bring a claim as near to what it is fastest with as its nodes have room for, on all alike: a
+        gang is as fast as its slowest replica."""
+        for axis in (0, 1):
+            best = claim.best[axis]
+            ways: list[float] = []
+            for part, amounts in zip(claim.parts, given, strict=True):
+                lacking = part.of_node((best - amounts[axis],) * 2)[axis]
+                if 0 < lacking < inf:
+                    ways.append(max(self._left[part.node][axis], 0.0) / lacking)
+            if not ways:
+                continue
+            way = min(1.0, *ways)
+            raised: Given = []
+            for amounts in given:
+                more = [*amounts]
+                more[axis] += max(best - amounts[axis], 0.0) * way
+                raised.append((more[0], more[1]))
+            self.change(claim, given, raised, anyhow=True)

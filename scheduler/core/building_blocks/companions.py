@@ -1,0 +1,109 @@
+"""Jobs that share GPUs: those that wait come along with one that starts, or join others that run.
+
+Nobody stops for a companion (decision 0066). What an allocation's jobs leave of each other when one ends goes
+on alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.core.building_blocks.ordering import Outcome
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import shape_in
+from scheduler.core.fitting.joining import has_room, join, may_be_joined
+from scheduler.core.fitting.settle import settle_all
+from scheduler.core.model.plan import Grant, Mode, Placement
+from scheduler.core.model.snapshot import Job, JobId, Running
+
+
+def alike(view: View, job: Job) -> Hashable:
+    """Return what jobs have in common whose replicas can share GPUs one to one: all that they ask for."""
+    return shape_in(view.capacity.cluster, job)
+
+
+def hosts_of(view: View, outcome: Outcome) -> dict[JobId, Job]:
+    """Return the jobs that start, each alone and at its own size, by their numbers."""
+    grants = [grant for grant in outcome.grants if len(grant.jobs) == 1]
+    hosts = [(view.jobs[grant.jobs[0]], grant) for grant in grants if grant.jobs[0] not in view.running]
+    return {job.id: job for job, grant in hosts if grant.gpus == job.gpus}
+
+
+def waiting_in(view: View, outcome: Outcome) -> Iterable[Job]:
+    """Return the jobs that would wait and do not run now, in line."""
+    return [view.jobs[job] for job in outcome.queue if job not in view.running]
+
+
+def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> Outcome:
+    """Return the outcome in which jobs that start take these along, by the number of each host.
+
+    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart; where others then
+    find none either, everyone stays alone.
+    """
+    grants = _grants(outcome, companions)
+    placed = _placed(view, outcome, grants)
+    if len(placed) < len(grants):
+        seated = {grants[position].jobs[0] for position in placed}
+        fewer = {host: others for host, others in companions.items() if host in seated}
+        grants = _grants(outcome, fewer)
+        if len(_placed(view, outcome, grants)) < len(grants):
+            return outcome
+    started = {job for grant in grants for job in grant.jobs}
+    queue = tuple([job for job in outcome.queue if job not in started])
+    return replace(outcome, grants=tuple(grants), queue=queue)
+
+
+def joinable(view: View, outcome: Outcome) -> list[Running]:
+    """Return those that run on where there is room for another like them, by the numbers of allocations."""
+    going = {view.running[job].jobs for job in (*outcome.stops, *outcome.leaves) if job in view.running}
+    going |= {view.running[job].jobs for grant in outcome.grants for job in grant.jobs if job in view.running}
+    units = {held.allocation: held for held in view.running.values() if held.jobs not in going}
+    found = [held for _, held in sorted(units.items()) if may_be_joined(held)]
+    if not found:
+        return []
+    capacity, _ = _settled(view, outcome, outcome.grants)
+    return [held for held in found if has_room(capacity, held, view.jobs[held.jobs[0]])]
+
+
+def beside(view: View, outcome: Outcome, guests: Mapping[JobId, Sequence[JobId]]) -> Outcome:
+    """Return the outcome in which jobs that wait join those that run, as far as there is room for them."""
+    joins: dict[JobId, tuple[JobId, ...]] = {}
+    if any(guests.values()):
+        capacity, _ = _settled(view, outcome, outcome.grants)
+        for host, names in guests.items():
+            held = view.running[host]
+            came = tuple([job for job in names if join(capacity, held, view.jobs[job])])
+            if came:
+                joins[host] = came
+    begun = {job for came in joins.values() for job in came}
+    return replace(outcome, joins=joins, queue=tuple([job for job in outcome.queue if job not in begun]))
+
+
+def _grants(outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> list[Grant]:
+    """Return the grants with whom their jobs take along."""
+    return [_with(grant, companions.get(grant.jobs[0], ())) for grant in outcome.grants]
+
+
+def _with(grant: Grant, others: Sequence[JobId]) -> Grant:
+    return replace(grant, jobs=(*grant.jobs, *others), mode=Mode.PACK) if others else grant
+
+
+def _placed(view: View, outcome: Outcome, grants: Sequence[Grant]) -> Mapping[int, object]:
+    """Return the grants for which there is room, by their places, when those that stop have left."""
+    return _settled(view, outcome, grants)[1]
+
+
+def _settled(
+    view: View, outcome: Outcome, grants: Sequence[Grant]
+) -> tuple[Capacity, Mapping[int, Placement]]:
+    """Return what is left when grants are settled, and where these are."""
+    capacity = view.capacity.fork()
+    stopped = [job for stop in outcome.stops for job in view.running[stop].jobs]
+    moved = [job for grant in grants for job in grant.jobs if job in view.running]
+    capacity.keep_all(but=[*stopped, *moved])
+    for jobs, holding in list(capacity.pending.items()):
+        if not set(jobs).isdisjoint(stopped):
+            capacity.drop(holding)
+    return capacity, settle_all(grants, view.jobs, capacity)

@@ -1,0 +1,403 @@
+"""Placing by scores: the node with the most points gets a replica, of equals the earliest.
+
+That is how Kubernetes places, and with it the published baselines of papers on parts of GPUs. A scorer knows
+one node and one replica; this module asks it about all nodes, for whole GPUs and for parts of them, and
+remembers what it said of a node as long as the node is as it was. A gang's replicas are placed one after
+another, the largest first, each on what those before it left; what a gang needs of the topology comes before
+any points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple, Protocol
+
+from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
+from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.cards import Card
+from scheduler.core.fitting.cluster import Cluster, Fleet
+from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
+from scheduler.core.fitting.holding import Fit
+from scheduler.core.fitting.open_gpus import OpenGpus
+from scheduler.core.fitting.packing import Layer
+from scheduler.core.model.bits import members
+from scheduler.core.model.plan import Grant
+from scheduler.core.model.snapshot import Job, JobId, Running
+
+#: The kind of a replica that has a part of a GPU, and of GPUs of which this view does not know who has them.
+PART, UNKNOWN = "part", "unknown"
+
+
+class NodeState(NamedTuple):
+    """A node as a scorer sees it."""
+
+    #: Its GPUs with what is idle of each, in thousandths; broken ones are left out.
+    free: Free
+    #: Who is there: `PART`, and the number of GPUs that each gang with whole ones has there. Empty unless the
+    #: scorer looks at it.
+    kinds: frozenset[str] = frozenset()
+
+
+class Scorer(Protocol):
+    """A taste for nodes and GPUs. Equal questions have equal answers."""
+
+    @property
+    def sees_kinds(self) -> bool:
+        """Whether it looks at who is there."""
+        ...
+
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node that holds the replica, and the GPU for it if it has a part of one.
+
+        `able`: the GPUs, as positions in `free.shares`, that will do for a part; at least one.
+        """
+        ...
+
+
+class Norms(NamedTuple):
+    """What the largest nodes of a cluster have: CPUs, and thousandths of GPUs."""
+
+    cpus: float
+    gpus: int
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Norms:
+        """Return those of a cluster; CPUs are 0 where nobody counted them."""
+        fleets = cluster.fleets.values()
+        cpus = max([cpus for fleet in fleets for cpus in fleet.cpus], default=0.0)
+        gpus = max([fleet.largest_node for fleet in fleets], default=1)
+        return cls(0.0 if cpus == inf else cpus, max(gpus, 1) * WHOLE)
+
+    def cpu_part(self, cpus: float) -> float:
+        """Return CPUs as a part of what the largest node has."""
+        return cpus / self.cpus if self.cpus else 0.0
+
+    def gpu_part(self, thousandths: int) -> float:
+        """Return thousandths of GPUs as a part of what the largest node has."""
+        return thousandths / self.gpus
+
+
+def fullest(free: Free, able: Sequence[int]) -> int:
+    """Return the GPU with the least left, the first of several; 0 where no part is asked for."""
+    return min(able, key=lambda gpu: free.shares[gpu], default=0)
+
+
+@lru_cache(maxsize=4096)
+def ask_of(need: Need) -> Ask:
+    """Return a replica as the measure of fragmentation sees it."""
+    return Ask(need.gpus, need.cpus, WHOLE if need.part is None else need.part.request)
+
+
+def place_by_score(
+    grants: Sequence[Grant], view: View, capacity: Capacity, scorer: Scorer, *, parts_only: bool = False
+) -> PlacerDecision:
+    """Settle the grants in their order by the scorer; `parts_only`: whole GPUs as every placer does."""
+    kinds = Kinds(view.running.values(), view.jobs, capacity.cluster) if scorer.sees_kinds else None
+    whole = None if parts_only else chooser_by(WholeGpus(scorer, kinds))
+    return place_all(grants, view, capacity, chooser=whole, part_chooser=PartsByScore(scorer, kinds))
+
+
+class Kinds:
+    """Who is on each node: what the view knows when it begins, and what is chosen then."""
+
+    def __init__(self, running: Iterable[Running], jobs: Mapping[JobId, Job], cluster: Cluster) -> None:
+        #: By model and node: kinds, and the GPUs of whom they are known.
+        self._kinds: dict[tuple[str, int], frozenset[str]] = {}
+        self._known: dict[tuple[str, int], int] = {}
+        for each in running:
+            masks: dict[tuple[str, int], int] = {}
+            for gpu in each.gpus:
+                if gpu in cluster.where:
+                    model, node, mask = cluster.where[gpu]
+                    masks[model, node] = masks.get((model, node), 0) | mask
+            for place, mask in masks.items():
+                if not jobs[each.jobs[0]].has_parts:
+                    self.add(*place, f"{mask.bit_count()}")
+                self._known[place] = self._known.get(place, 0) | mask
+        self._before: dict[tuple[str, int], bool] = {}
+
+    def add(self, model: str, node: int, kind: str) -> None:
+        """Note who comes to a node."""
+        self._kinds[model, node] = self._kinds.get((model, node), frozenset()) | {kind}
+
+    def add_all(self, model: str, places: tuple[list[int], list[int]], needs: Sequence[Need]) -> None:
+        """Note the replicas of a gang with whole GPUs beside parts."""
+        for node, mask, need in zip(*places, needs, strict=True):
+            if need.part is None:
+                self.add(model, node, f"{mask.bit_count()}")
+
+    def of(self, fleet: Fleet, layer: Layer, node: int) -> frozenset[str]:
+        """Return who is on a node."""
+        place = fleet.model, node
+        kinds, cards = self._kinds.get(place, frozenset()), layer.cards.get(node, {})
+        if place not in self._before:
+            # Asked before anything is placed there: who is there is known, or another view's.
+            busy = fleet.usable[node] & ~layer.masks[node] & ~self._known.get(place, 0) & ~sum(cards)
+            self._before[place] = bool(busy)
+        if cards:
+            kinds |= {PART}
+        return kinds | {UNKNOWN} if self._before[place] else kinds
+
+
+def _free_of(fleet: Fleet, cpus: float, mask: int, cards: Mapping[int, Card], node: int) -> Free:
+    """Return what is idle on a node, GPU by GPU."""
+    shares = []
+    for gpu in members(fleet.usable[node]):
+        card = cards.get(1 << gpu)
+        if card is not None:
+            shares.append(WHOLE - sum([share.request for share in card]))
+        else:
+            shares.append(WHOLE if mask >> gpu & 1 else 0)
+    return Free(fleet.model, cpus, tuple(shares))
+
+
+class WholeGpus:
+    """The scorer as a rule for whole GPUs."""
+
+    models_alike = True
+
+    def __init__(self, scorer: Scorer, kinds: Kinds | None) -> None:
+        self._scorer, self._kinds = scorer, kinds
+        self._scores: dict[tuple[str, Need], dict[object, float]] = {}
+        self._tried: dict[tuple[str, int], str] = {}
+
+    def pick(
+        self, site: Site, nodes: Sequence[int], need: Need, taken: Mapping[int, Need]
+    ) -> tuple[float, int]:
+        fleet, layer = site.fleet, site.layer
+        masks, cpus, all_cards, usable = layer.masks, layer.cpus, layer.cards, fleet.usable
+        scores = self._scores.setdefault((fleet.model, need), {})
+        best, chosen = -1.0, nodes[0]
+        for node in nodes:
+            # Whole GPUs are alike: how many of them are idle says it all.
+            count, left = masks[node].bit_count(), cpus[node]
+            if node in taken:
+                count, left = count - taken[node].gpus, left - taken[node].cpus
+            cards = all_cards.get(node)
+            state: tuple[object, ...] = (left, count, usable[node].bit_count())
+            kinds: frozenset[str] = frozenset()
+            if cards:
+                state = (
+                    *state,
+                    tuple(sorted([sum([share.request for share in cards[gpu]]) for gpu in cards])),
+                )
+            if self._kinds is not None:
+                kinds = self._kinds.of(fleet, layer, node)
+                state = (*state, kinds)
+            points = scores.get(state)
+            if points is None:
+                free = _free_of(fleet, left, masks[node], cards or {}, node)
+                for _ in range(masks[node].bit_count() - count):
+                    at = free.shares.index(WHOLE)
+                    free = free._replace(shares=(*free.shares[:at], 0, *free.shares[at + 1 :]))
+                points = scores[state] = self._scorer.score(NodeState(free, kinds), need, ())[0]
+            if points > best:
+                best, chosen = points, node
+        if self._kinds is not None:
+            self._tried[fleet.model, chosen] = f"{need.gpus}"
+        return -best, chosen
+
+    def best(self, options: Sequence[Option]) -> Option:
+        chosen = min(options, key=lambda option: option.cost)
+        if self._kinds is not None:
+            for node in set(chosen.nodes):
+                self._kinds.add(chosen.model, node, self._tried[chosen.model, node])
+            self._tried.clear()
+        return chosen
+
+
+#: What replicas of a gang have of a node already: each with the set of its GPUs.
+_Mine = Sequence[tuple[Need, int]]
+#: The node of each replica, and the set of its GPUs there.
+_Places = tuple[list[int], list[int]]
+
+
+class _Remembered:
+    """What a scorer said of the nodes of a fleet for one kind of replica, and what they were like then."""
+
+    __slots__ = ("found", "points", "states")
+
+    def __init__(self, nodes: int) -> None:
+        #: Column by column, so that nodes are compared many at a time.
+        self.states: list[list[object]] = [[_NEVER] * nodes] * 4
+        #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
+        self.found: list[tuple[float, int] | None] = [None] * nodes
+        self.points = [-1.0] * nodes
+
+    def changed(self, layer: Layer, kinds: Sequence[object]) -> list[int]:
+        """Return the nodes that are not as they were when this was asked the last time."""
+        # What is open on a node is replaced when it changes.
+        cards = list(map(layer.cards.get, range(len(layer.masks))))
+        room: list[object] = [*zip(layer.cpus, layer.memory, strict=True)]
+        now: list[list[object]] = [[*layer.masks], room, [*cards], [*kinds]]
+        changed: set[int] = set()
+        for before, after in zip(self.states, now, strict=True):
+            if before != after:
+                changed.update(_differences(before, after))
+        self.states = now
+        return sorted(changed)
+
+
+#: So many nodes are compared at a time.
+_AT_A_TIME = 64
+_NEVER = object()
+
+
+def _differences(before: Sequence[object], after: Sequence[object]) -> Iterator[int]:
+    """Yield where two columns differ."""
+    for first in range(0, len(after), _AT_A_TIME):
+        last = first + _AT_A_TIME
+        if before[first:last] != after[first:last]:
+            for place in range(first, min(last, len(after))):
+                if before[place] != after[place]:
+                    yield place
+
+
+class PartsByScore:
+    """The scorer as a capacity asks it for gangs that have parts of GPUs."""
+
+    def __init__(self, scorer: Scorer, kinds: Kinds | None = None) -> None:
+        self._scorer, self._kinds = scorer, kinds
+        self._memory: dict[object, _Remembered] = {}
+
+    def __call__(self, capacity: Capacity, demand: Demand, reach: int) -> Fit | None:
+        """Return the place with the most points, one that disturbs nobody; or None."""
+        offers = [
+            (model, offered)
+            for model in demand.models
+            if (offered := capacity.open_gpus(model, reach, demand)) is not None
+        ]
+        is_single = len(demand.needs) == 1
+        for rank in demand.ranks[-1:] if is_single else demand.ranks:
+            best: tuple[float, str, _Places] | None = None
+            for model, offered in offers:
+                everything = [(offered.fleet.everything, -1)]
+                groups = everything if is_single else offered.groups(rank, capacity.cluster.node_rank)
+                for scope, group in groups:
+                    laid = self._laid_out(offered, demand, scope, group)
+                    if laid is not None and (best is None or laid[0] > best[0]):
+                        best = laid[0], model, laid[1]
+            if best is not None:
+                _, model, places = best
+                if self._kinds is not None:
+                    self._kinds.add_all(model, places, demand.needs)
+                return capacity.fit_of(demand, model, places)
+        return None
+
+    def _laid_out(
+        self, offered: OpenGpus, demand: Demand, scope: int, group: int
+    ) -> tuple[float, _Places] | None:
+        """Return the points and the place of a gang within a group; None where it does not fit."""
+        needs, budget, total = demand.needs, offered.budget, 0.0
+        nodes, gpus = [0] * len(needs), [0] * len(needs)
+        taken: dict[int, list[tuple[Need, int]]] = {}
+        for replica in sorted(range(len(needs)), key=lambda replica: _size(needs[replica])):
+            need = needs[replica]
+            found = self._best(offered, need, scope, group, budget, taken)
+            if found is None:
+                return None
+            points, node, mask = found
+            total += points
+            if budget is not None:
+                budget -= need.gpus if need.part is None else offered.cost(node, mask)
+            taken.setdefault(node, []).append((need, mask))
+            nodes[replica], gpus[replica] = node, mask
+        return total, (nodes, gpus)
+
+    def _best(
+        self,
+        offered: OpenGpus,
+        need: Need,
+        scope: int,
+        group: int,
+        budget: int | None,
+        taken: Mapping[int, _Mine],
+    ) -> tuple[float, int, int] | None:
+        """Return (points, node, GPUs) for one replica: the most points, the earliest of equals."""
+        fleet, layer, kinds = offered.fleet, offered.layer, self._kinds
+        known, masks = self._known(offered, need, group, budget), layer.masks
+        there = [] if kinds is None else [kinds.of(fleet, layer, node) for node in range(len(masks))]
+        for node in known.changed(layer, there):
+            known.found[node] = found = self._ask(offered, node, need, group, budget, ())
+            known.points[node] = -1.0 if found is None else found[0]
+        points, among = known.points, dict[int, tuple[float, int] | None]()
+        if taken:
+            points = points.copy()
+            for node, mine in taken.items():
+                among[node] = found = self._ask(offered, node, need, group, budget, mine)
+                points[node] = -1.0 if found is None else found[0]
+        if scope == fleet.everything:
+            best = max(points)
+            chosen = points.index(best) if best > -1.0 else -1
+        else:
+            best, chosen = -1.0, -1
+            for node in members(scope):
+                if points[node] > best:
+                    best, chosen = points[node], node
+        if chosen < 0:
+            return None
+        if need.part is not None:
+            there_is = among[chosen] if chosen in among else known.found[chosen]
+            assert there_is is not None
+            return best, chosen, 1 << there_is[1]
+        left = masks[chosen] & group & ~_gpus_of(taken.get(chosen, ()))
+        return best, chosen, fleet.layouts[chosen].nearest(left, need.gpus)[1]
+
+    def _known(self, offered: OpenGpus, need: Need, group: int, budget: int | None) -> _Remembered:
+        """Return what was said before of such a replica under such circumstances."""
+        fleet = offered.fleet
+        if budget is not None and budget < need.gpus:
+            # What the view may open depends on more than the node.
+            return _Remembered(len(fleet.nodes))
+        key = fleet.model, need, group, offered.is_carried
+        if key not in self._memory:
+            self._memory[key] = _Remembered(len(fleet.nodes))
+        return self._memory[key]
+
+    def _ask(
+        self, offered: OpenGpus, node: int, need: Need, group: int, budget: int | None, taken: _Mine
+    ) -> tuple[float, int] | None:
+        """Return the points of one node for a replica, and the GPU for a part; None where it does not fit."""
+        fleet, layer = offered.fleet, offered.layer
+        cpus = layer.cpus[node] - sum([other.cpus for other, _ in taken])
+        memory = layer.memory[node] - sum([other.memory_bytes for other, _ in taken])
+        among = group & ~_gpus_of(taken)
+        if cpus < need.cpus or memory < need.memory_bytes:
+            return None
+        able: list[int] = []
+        if need.part is not None:
+            able = offered.able(node, need, among, budget)
+        if len(able) < 1 if need.part is not None else not _is_whole(layer, node, need, among, budget):
+            return None
+        free = _free_of(fleet, cpus, layer.masks[node], layer.cards.get(node, {}), node)
+        numbers = list(members(fleet.usable[node]))
+        if taken:
+            shares = list(free.shares)
+            for other, mask in taken:
+                for gpu in members(mask):
+                    shares[numbers.index(gpu)] -= ask_of(other).share
+            free = free._replace(shares=tuple(shares))
+        kinds = frozenset[str]() if self._kinds is None else self._kinds.of(fleet, layer, node)
+        points, at = self._scorer.score(NodeState(free, kinds), need, [numbers.index(gpu) for gpu in able])
+        return points, numbers[at] if able else 0
+
+
+def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:
+    """Whether a node has whole GPUs for a replica, and the view may still hand out so many."""
+    return (layer.masks[node] & among).bit_count() >= need.gpus and (budget is None or budget >= need.gpus)
+
+
+def _gpus_of(taken: _Mine) -> int:
+    """Return the set of the GPUs of these replicas."""
+    found = 0
+    for _, mask in taken:
+        found |= mask
+    return found
+
+
+def _size(need: Need) -> tuple[int, int]:
+    return -need.gpus, 0 if need.part is None else -need.part.request

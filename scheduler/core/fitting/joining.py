@@ -1,0 +1,70 @@
+"""Room beside those that have GPUs: CPUs and memory for jobs that get the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import demand_of
+from scheduler.core.fitting.holding import Part
+from scheduler.core.model.snapshot import Job, Running
+
+
+def may_be_joined(running: Running) -> bool:
+    """Whether other jobs can get its GPUs beside those that run there."""
+    is_there = running.phase == "held" and not running.stopping and not running.leaving
+    return is_there and running.slice_seconds is None and not running.opportunistic_gpus
+
+
+def join(capacity: Capacity, running: Running, guest: Job) -> bool:
+    """Take from a capacity what a job needs beside those that run there; return whether it was to be had.
+
+    Of CPUs and memory only what is idle, since it starts at once. Nothing is taken where it does not suffice.
+    """
+    parts = _beside(capacity, running, guest)
+    if parts is None:
+        return False
+    capacity.take_beside(running.gpu_model, parts)
+    return True
+
+
+def has_room(capacity: Capacity, running: Running, guest: Job) -> bool:
+    """Whether there is room for a job beside those that run there."""
+    return _beside(capacity, running, guest) is not None
+
+
+def _beside(capacity: Capacity, running: Running, guest: Job) -> tuple[Part, ...] | None:
+    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or so
+    much is not idle."""
+    needs = demand_of(guest, capacity.cluster).needs
+    if tuple([need.gpus for need in needs]) != tuple(map(len, running.replicas)):
+        return None
+    parts: dict[int, Part] = {}
+    for need, replica in zip(needs, running.replicas, strict=True):
+        places = [capacity.cluster.where[gpu] for gpu in replica if gpu in capacity.cluster.where]
+        if len(places) < len(replica) or not _accepts(guest, running, places, capacity):
+            return None
+        node = places[0][1]
+        before = parts.get(node, Part(node, 0, 0.0, 0.0))
+        parts[node] = Part(node, 0, before.cpus + need.cpus, before.memory + need.memory_bytes)
+    needed = tuple(parts.values())
+    return needed if capacity.has_idle(running.gpu_model, needed) else None
+
+
+def _accepts(
+    guest: Job, running: Running, places: Sequence[tuple[str, int, int]], capacity: Capacity
+) -> bool:
+    """Whether a job may be started on these GPUs, which others have."""
+    if not places:
+        return False  # Replicas without GPUs stay where they are, of which nobody tells.
+    model, number, _ = places[0]
+    fleet = capacity.cluster.fleets[model]
+    node = fleet.nodes[number]
+    home = capacity.cluster.home_of(node) or node
+    return (
+        model == running.gpu_model
+        and (not guest.gpu_models or model in guest.gpu_models)
+        and all([fleet.usable[number] & mask for _, _, mask in places])
+        and home.id not in (*guest.avoid, *guest.outlasts)
+        and (guest.nodes is None or guest.nodes.allow(home.name))
+    )

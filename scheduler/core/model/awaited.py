@@ -1,0 +1,28 @@
+"""What a job waits for of others before it may start: Slurm's `--dependency`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SUCCEEDED = "succeeded"
+ENDED = "ended"
+FAILED = "failed"
+STARTED = "started"
+#: What of another job a job may wait for: afterok, afterany, afternotok and after. A job that was cancelled
+#: counts as failed, and as started.
+WHEN = (SUCCEEDED, ENDED, FAILED, STARTED)
+#: That an earlier job of the same name and user has ended. Found anew in each round, so nobody states it.
+SINGLETON = "singleton"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """One job that another waits for."""
+
+    job: int
+    #: One of `WHEN`, or SINGLETON.
+    when: str = SUCCEEDED
+    #: It ended otherwise, so that this can not happen any more.
+    is_never: bool = False
+    #: All tasks of this array are waited for, of which `job` is the last that has not ended; None: it alone.
+    array: int | None = None

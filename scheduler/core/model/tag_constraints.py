@@ -1,0 +1,29 @@
+"""How many of whom a service wants near it, by tags: affinity, anti-affinity and cardinality (Medea)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Within what the others are counted, the narrowest first. CLUSTER is everything that the platform has.
+NODE, RACK, CLUSTER = "node", "rack", "cluster"
+SCOPES = (NODE, RACK, CLUSTER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagConstraint:
+    """Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster."""
+
+    tag: str
+    #: One of SCOPES.
+    scope: str = NODE
+    least: int = 0
+    #: None: any number.
+    most: int | None = None
+    #: None: a must; otherwise what a violation costs.
+    weight: float | None = None
+
+    def extent(self, seen: int) -> float:
+        """Return how far so many others are from what is asked, relative to it; 0: satisfied."""
+        if seen < self.least:
+            return (self.least - seen) / self.least
+        return 0.0 if self.most is None else max(0, seen - self.most) / max(1, self.most)

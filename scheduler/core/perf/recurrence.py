@@ -1,0 +1,103 @@
+"""How long a job will run by how long those like it did, and how far off such estimates have been.
+
+Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU
+Clusters" (PAI), NSDI 2022, section 5.2 (from memory): most jobs recur, and the jobs of one group (the same
+program of the same user) run for about as long. A job is compared with the jobs of its user that train the
+same and have as many GPUs; if fewer than `FEWEST` of these have ended, with those that train the same, then
+with all of its user. Nobody is compared with the jobs of others. The estimate is the mean of the latest: to
+start the jobs with the least expected run time first is what makes the mean wait least. What is not the
+paper's:
+
+- The paper fits regression trees on these features; the simulator published with it has means, as here.
+- A group there is a tag made of the program's name, its arguments and what it asks for. Here it is the
+  application that a job states, else its name.
+- Only the latest `LATEST` of a kind count, so that what changed is forgotten.
+
+The error is how far off estimates were that were made before their jobs ended: the median of
+|estimate - truth| as a part of the truth.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+SIZE, APPLICATION, USER = "size", "application", "user"
+#: By what jobs are compared, the likest first.
+LEVELS = (SIZE, APPLICATION, USER)
+#: Fewer jobs than this say nothing of the next one.
+FEWEST = 2
+#: So many of each kind count.
+LATEST = 20
+
+
+class Like(NamedTuple):
+    """What decides whom a job is like."""
+
+    tenant: str
+    user: str
+    application: str
+    gpus: int
+
+
+class Usual(NamedTuple):
+    """How long jobs like one ran."""
+
+    seconds: float
+    #: One of `LEVELS`.
+    by: str
+    #: So many ended.
+    jobs: int
+    #: As a part of the truth; None: no estimate of this kind was ever compared with what came.
+    error: float | None
+
+
+class _Kind:
+    """Jobs that are alike: how long the latest ran, and how far off their estimates were."""
+
+    __slots__ = ("errors", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds: deque[float] = deque(maxlen=LATEST)
+        self.errors: deque[float] = deque(maxlen=LATEST)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.seconds) / len(self.seconds)
+
+
+class Recurrence:
+    """What is known of jobs that have ended. `levels`: by what to compare."""
+
+    def __init__(self, levels: Sequence[str] = LEVELS) -> None:
+        self._levels = tuple(levels)
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
+
+    def usual(self, like: Like) -> Usual | None:
+        """Return how long jobs like it ran; None: too few ended."""
+        for level in self._levels:
+            kind = self._kinds.get(_key(level, like))
+            if kind is not None and len(kind.seconds) >= FEWEST:
+                error = median(kind.errors) if kind.errors else None
+                return Usual(kind.mean, level, len(kind.seconds), error)
+        return None
+
+    def ended(self, like: Like, seconds: float) -> None:
+        """Note a job that ended after so many seconds of its own gang in all; none at all say nothing."""
+        if not 0 < seconds < float("inf"):
+            return
+        foretold = self.usual(like)
+        if foretold is not None:
+            known = self._kinds[_key(foretold.by, like)]
+            known.errors.append(abs(foretold.seconds - seconds) / seconds)
+        for level in self._levels:
+            self._kinds.setdefault(_key(level, like), _Kind()).seconds.append(seconds)
+
+
+def _key(level: str, like: Like) -> tuple[object, ...]:
+    whose = level, like.tenant, like.user
+    if level == USER:
+        return whose
+    return (*whose, like.application) if level == APPLICATION else (*whose, like.application, like.gpus)

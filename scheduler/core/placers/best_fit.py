@@ -1,0 +1,44 @@
+"""Best fit: where the least is left of CPUs and GPUs, on the GPU that it fits most tightly.
+
+A baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator (`BestFit`): what a task would
+leave of CPUs and GPUs, each as a part of what the largest node has, half each; points from 0 to 100,
+truncated; a part goes to the first GPU with the least left that suffices. Deviations: ties go to the
+earliest node in the topology, where theirs has a random order; the largest node is that of this cluster;
+CPUs that nobody counted are left out; the whole GPUs of one gang on one node are one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.building_blocks.scoring import NodeState, Norms, ask_of, fullest, place_by_score
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.model.plan import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestFit:
+    """Least left of CPUs and GPUs."""
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        """Return where the grants go; one that does not fit is left out."""
+        return place_by_score(grants, view, capacity, Tightness(Norms.of(capacity.cluster)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tightness:
+    """The scorer: a hundred for a node that nothing would be left of."""
+
+    norms: Norms
+    sees_kinds: bool = False
+
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node, and the GPU for a part."""
+        ask, free = ask_of(need), node.free
+        left = self.norms.cpu_part(free.cpus - ask.cpus) * 0.5
+        left += self.norms.gpu_part(sum(free.shares) - ask.gpus * ask.share) * 0.5
+        return int((1.0 - left) * 100), fullest(free, able)

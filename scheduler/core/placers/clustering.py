@@ -1,0 +1,50 @@
+"""GPU clustering: what asks for the same goes together, parts with parts, pairs with pairs.
+
+W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018, has the idea; this
+is the baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+Fragmentation Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors' simulator
+(`GpuClustering`): first nodes with such tasks alone, then those with such tasks among others, then idle
+nodes, then the rest; within each the fuller; a part goes to the first GPU with the least left that suffices.
+Deviations: ties go to the earliest node in the topology, where theirs has a random order; the fullness is
+measured by the largest node of this cluster; a gang counts on each node as what it has there; of GPUs in use
+by jobs of another view it is not known what these asked for, which makes a node one with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.building_blocks.scoring import PART, NodeState, Norms, fullest, place_by_score
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.model.plan import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustering:
+    """Like with like."""
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        """Return where the grants go; one that does not fit is left out."""
+        return place_by_score(grants, view, capacity, Likeness(Norms.of(capacity.cluster)))
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The scorer: 75 to 100 among such tasks alone, and so on by quarters."""
+
+    norms: Norms
+    sees_kinds: bool = True
+
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node, and the GPU for a part."""
+        most, free = self.norms.gpus, node.free
+        fuller = 25 * (most - sum(free.shares)) // most
+        kind = PART if need.part is not None else f"{need.gpus}"
+        if kind in node.kinds:
+            fuller += 75 if len(node.kinds) == 1 else 50
+        elif not node.kinds:
+            fuller += 25
+        return fuller, fullest(free, able)

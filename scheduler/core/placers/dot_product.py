@@ -1,0 +1,45 @@
+"""Dot product: where what is idle has the least in common with what is asked for.
+
+R. Panigrahy et al., "Heuristics for Vector Bin Packing", 2011, turned round: a baseline of Q. Weng et al.,
+"Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC
+2023, section 6.1, as in the authors' simulator (`DotProd`): what is idle of CPUs and GPUs times what the
+task takes of them, each as a part of what the largest node has; the smaller, the more points, 0 to 100,
+truncated; a part goes to the first GPU with the least left that suffices. Deviations: ties go to the
+earliest node in the topology, where theirs has a random order; the largest node is that of this cluster;
+CPUs that nobody counted are left out; the whole GPUs of one gang on one node are one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.building_blocks.scoring import NodeState, Norms, ask_of, fullest, place_by_score
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.model.plan import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotProduct:
+    """Least product of what is idle and what is asked for."""
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        """Return where the grants go; one that does not fit is left out."""
+        return place_by_score(grants, view, capacity, Product(Norms.of(capacity.cluster)))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The scorer: a hundred for a node of which nothing is idle that the task takes."""
+
+    norms: Norms
+    sees_kinds: bool = False
+
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node, and the GPU for a part."""
+        ask, free, norms = ask_of(need), node.free, self.norms
+        product = norms.cpu_part(free.cpus) * norms.cpu_part(ask.cpus)
+        product += norms.gpu_part(sum(free.shares)) * norms.gpu_part(ask.gpus * ask.share)
+        return int(100 * (1 - product / 2)), fullest(free, able)

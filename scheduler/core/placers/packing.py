@@ -1,0 +1,54 @@
+"""GPU packing: GPUs in use first, then idle ones beside them, then idle nodes.
+
+Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU
+Clusters", NSDI 2022, has it; this is the baseline of Q. Weng et al., "Beware of Fragmentation: Scheduling
+GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023, section 6.1, as in the authors'
+simulator (`GpuPacking`): a task on GPUs in use has 50 to 100 points, the fuller they are the more; one that
+opens idle GPUs of a node in use 33 to 50, the fewer the more; one on an idle node up to 33, the fewer GPUs
+it has the more. A part goes to the first GPU with the least left that suffices. Deviations: ties go to the
+earliest node in the topology, where theirs has a random order; the whole GPUs of one gang on one node are
+one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.building_blocks.scoring import NodeState, ask_of, fullest, place_by_score
+from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import Need
+from scheduler.core.fitting.fragmentation import WHOLE
+from scheduler.core.model.plan import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """GPUs in use first."""
+
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
+        """Return where the grants go; one that does not fit is left out."""
+        return place_by_score(grants, view, capacity, Tiers())
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The scorer."""
+
+    sees_kinds: bool = False
+
+    def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
+        """Return the points of a node, and the GPU for a part."""
+        ask, free = ask_of(need), node.free
+        gpu, idle = fullest(free, able), free.shares.count(WHOLE)
+        if idle == len(free.shares):
+            return max(33 - idle, idle), gpu
+        if able:
+            taken = [free.shares[gpu]]
+        else:
+            taken = sorted([share for share in free.shares if share >= ask.share])[: ask.gpus]
+        opened = taken.count(WHOLE)
+        if opened:
+            return max(50 - opened, 33), gpu
+        return max(100 - sum([share * 100 // WHOLE for share in taken]) // 10, 50), gpu

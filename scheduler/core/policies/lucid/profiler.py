@@ -1,0 +1,294 @@
+"""Short runs of new jobs on a few GPUs that are kept for them (Lucid, ASPLOS'23, section 3.2).
+
+A new job runs there for a while, those with the fewest GPUs first, and nobody passes the first that does not
+fit. Who ends meanwhile is done: whoever tries something out has its answer at once. Who does not, is stopped
+and waits with the others, its profile known. Time-aware scaling: while more than ten wait for the profiler it
+borrows GPUs from the others, and gives them back when fewer than five wait and little more is expected. What
+is not the paper's, or its authors' simulator's:
+
+- The profiler is a number of GPUs of the model of which the view has most, and no nodes of its own: the
+  others have as many fewer of it. Who does not accept that model, or is too large for the profiler, skips it.
+  So does who shares GPUs with nobody whatever its profile: of more than `most_gpus`, elastic, with parts of
+  GPUs, or after a trial run. What the largest gang of the view needs is never kept from it: it shrinks.
+- Whose turn among the others has come when its time is up goes on where it is, and what was done there
+  counts. In the authors' simulator every job begins anew.
+- A new job for which the profiler has GPUs enough, but none where it may be, is served with the others.
+- Priority comes before the number of GPUs.
+- Expected in ten minutes is the mean of the last hour; the authors fit an additive model to the calendar.
+- A job is profiled once: who was interrupted there is not again. What is remembered may be lost: then who is
+  there goes on as one of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scheduler.core.building_blocks.ordering import Outcome, Starts, anywhere, waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.demand import amount_of, models_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId
+
+#: With more waiting it borrows; with fewer it gives back, unless more than so many times the GPUs of the
+#: largest job that is profiled are expected in an interval.
+_CROWD, _CALM, _FULL_TIMES = 10, 5, 5
+#: Intervals of ten minutes, and the hour of them by which the next is foreseen.
+_INTERVAL_SECONDS, _INTERVALS = 600.0, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """GPUs of the profiler, those it may borrow, and GPUs of the largest job there; seconds of a run."""
+
+    gpus: int
+    lent_gpus: int
+    most_gpus: int
+    seconds: float
+
+
+class Profiler:
+    """The profiler of a view in a round. `known`: what it remembered; `is_new`: who has yet to be profiled,
+    as far as that is the job's own affair."""
+
+    def __init__(
+        self, terms: Terms, view: View, known: Mapping[str, Any], is_new: Callable[[Job], bool]
+    ) -> None:
+        self._terms, self._view = terms, view
+        offered = {model: view.capacity.offered(model) for model in view.capacity.models}
+        self._model = min(offered, key=lambda model: (-offered[model], model))
+        self._most = offered[self._model]
+        self._largest = self._largest_gang(offered)
+        self._lent = bool(known.get("lent"))
+        self._at = float(known.get("at", view.now - _INTERVALS * _INTERVAL_SECONDS))
+        self._came = self._submissions(known.get("came", ()))
+        #: Who is in the profiler.
+        self._sent = [JobId(job) for job in known.get("profiling", ()) if job in view.running]
+        self._is_new = is_new
+        there = {gpu for job in self._sent for gpu in view.running[job].gpus}
+        #: GPUs that profiled jobs have; GPUs of the model that others have.
+        self._used: int = len(there)
+        self._others: float = len(
+            {
+                gpu
+                for running in view.running.values()
+                if running.gpu_model == self._model
+                for gpu in running.gpus
+            }
+            - there
+        )
+        #: Who waits for the profiler, and who is not to be on the GPUs that are kept for it.
+        self.waiting: list[JobId] = []
+        self._kept_off: set[JobId] = set()
+        self._stopped: list[JobId] = []
+
+    @property
+    def alone(self) -> frozenset[JobId]:
+        """Who takes nobody along in this round and comes along with nobody."""
+        return frozenset([*self._sent, *self._stopped, *self.waiting])
+
+    @property
+    def _size(self) -> int:
+        lent = self._terms.lent_gpus if self._lent else 0
+        return max(0, min(self._terms.gpus + lent, self._most - self._largest))
+
+    def serve(self, rank: Callable[[Job], tuple[Any, ...]]) -> Outcome:
+        """Serve the others by rank, those whose time in the profiler is up among them, then the profiler."""
+        view, capacity = self._view, self._view.capacity.fork()
+        done = {
+            job: view.running[job].jobs
+            for job in self._sent
+            if self._is_over(job) and view.running[job].jobs not in capacity.pinned
+        }
+        capacity.keep_all(but=done)
+        # Whose time is up makes room for nobody before it is known whether it stays.
+        there = {job: capacity.pending.pop(jobs) for job, jobs in done.items()}
+        new = [job for job in waiting_jobs(view) if self._goes_there(job)]
+        self._return(len(new))
+        ids = {job.id for job in new}
+        line = [job for job in waiting_jobs(view) if job.id not in ids]
+        line = sorted([*line, *(view.jobs[job] for job in done)], key=rank)
+        starts, grants = Starts(capacity, anywhere), list[Grant]()
+        for job in line:
+            if job.id in done:
+                self._keep_or_stop(job, there[job.id], starts)
+            else:
+                grants += self._start(job, starts)
+        if self._stopped:
+            # Somebody may fit where these were.
+            starts, started = Starts(capacity, anywhere), {grant.jobs[0] for grant in grants}
+            for job in line:
+                if job.id not in done and job.id not in started:
+                    grants += self._start(job, starts)
+        new.sort(key=lambda job: (-job.priority, job.gpus, job.submitted_at, job.id))
+        rest = self._profile(new, starts, grants)
+        if len(rest) > _CROWD and not self._lent and self._terms.lent_gpus:
+            self._lent = True
+            rest = self._profile(rest, starts, grants)
+        self.waiting = [job.id for job in rest]
+        placed = {grant.jobs[0] for grant in grants}.union(self.waiting, done).difference(self._stopped)
+        queue = [job.id for job in (*line, *new) if job.id not in placed]
+        return Outcome(grants=tuple(grants), queue=(*queue, *self.waiting), stops=tuple(self._stopped))
+
+    def memory(self) -> dict[str, Any]:
+        """Return what is to be remembered; plain values."""
+        return {
+            "policy": "lucid",
+            "profiling": sorted([*self._sent, *self._stopped]),
+            "lent": self._lent,
+            "at": self._view.now,
+            "came": [[interval, gpus] for interval, gpus in sorted(self._came.items())],
+        }
+
+    def wake_at(self, *, someone_waits: bool) -> float | None:
+        """Return when somebody's time is up, or borrowed GPUs may go back; None: neither."""
+        view, instants = self._view, []
+        for job in self._sent:
+            running = view.running.get(job)
+            if running is None:
+                instants.append(view.now + self._terms.seconds)
+            elif not running.is_nominated and not self._is_over(job):
+                instants.append(running.since + self._terms.seconds)
+        if self._lent and someone_waits:
+            instants.append((view.now // _INTERVAL_SECONDS + 1) * _INTERVAL_SECONDS)
+        return min(instants, default=None)
+
+    def reasons(self, others: Reason) -> dict[JobId, tuple[Reason, ...]]:
+        """Return the words for those whom the profiler concerns; `others`: why one waits with the others."""
+        kept = wording.gpus(self._size, [self._model])
+        found: dict[JobId, tuple[Reason, ...]] = {}
+        for job in self.waiting:
+            found[job] = (_waits(kept, self._terms.seconds, self._size),)
+        for job in self._kept_off:
+            found[job] = (_kept_for_profiling(kept, self._size), others)
+        for job in self._stopped:
+            found[job] = (_profiled(self._terms.seconds), others)
+        return found
+
+    # Who goes where
+
+    def _goes_there(self, job: Job) -> bool:
+        return (
+            self._is_new(job)
+            and job.gpus <= min(self._terms.most_gpus, self._size)
+            and self._model in models_of(job, self._view.capacity.cluster)
+        )
+
+    def _is_over(self, job: JobId) -> bool:
+        running = self._view.running[job]
+        ran = self._view.now - running.since
+        return not running.is_nominated and ran >= self._terms.seconds - INSTANT_SECONDS
+
+    def _has_room(self, gpus: float, leaving: int = 0) -> bool:
+        """Whether the others may have so many more GPUs of the model, if so many leave the profiler."""
+        return self._others + gpus <= self._most - max(self._size, self._used - leaving)
+
+    def _keep_or_stop(self, job: Job, holding: Holding, starts: Starts) -> None:
+        """Let a job whose time is up go on as one of the others if these may have its GPUs, else stop it."""
+        running, capacity = self._view.running[job.id], starts.capacity
+        is_elsewhere = running.gpu_model != self._model
+        capacity.pending[running.jobs] = holding
+        self._sent.remove(job.id)
+        if capacity.may_stay(holding) and (is_elsewhere or self._has_room(job.gpus, job.gpus)):
+            capacity.keep(holding)
+            self._others += 0 if is_elsewhere else job.gpus
+        else:
+            capacity.drop(holding)
+            self._stopped.append(job.id)
+        self._used -= job.gpus
+
+    def _start(self, job: Job, starts: Starts) -> list[Grant]:
+        """Start one of the others, if it fits beside the profiler."""
+        if starts.exhausted:
+            return []
+        accepted = models_of(job, self._view.capacity.cluster)
+        amount = amount_of(job)
+        if self._model in accepted and not self._has_room(amount):
+            self._kept_off.add(job.id)
+            job = replace(job, gpu_models=tuple([model for model in accepted if model != self._model]))
+            if not job.gpu_models:
+                return []
+        started = starts.start(job)
+        if started is None:
+            return []
+        grant, holding = started
+        self._kept_off.discard(job.id)
+        if holding.model == self._model:
+            self._others += amount_of(job, grant.gpus)
+        return [replace(grant, gpu_model=holding.model)]
+
+    def _profile(self, new: Sequence[Job], starts: Starts, grants: list[Grant]) -> Sequence[Job]:
+        """Start these in the profiler, in their order, and return who waits for it."""
+        for place, job in enumerate(new):
+            if job.gpus > self._size - self._used:
+                return new[place:]
+            started = starts.start(replace(job, gpu_models=(self._model,)))
+            if started is None:
+                grants += self._start(job, starts)
+                continue
+            grants.append(replace(started[0], gpu_model=self._model))
+            self._sent.append(job.id)
+            self._used += job.gpus
+        return ()
+
+    # How large it is
+
+    def _largest_gang(self, offered: Mapping[str, int]) -> int:
+        """Return the GPUs of the model without which some gang of the view could never start."""
+        largest = 0
+        for job in self._view.jobs.values():
+            if largest < job.gpus <= self._most:
+                accepted = models_of(job, self._view.capacity.cluster)
+                elsewhere = [offered[model] for model in accepted if model != self._model]
+                if self._model in accepted and job.gpus > max(elsewhere, default=0):
+                    largest = job.gpus
+        return largest
+
+    def _submissions(self, known: Sequence[Sequence[int]]) -> dict[int, int]:
+        """Return how many GPUs jobs asked for that came in the last hour, by interval."""
+        now = self._view.now
+        came = {int(interval): int(gpus) for interval, gpus in known}
+        for job in self._view.jobs.values():
+            if self._at < job.submitted_at <= now:
+                interval = int(job.submitted_at // _INTERVAL_SECONDS)
+                came[interval] = came.get(interval, 0) + job.gpus
+        first = int(now // _INTERVAL_SECONDS) - _INTERVALS
+        return {interval: gpus for interval, gpus in came.items() if interval > first}
+
+    def _return(self, waiting: int) -> None:
+        """Give back what was borrowed, if it is not needed."""
+        expected = sum(self._came.values()) / _INTERVALS
+        most = min(self._terms.most_gpus, self._terms.gpus)
+        if waiting < _CALM and self._used <= self._terms.gpus and expected <= _FULL_TIMES * most:
+            self._lent = False
+
+
+def _waits(kept: str, seconds: float, gpus: int) -> Reason:
+    return Reason(
+        code="waits_for_profiler",
+        tier=Tier.ORDER,
+        message=f"It is to be profiled first, for {seconds:g} s at most; jobs with fewer GPUs, or that came"
+        f" earlier, have the {kept} for that.",
+        blocking={"gpus": gpus},
+    )
+
+
+def _kept_for_profiling(kept: str, gpus: int) -> Reason:
+    return Reason(
+        code="kept_for_profiling",
+        tier=Tier.ORDER,
+        message=f"{kept} are kept for new jobs, which are profiled there.",
+        blocking={"gpus": gpus},
+    )
+
+
+def _profiled(seconds: float) -> Reason:
+    return Reason(
+        code="profiled",
+        tier=Tier.ORDER,
+        message=f"It was profiled for {seconds:g} s, and waits with the others now.",
+    )

@@ -1,0 +1,110 @@
+"""Shortest job first by how long jobs like it ran; the best GPUs are reserved, everything else is packed.
+
+Q. Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU
+Clusters" (PAI), NSDI 2022, sections 5.2 and 6.2 (from memory). Order: the least expected run time left, by
+the jobs of the same user that train the same (`perf.recurrence`); whoever does not fit is passed by others,
+and nobody is preempted, as in the simulator published with the paper. *Reserving*: GPU models named in
+`reserved` are kept for jobs with at least `reserved_from` GPUs in one replica, and for those that can have no
+other model. *Packing*: where the rest goes is the placer's affair, `packing` or `kubeshare`. What we chose:
+
+- The section on reserving and packing is followed from memory of the paper, which tells high jobs from others
+  by what they ask for. Its weights for GPUs, CPUs and memory are those of our placer.
+- What a job's own steps say comes before what others did; what was declared counts where nobody like it has
+  ended, then the time limit, then the default limit of its view.
+- What a job executed before it was stopped is taken off.
+- Priority of our jobs comes before all of that. Long jobs may starve on an endless stream of short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from scheduler.core.building_blocks.ordering import Outcome, Starts, anywhere, waiting_jobs
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.service import executed_seconds
+from scheduler.core.fitting.demand import models_of
+from scheduler.core.model.plan import Decision, Grant, Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pai:
+    """Order of run times expected by recurrence, within priorities; reserved GPU models."""
+
+    #: GPU models that only those may have who need them.
+    reserved: tuple[str, ...] = ()
+    #: Who has at least so many GPUs in one replica needs them.
+    reserved_from: int = 8
+
+    #: Rounds with this policy are told how long jobs like each of theirs ran.
+    reads_recurrence: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.reserved_from < 1:
+            raise ValueError(f"reserved_from is {self.reserved_from}; it must be at least 1")
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        """Keep what runs; start the jobs that are expected to be shortest, each where it may be."""
+
+        def rank(job: Job) -> tuple[int, float, float, JobId]:
+            return -job.priority, _seconds_left(job, view), job.submitted_at, job.id
+
+        waiting = sorted(waiting_jobs(view), key=rank)
+        if not waiting:
+            return Outcome().decision({})
+        capacity = view.capacity.fork()
+        capacity.keep_all()
+        starts = Starts(capacity, anywhere)
+        grants: list[Grant] = []
+        queue: list[JobId] = []
+        reasons: dict[JobId, tuple[Reason, ...]] = {}
+        for job in waiting:
+            others = self._others(job, view)
+            started = None if starts.exhausted else starts.start(_on(job, others))
+            if started is None:
+                queue.append(job.id)
+                reasons[job.id] = (_SHORTER,) if others is None else (self._kept(), _SHORTER)
+            else:
+                grant, holding = started
+                grants.append(grant if others is None else replace(grant, gpu_model=holding.model))
+        return Outcome(grants=tuple(grants), queue=tuple(queue)).decision(reasons)
+
+    def _others(self, job: Job, view: View) -> tuple[str, ...] | None:
+        """Return the models to which a job is confined; None: it may have all that it accepts."""
+        if not self.reserved or max(task.gpus for task in job.tasks) >= self.reserved_from:
+            return None
+        accepted = models_of(job, view.capacity.cluster)
+        others = tuple([model for model in accepted if model not in self.reserved])
+        if len(others) == len(accepted) or not any(view.capacity.room(model) > 0 for model in others):
+            return None
+        return others
+
+    def _kept(self) -> Reason:
+        return Reason(
+            code="model_reserved",
+            tier=Tier.ORDER,
+            message=f"{' and '.join(self.reserved)} is reserved for jobs of {self.reserved_from} or more GPUs"
+            " in one replica, and for those that accept nothing else.",
+            blocking={"gpu_models": list(self.reserved)},
+        )
+
+
+def _on(job: Job, models: Collection[str] | None) -> Job:
+    return job if models is None else replace(job, gpu_models=tuple(models))
+
+
+def _seconds_left(job: Job, view: View) -> float:
+    if job.measured or job.usual_seconds is None:
+        return remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
+    return max(0.0, job.usual_seconds - executed_seconds(job, None, view.now))
+
+
+_SHORTER = Reason(
+    code="shorter_first",
+    tier=Tier.ORDER,
+    message="Jobs that are expected to run for a shorter time, as jobs like them did, go before it.",
+    hint="A job of which none like it has ended counts with its estimate, else its time limit.",
+)

@@ -1,0 +1,127 @@
+"""Short runs of new jobs on GPU models on which nothing was measured of them (Sia, SOSP'23, section 3.2).
+
+A new job runs with the fewest GPUs that it can have on one model after the other, as long on each as it takes
+until its goodput there is known, and for a round at most. Then the program compares measured models, and
+only larger numbers of GPUs are projected. Choices of ours:
+
+- New is who has never been measured with more than its fewest GPUs, and runs on no more. Who has grown is
+  projected to models that it has not seen: to leave many GPUs for a look at one would cost too much.
+- Only adaptive jobs tell what a goodput is made of, so only they are profiled; and of them whoever told
+  nothing from its first run is left alone. So is who accepts one model only: its first run tells it all.
+- Who waits begins on the model that has most GPUs left for such runs; between rounds, wherever GPUs are idle.
+- These runs have at most a part of the GPUs at a time, or one alone as many as it needs; higher priorities
+  and earlier jobs first. They come before the program, as its optimum knows nothing of what is learnt.
+- Nobody runs twice on a model for this. What is remembered may be lost: then it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
+from scheduler.core.fitting.demand import least_gpus
+from scheduler.core.model.plan import Grant
+from scheduler.core.model.snapshot import ADAPTIVE, Job, JobId, Memory, Running
+from scheduler.core.policies.sia.program import Candidate, Configuration
+
+#: By job: the models on which it ran to be profiled, in order.
+Profiled = Mapping[JobId, tuple[str, ...]]
+
+
+def profiled_before(known: Memory, jobs: Collection[JobId]) -> Profiled:
+    """Return what `memory_of` wrote, of jobs that are still there."""
+    written: Mapping[str, Sequence[str]] = known.get("profiled", {})
+    return {JobId(int(job)): tuple(models) for job, models in written.items() if int(job) in jobs}
+
+
+def memory_of(
+    before: Profiled, runs: Mapping[JobId, Configuration], models: Sequence[str], grants: Sequence[Grant]
+) -> dict[str, Any]:
+    """Return what is to be remembered, given the runs of a round and what was granted; plain values."""
+    had = dict(before)
+    granted = {(job, grant.gpu_model, grant.gpus) for grant in grants for job in grant.jobs}
+    for job, run in runs.items():
+        model = models[run.model]
+        if (job, model, run.gpus) in granted and model not in had.get(job, ()):
+            had[job] = (*had.get(job, ()), model)
+    return {"profiled": {str(job): list(had[job]) for job in sorted(had)}} if had else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiling:
+    """Who is profiled in a round. `room`: GPUs by model; `part` of all of them may be used."""
+
+    view: View
+    models: Sequence[str]
+    room: Sequence[int]
+    part: float
+    round_seconds: float
+    before: Profiled
+
+    def runs(self, candidates: Mapping[JobId, Candidate], taken: Sequence[int]) -> dict[JobId, Configuration]:
+        """Return where which of the candidates is to run; `taken`: GPUs by model that others have first."""
+        left = [max(room - used, 0) for room, used in zip(self.room, taken, strict=True)]
+        budget, used = self.part * sum(self.room), 0
+        if not budget:
+            return {}
+        found: dict[JobId, Configuration] = {}
+        new = [job for job in map(self.view.jobs.__getitem__, candidates) if self._is_new(job)]
+        # Those first that are where they are to be measured.
+        new.sort(key=lambda job: (not self._goes_on(job), -job.priority, job.submitted_at, job.id))
+        for job in new:
+            gpus = least_gpus(job)
+            if used and used + gpus > budget:
+                break
+            open_to = self._open_to(job, candidates[job.id], left)
+            if open_to:
+                model = max(open_to, key=lambda model: (left[model], -model))
+                found[job.id] = Configuration(model, gpus, -(-gpus // self._node_gpus(model)))
+                left[model] -= gpus
+                used += gpus
+        return found
+
+    def _is_new(self, job: Job) -> bool:
+        if job.elastic is None or job.elastic_mode != ADAPTIVE:
+            return False
+        running, least = self.view.running.get(job.id), least_gpus(job)
+        if running is not None and len(running.gpus) != least:
+            return False
+        if job.goodput is None:
+            return (running is None and job.attempts == 0) or self._goes_on(job)
+        return job.goodput.most_replicas * job.tasks[0].gpus <= least
+
+    def _goes_on(self, job: Job) -> bool:
+        """Whether it runs to be profiled, is not measured there yet, and has not had a whole round."""
+        running = self.view.running.get(job.id)
+        return running is not None and self._is_under_way(job, running)
+
+    def _is_under_way(self, job: Job, running: Running) -> bool:
+        is_sent = self.before.get(job.id, ())[-1:] == (running.gpu_model,)
+        is_young = self.view.now - running.since < self.round_seconds - INSTANT_SECONDS
+        return is_sent and is_young and running.gpu_model not in measured_on(job)
+
+    def _open_to(self, job: Job, candidate: Candidate, left: Sequence[int]) -> list[int]:
+        """Return the places of the models on which it may be profiled now."""
+        runs_on = {option.model for option in candidate.configurations}
+        running = self.view.running.get(job.id)
+        if running is not None and self._is_under_way(job, running):
+            here = self.models.index(running.gpu_model)
+            return [here] if least_gpus(job) <= left[here] else []
+        seen = {*measured_on(job), *self.before.get(job.id, ())}
+        missing = [model for model in sorted(runs_on) if self.models[model] not in seen]
+        if len(runs_on) < 2:
+            return []
+        return [model for model in missing if least_gpus(job) <= left[model]]
+
+    def _node_gpus(self, model: int) -> int:
+        return self.view.capacity.cluster.fleets[self.models[model]].largest_node
+
+
+def measured_on(job: Job) -> frozenset[str]:
+    """Return the GPU models on which a job was measured, not projected to."""
+    if job.goodput is None:
+        return frozenset()
+    return frozenset(job.goodput.parameters).difference(job.goodput.projected)

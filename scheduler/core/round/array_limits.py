@@ -1,0 +1,62 @@
+"""Arrays of which only so many tasks run at once: the others wait, whatever a policy would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.round.facts import Facts
+
+
+class ArrayLimits:
+    """Gives out the places of arrays to their tasks: those that have GPUs keep theirs, then by number."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._array_of: dict[JobId, int] = {}
+        self._tasks: dict[int, set[JobId]] = {}
+        self._taken: Counter[int] = Counter()
+
+    def siblings(self, changed: Set[JobId]) -> set[JobId]:
+        """Return the tasks of all arrays of which a task changed, and forget to whom places were given."""
+        arrays = set()
+        for number in changed:
+            job = self._facts.jobs.get(number)
+            if job is not None and job.array is not None:
+                self._array_of[number] = job.array.number
+                self._tasks.setdefault(job.array.number, set()).add(number)
+                arrays.add(job.array.number)
+            elif number in self._array_of:
+                array = self._array_of.pop(number)
+                self._tasks[array].discard(number)
+                arrays.add(array)
+        for array in arrays:
+            have = [job for job in self._tasks[array] if self._has_gpus(job)]
+            self._taken[array] = len(have)
+        return set().union(*[self._tasks[array] for array in arrays])
+
+    def has_place(self, job: Job) -> bool:
+        """Whether a job may be considered as far as its array goes; one that waits takes a place by that."""
+        if job.array is None or self._has_gpus(job.id):
+            return True
+        if self._taken[job.array.number] >= job.array.at_most:
+            return False
+        self._taken[job.array.number] += 1
+        return True
+
+    def _has_gpus(self, job: JobId) -> bool:
+        return job in self._facts.current or job in self._facts.stopping
+
+
+def no_place(job: Job) -> Reason:
+    """Return the reason of a task for which its array has no place left."""
+    assert job.array is not None
+    return Reason(
+        code="array_limit",
+        tier=Tier.HELD,
+        message=f"Of array {job.array.number} at most {job.array.at_most} run at once; as many run or come"
+        " before it.",
+        blocking={"array": job.array.number},
+    )

@@ -1,0 +1,194 @@
+"""Step 5b: what CPUs and memory those have who leave them to the platform, around whatever policies decided.
+
+Who runs is decided by GPUs alone: such a job asks for no CPUs and no memory, so it never waits for any. What
+others state counts first; the rest of each node is divided by the mechanism that the operator chose
+(`building_blocks.auxiliary_division`), anew in every round: shares change while jobs run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import floor, isinf
+from typing import NamedTuple
+
+from scheduler.core.building_blocks.auxiliary_division import (
+    DIVISIONS,
+    Amounts,
+    Claim,
+    Node,
+    Part,
+    best_of,
+    tasks_of,
+)
+from scheduler.core.fitting.demand import needs_held
+from scheduler.core.model import wording
+from scheduler.core.model.auxiliary import TUNE, AuxiliaryShare
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.plan import Action, ActionKind
+from scheduler.core.model.snapshot import GpuId, Job, JobId, Task
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.run_view import ViewOutcome
+
+#: CPUs are given in thousandths: downwards, so that they never sum to more than there are.
+_PER_CPU = 1_000
+_NOTICED = 0.999
+
+Replicas = tuple[tuple[GpuId, ...], ...]
+
+
+def auxiliary_shares(
+    facts: Facts, outcomes: Sequence[ViewOutcome], actions: Sequence[Action]
+) -> dict[JobId, AuxiliaryShare]:
+    """Return by job what each of its replicas has once the actions are carried out."""
+    if not facts.automatic:
+        return {}
+    after = list(_after(facts, actions))
+    placed = {job: each for each in after for job in each.jobs if job in facts.automatic}
+    if not placed:
+        return {}
+    free = _free(facts, {node for each in placed.values() for node in each.nodes if node}, after)
+    claims: list[Claim] = []
+    owners: list[tuple[JobId, list[list[int]]]] = []
+    for job in _in_order(outcomes, placed):
+        for claim, ranks in _claims(facts, facts.jobs[job], placed[job]):
+            claims.append(claim)
+            owners.append((job, ranks))
+    given = DIVISIONS.get(facts.frame.auxiliary, DIVISIONS[TUNE])(free, claims)
+    has: dict[JobId, list[Amounts]] = {job: [(0.0, 0.0)] * len(each.nodes) for job, each in placed.items()}
+    fair: dict[JobId, list[Amounts]] = {job: [(0.0, 0.0)] * len(each.nodes) for job, each in placed.items()}
+    lacking: dict[JobId, str] = {}
+    for (job, ranks), claim, amounts in zip(owners, claims, given, strict=True):
+        for part, its, members in zip(claim.parts, amounts, ranks, strict=True):
+            for rank in members:
+                has[job][rank], fair[job][rank] = its, part.proportional
+            if words := _crowded(facts, part, its, claim.best):
+                lacking.setdefault(job, words)
+    return {
+        job: AuxiliaryShare(
+            replicas=tuple(map(_rounded, has[job])),
+            proportional=tuple(map(_rounded, fair[job])),
+            message=lacking.get(job, ""),
+        )
+        for job in sorted(placed)
+    }
+
+
+class _Placed(NamedTuple):
+    """Jobs that share GPUs, as a rule one."""
+
+    jobs: tuple[JobId, ...]
+    #: Of each replica; None of one whose GPUs have left the inventory.
+    nodes: list[Node | None]
+    gpus: int
+    #: So many of them run one at a time.
+    turns: int
+
+
+def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
+    """Yield who is where when the actions are carried out."""
+    where = facts.cluster.where
+
+    def placed(jobs: tuple[JobId, ...], replicas: Replicas, slice_seconds: float | None) -> _Placed:
+        nodes = [next((where[gpu][:2] for gpu in replica if gpu in where), None) for replica in replicas]
+        return _Placed(jobs, nodes, sum(map(len, replicas)), 1 if slice_seconds is None else len(jobs))
+
+    company = {
+        allocation: set(running.jobs) for allocation, running in facts.running.items() if not running.stopping
+    }
+    for action in actions:
+        if action.allocation is None or action.kind is ActionKind.REGRADE:
+            continue
+        if action.kind is ActionKind.JOIN:
+            company[action.allocation].update(action.jobs)
+        else:
+            company[action.allocation].difference_update(action.jobs)
+    for allocation, jobs in company.items():
+        if jobs:
+            running = facts.running[allocation]
+            yield placed(tuple(sorted(jobs)), running.replicas, running.slice_seconds)
+    for action in actions:
+        if action.placement is not None and action.kind is not ActionKind.JOIN:
+            yield placed(action.jobs, action.placement.replicas, action.slice_seconds)
+
+
+def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict[Node, Amounts]:
+    """Return what those leave of nodes who state what they need."""
+    left = {
+        (model, node): [facts.cluster.fleets[model].cpus[node], facts.cluster.fleets[model].memory[node]]
+        for model, node in nodes
+    }
+    for each in after:
+        if left.keys().isdisjoint(each.nodes):
+            continue
+        for job in each.jobs:
+            known = facts.jobs.get(job)
+            for need, place in zip(needs_held(known, each.gpus) if known else (), each.nodes, strict=False):
+                if place in left:
+                    left[place][0] -= need.cpus
+                    left[place][1] -= need.memory_bytes
+    return {node: (cpus, memory) for node, (cpus, memory) in left.items()}
+
+
+def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -> list[JobId]:
+    """Return the jobs as views and their policies rank them, then those that merely stay, by number."""
+    granted = [job for outcome in outcomes for grant in outcome.decision.grants for job in grant.jobs]
+    return [job for job in dict.fromkeys([*granted, *sorted(placed)]) if job in placed]
+
+
+def _claims(facts: Facts, job: Job, placed: _Placed) -> Iterable[tuple[Claim, list[list[int]]]]:
+    """Yield a claim for each task that leaves something to the platform, and its ranks by part."""
+    ranks: dict[int, dict[Node, list[int]]] = {}
+    tasks = tasks_of(job, len(placed.nodes))
+    for rank, ((number, task), node) in enumerate(zip(tasks, placed.nodes, strict=False)):
+        if task.auto is not None and node is not None:
+            ranks.setdefault(number, {}).setdefault(node, []).append(rank)
+    for number, by_node in ranks.items():
+        task = job.tasks[number]
+        parts = [
+            Part(node, len(members), _proportional(facts, task, node, placed), placed.turns)
+            for node, members in by_node.items()
+        ]
+        # Of what some node does not say how much it has, nobody has a share there, nor a limit.
+        cpus, memory = [
+            best if all([part.proportional[axis] for part in parts]) else 0.0
+            for axis, best in enumerate(best_of(task))
+        ]
+        yield Claim(tuple(parts), (cpus, memory)), list(by_node.values())
+
+
+def _proportional(facts: Facts, task: Task, node: Node, placed: _Placed) -> Amounts:
+    """Return the part of a node that the GPUs of a replica are; 0 of what its task states or nobody knows."""
+    model, number = node
+    fleet = facts.cluster.fleets[model]
+    part = task.milligpus / WHOLE_GPU / max(len(fleet.gpus[number]), 1)
+    auto = task.auto
+    cpus, memory, sharers = fleet.cpus[number], fleet.memory[number], len(placed.jobs)
+    # Those that take turns have the CPUs one at a time, and their memory all the time.
+    return (
+        part * cpus * placed.turns / sharers if auto and auto.cpus and not isinf(cpus) else 0.0,
+        part * memory / sharers if auto and auto.memory and not isinf(memory) else 0.0,
+    )
+
+
+def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
+    """Return why replicas have less than they are owed; empty: they have not."""
+    short = [
+        min(desired, fair) > 0 and has < min(desired, fair) * _NOTICED
+        for has, fair, desired in zip(given, part.proportional, best, strict=True)
+    ]
+    if not any(short):
+        return ""
+    model, number = part.node
+    fleet = facts.cluster.fleets[model]
+    what = wording.listed(
+        [word for word, is_short in zip(("CPUs", "memory"), short, strict=True) if is_short]
+    )
+    return (
+        f"Jobs that state what they need have more than their part of the {what} of node"
+        f" {fleet.nodes[number].name}: it has less than the part of it that its GPUs are."
+    )
+
+
+def _rounded(amounts: Amounts) -> tuple[float, int]:
+    # What rounding made a hair less than a whole thousandth is one.
+    return floor(amounts[0] * _PER_CPU + 1e-6) / _PER_CPU, int(amounts[1] + 1e-6)

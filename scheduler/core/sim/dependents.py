@@ -1,0 +1,49 @@
+"""Jobs that wait for others, in virtual time; live it is `jobs.services.dependencies`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+from scheduler.core.model.awaited import ENDED, FAILED, SINGLETON, STARTED, SUCCEEDED
+from scheduler.core.model.snapshot import Job, JobId
+from scheduler.core.round.facts import Facts
+
+_WHEN_IT_SUCCEEDED = frozenset({SUCCEEDED, ENDED, STARTED, SINGLETON})
+_WHEN_IT_FAILED = frozenset({FAILED, ENDED, STARTED, SINGLETON})
+
+
+class Dependents:
+    """Takes from jobs what they waited for once it has happened."""
+
+    def __init__(self, facts: Callable[[], Facts]) -> None:
+        self._facts = facts
+        #: By the job that is waited for.
+        self._by_awaited: dict[int, list[JobId]] = defaultdict(list)
+
+    def add(self, job: Job) -> None:
+        """Note whom a new job waits for."""
+        for each in job.awaits:
+            self._by_awaited[each.job].append(job.id)
+
+    def started(self, job: JobId) -> bool:
+        """Let those go on that waited for it to start; return whether there are any."""
+        return job in self._by_awaited and self._happened(job, frozenset({STARTED}))
+
+    def ended(self, job: JobId, *, well: bool) -> None:
+        """Let those go on that waited for it to end like this; the others wait for ever."""
+        if job in self._by_awaited:
+            self._happened(job, _WHEN_IT_SUCCEEDED if well else _WHEN_IT_FAILED)
+
+    def _happened(self, job: JobId, what: frozenset[str]) -> bool:
+        facts, is_news = self._facts(), False
+        for waiting in self._by_awaited[job]:
+            known = facts.jobs.get(waiting)
+            if known is None:
+                continue
+            left = tuple([each for each in known.awaits if each.job != job or each.when not in what])
+            if left != known.awaits:
+                facts.put_job(replace(known, awaits=left))
+                is_news = True
+        return is_news

@@ -1,0 +1,40 @@
+"""What simulated rounds are told of how long jobs like those at hand ran, where a policy reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.snapshot import Job
+from scheduler.core.perf.recurrence import Like, Recurrence
+from scheduler.core.round.facts import Facts
+from scheduler.core.round.registry import POLICIES
+
+
+class RecurrenceReporter:
+    """Jobs that have ended, by whom they are like."""
+
+    def __init__(self, facts: Callable[[], Facts]) -> None:
+        self._facts = facts
+        self._known = Recurrence()
+
+    def ended(self, job: Job) -> None:
+        """A job has ended for good."""
+        seconds = sum(job.attained_service.values()) * WHOLE_GPU / job.milligpus
+        self._known.ended(_like(job), seconds)
+
+    def report(self) -> None:
+        """Let the scheduler know what is usual for each job that has not ended."""
+        facts = self._facts()
+        names = {facts.frame.spare_policy, *(vc.policy for vc in facts.virtual_clusters.values())}
+        if not any(getattr(POLICIES.get(name), "reads_recurrence", False) for name in names):
+            return
+        for job in list(facts.jobs.values()):
+            usual = self._known.usual(_like(job))
+            if usual is not None and usual.seconds != job.usual_seconds:
+                facts.put_job(replace(job, usual_seconds=usual.seconds))
+
+
+def _like(job: Job) -> Like:
+    return Like(job.tenant, job.user, job.application, job.gpus)

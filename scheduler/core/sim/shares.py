@@ -1,0 +1,25 @@
+"""How fast simulated jobs are with the CPUs and memory that they leave to the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.core.building_blocks.auxiliary_division import speed_with
+from scheduler.core.model.auxiliary import AuxiliaryShare
+from scheduler.core.model.snapshot import Job, JobId
+
+
+class Shares:
+    """What each job has now, as the last round said."""
+
+    def __init__(self) -> None:
+        self._now: Mapping[JobId, AuxiliaryShare] = {}
+
+    def turn_to(self, shares: Mapping[JobId, AuxiliaryShare]) -> list[JobId]:
+        """Take in what a round says; return the jobs for which it is news."""
+        before, self._now = self._now, shares
+        return [job for job, share in shares.items() if share != before.get(job)]
+
+    def factor(self, job: Job) -> float:
+        """Return how fast it is relative to the part of its nodes that its GPUs are."""
+        return speed_with(job, self._now[job.id]) if job.id in self._now else 1.0

@@ -1,0 +1,117 @@
+"""Changing a job that was submitted already."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+
+from scheduler.attempts.models import Attempt
+from scheduler.attempts.services.steps import job_event, lock_jobs, touch_job
+from scheduler.clock import database_now
+from scheduler.core.model import wording
+from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState
+from scheduler.deadlocks import repeated_on_deadlock
+from scheduler.jobs.models import Job
+from scheduler.jobs.representations import publish_jobs
+from scheduler.jobs.services.submission import Submission
+from scheduler.jobspec import JobSpec, did_you_mean, parse
+from scheduler.wakeups import request_round_on_commit
+from tenants.errors import Conflict, FieldError, Invalid
+from tenants.models import Role
+from tenants.selectors import Viewer
+
+#: Fields of the specification that can be changed while the job waits; and while it has GPUs.
+CHANGEABLE = ("name", "description", "virtual_cluster", "priority", "guarantee", "time_limit", "labels")
+WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
+#: Checked when it was submitted, by its submitter's rights and other jobs' states of then.
+_KEPT = ("secrets", "after")
+
+
+@repeated_on_deadlock
+@transaction.atomic
+def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
+    """Give a job other values of some fields of its specification, as if it had been submitted with them.
+
+    Raises Invalid for fields that can not be changed or are wrong, Conflict for a job that has ended or has
+    GPUs and would have to give them back, QuotaExceeded for what could never run.
+    """
+    viewer.require(job.tenant, Role.MEMBER)
+    _require_known(changes)
+    tenant = job.tenant.name
+    job = lock_jobs([job.id])[job.id]
+    if job.state in JOB_FINAL:
+        raise Conflict(f"Job {job.id} has ended already, so it can not be changed.")
+    if job.cancelling:
+        raise Conflict(f"Job {job.id} is being cancelled, so it can not be changed.")
+    before = parse(job.spec)
+    written = {**job.spec, **changes}
+    submission = Submission(viewer, tenant)
+    checked = submission.check({name: value for name, value in written.items() if name not in _KEPT})
+    after = replace(checked.spec, secrets=before.secrets, after=before.after)
+    changed = _changed(before, after)
+    if not changed:
+        return
+    if Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).exists():
+        _require_possible_while_it_runs(viewer, job, changed)
+    touch_job(
+        job,
+        name=after.name,
+        spec=after.to_dict(),
+        labels=dict(after.labels),
+        virtual_cluster_id=checked.virtual_cluster.id,
+        priority=after.priority,
+        guaranteed=after.guaranteed,
+        time_limit_seconds=after.time_limit_seconds,
+    )
+    job_event(
+        job,
+        "job.changed",
+        at=database_now(),
+        actor=viewer.actor,
+        why=", ".join(
+            f"{name}: {_in_words(name, old)} -> {_in_words(name, new)}"
+            for name, (old, new) in changed.items()
+        ),
+        data={name: list(values) for name, values in changed.items()},
+    ).save()
+    publish_jobs([job.id])
+    request_round_on_commit()
+
+
+def _require_known(changes: Mapping[str, Any]) -> None:
+    unknown = [name for name in changes if name not in CHANGEABLE]
+    expected = f"{'one' if unknown else 'one or more'} of: {', '.join(CHANGEABLE)}"
+    problems = [
+        FieldError(str(name)[:80], f"can not be changed{did_you_mean(str(name)[:80], CHANGEABLE)}", expected)
+        for name in unknown
+    ]
+    if not changes:
+        problems = [FieldError("body", "changes nothing", expected)]
+    if problems:
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems[:100])
+
+
+def _changed(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
+    """Return the old and the new value of what differs, in the normal form."""
+    old, new = before.to_dict(), after.to_dict()
+    return {name: (old[name], new[name]) for name in CHANGEABLE if old[name] != new[name]}
+
+
+def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[str, tuple[Any, Any]]) -> None:
+    """Others have reckoned with when it ends: only an operator may let it run on for longer."""
+    for name, (old, new) in changed.items():
+        if name not in WHILE_IT_RUNS:
+            problem = f"can not be changed while job {job.id} has GPUs"
+            expected = f"one of: {', '.join(WHILE_IT_RUNS)}; or wait until it waits again"
+            raise Conflict(f"{name} {problem}.", [FieldError(name, problem, expected)])
+        if name == "time_limit" and old is not None and not viewer.is_operator and (new is None or new > old):
+            problem = f"can only be made shorter while job {job.id} has GPUs"
+            expected = f"at most {wording.duration(old)}; an operator can make it longer"
+            raise Conflict(f"{name} {problem}.", [FieldError(name, problem, expected)])
+
+
+def _in_words(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    return wording.duration(value) if name == "time_limit" else str(value)

@@ -1,0 +1,169 @@
+"""What is true of everything that a plan's actions touch, read after its rows were locked."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from scheduler.attempts.models import Attempt
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.model.plan import Action, ActionKind
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Snapshot
+
+# The task's name of each rank: rank by rank, as a job's replicas are numbered.
+_LOCK_JOBS = """
+SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
+       (SELECT array_agg(task->>'name' ORDER BY place, replica)
+        FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
+             generate_series(1, (task->>'replicas')::int) AS replica),
+       coalesce((SELECT max(number) FROM scheduler_attempt WHERE job_id = scheduler_job.id), 0)
+FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
+"""
+_LOCK_NODES = """
+SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))
+ORDER BY id FOR NO KEY UPDATE
+"""
+_USABLE_GPUS = """
+SELECT g.id, g.node_id, g.index, g.memory_bytes FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
+WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
+      AND n.loan_state IN ('', 'lent')
+"""
+# Each phase is found by an index that knows nothing of history.
+_HOLDS = """
+SELECT gpu_id, phase, allocation_id, request, "limit", memory_bytes FROM scheduler_allocatedgpu
+WHERE phase = 'held' AND gpu_id = ANY(%(gpus)s)
+UNION ALL
+SELECT gpu_id, phase, allocation_id, request, "limit", memory_bytes FROM scheduler_allocatedgpu
+WHERE phase = 'planned' AND gpu_id = ANY(%(gpus)s)
+ORDER BY allocation_id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedJob:
+    """What a start needs to know of its job, whose row is locked."""
+
+    tenant_id: int
+    #: Whether its next attempt is a trial run.
+    is_trial_due: bool
+    #: By rank: the name of the task it belongs to.
+    task_names: list[str]
+    #: Number of its newest attempt; 0: it has had none.
+    newest_attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPlace:
+    """Where a GPU is, for an agent's eyes."""
+
+    node_id: int
+    index: int
+    memory_bytes: int
+
+
+#: All of a GPU, as its row says it.
+ALL = GpuPart(request=WHOLE_GPU, limit=WHOLE_GPU)
+
+
+class Hold(NamedTuple):
+    """What an allocation has of a GPU, or is nominated for."""
+
+    allocation: AllocationId
+    part: GpuPart
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What is true now of everything the plan's actions touch; read after their rows were locked."""
+
+    jobs: dict[JobId, LockedJob]
+    #: Jobs that changed since the snapshot, with the reason in words.
+    changed_jobs: dict[JobId, str]
+    #: Usable GPUs, and those of them that are held or nominated.
+    places: dict[GpuId, GpuPlace]
+    holders: dict[GpuId, list[Hold]]
+    successors: dict[GpuId, list[Hold]]
+    #: The jobs as the plan was made for them, which say what they have of their GPUs.
+    known: Mapping[JobId, Job]
+    #: Unended attempts by allocation.
+    attempts: dict[AllocationId, list[Attempt]]
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+
+    def drop(self, action: Action, why: str) -> None:
+        self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
+
+    @property
+    def givers(self) -> dict[GpuId, AllocationId]:
+        """Who has each GPU, the first of several that have parts of it."""
+        return {gpu: holds[0].allocation for gpu, holds in self.holders.items()}
+
+    def parts_of(self, action: Action) -> Mapping[GpuId, GpuPart]:
+        assert action.placement is not None
+        job = self.known.get(action.jobs[0])
+        return {} if job is None else job.parts_on(action.placement.replicas)
+
+    def has_room(self, gpu: GpuId, part: GpuPart, others: Iterable[Hold]) -> bool:
+        """Whether these others leave a GPU room for a part of it, or for all of it."""
+        device = self.places[gpu].memory_bytes
+        parts = [part, *(other.part for other in others)]
+        if sum([each.request for each in parts]) > WHOLE_GPU:
+            return False
+        return not device or sum([each.memory_on(device) for each in parts]) <= device
+
+
+def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
+    """Lock the jobs, then the nodes, in id order, and read what is true of them now.
+
+    Of who is joined the jobs are locked, too: else the last of them could end, and give back its GPUs, while
+    another is put beside it.
+    """
+    joined = {action.allocation for action in changes if action.kind is ActionKind.JOIN}
+    hosts = {job for held in snapshot.running if held.allocation in joined for job in held.jobs}
+    jobs = sorted({job for action in changes for job in action.jobs} | hosts)
+    needed = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
+    versions = {job.id: job.version for job in snapshot.jobs}
+    changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
+    locked: dict[JobId, LockedJob] = {}
+    places: dict[GpuId, GpuPlace] = {}
+    holders: dict[GpuId, list[Hold]] = defaultdict(list)
+    successors: dict[GpuId, list[Hold]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK_JOBS, [jobs])
+        for job, version, state, tenant, is_trial_due, task_names, newest in cursor.fetchall():
+            locked[job] = LockedJob(
+                tenant_id=tenant, is_trial_due=is_trial_due, task_names=task_names, newest_attempt=newest
+            )
+            if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
+                del changed[job]
+            else:
+                changed[job] = f"job {job} changed after the snapshot"
+        cursor.execute(_LOCK_NODES, [needed])
+        cursor.execute(_USABLE_GPUS, [needed])
+        for gpu, node, index, device in cursor.fetchall():
+            places[gpu] = GpuPlace(node_id=node, index=index, memory_bytes=device)
+        cursor.execute(_HOLDS, {"gpus": needed})
+        for gpu, phase, allocation, request, limit, memory in cursor.fetchall():
+            part = GpuPart(request=request, limit=limit, memory_bytes=memory)
+            (holders if phase == HoldPhase.HELD else successors)[gpu].append(Hold(allocation, part))
+    there = {hold.allocation for holds in holders.values() for hold in holds}
+    concerned = {action.allocation for action in changes if action.allocation is not None}
+    return Facts(
+        jobs=locked,
+        changed_jobs=changed,
+        places=places,
+        holders=dict(holders),
+        successors=dict(successors),
+        known={job.id: job for job in snapshot.jobs if job.id in locked},
+        attempts=_unended_attempts(concerned | there),
+    )
+
+
+def _unended_attempts(allocations: Collection[AllocationId]) -> dict[AllocationId, list[Attempt]]:
+    found: dict[AllocationId, list[Attempt]] = defaultdict(list)
+    rows = Attempt.objects.filter(allocation_id__in=allocations).exclude(state=AttemptState.ENDED)
+    for attempt in rows.select_related("job", "allocation").order_by("id"):
+        found[AllocationId(attempt.allocation_id)].append(attempt)
+    return found

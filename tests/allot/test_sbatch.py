@@ -1,0 +1,143 @@
+"""Batch scripts of Slurm as specifications."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from allot.errors import WrongUse
+from allot.sbatch import options_of, seconds_of, translate
+from scheduler.jobspec.parsing import parse
+
+# One script of each kind: its options and body, and (replicas, GPUs, CPUs, memory) of the job.
+KINDS: dict[str, tuple[str, tuple[int, int, int, str | None]]] = {
+    "one GPU": ("#SBATCH -J a\n#SBATCH --gres=gpu:1\n#SBATCH --mem=16G\npython a.py", (1, 1, 1, "16GiB")),
+    "model": ("#SBATCH --gres=gpu:a100:4\n#SBATCH -c 8\npython a.py", (1, 4, 8, None)),
+    "torchrun, a launcher a node": (
+        "#SBATCH -N 2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun torchrun a.py",
+        (2, 8, 1, None),
+    ),
+    "a rank a GPU": (
+        "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gpus-per-node=4\n"
+        "#SBATCH --mem=64G\nsrun python a.py",
+        (8, 1, 1, "16GiB"),
+    ),
+    "gpus in all": ("#SBATCH -n 4 -G 8\nsrun python a.py", (4, 2, 1, None)),
+    "gpus-per-task": ("#SBATCH -n 3\n#SBATCH --gpus-per-task=2\nsrun python a.py", (3, 2, 1, None)),
+    "mem-per-cpu": ("#SBATCH -c 6 --mem-per-cpu=2G -G 1\npython a.py", (1, 1, 6, "12GiB")),
+    "mem-per-gpu": ("#SBATCH -G 2\n#SBATCH --mem-per-gpu=500\npython a.py", (1, 2, 1, "1000MiB")),
+    "much memory": ("#SBATCH -G 1\n#SBATCH --mem=1031521M\npython a.py", (1, 1, 1, "1031521MiB")),
+    "fewer tasks than nodes": (
+        "#SBATCH -N 2 -n 1\n#SBATCH --gpus-per-node=2\nsrun python a.py",
+        (1, 2, 1, None),
+    ),
+    "no srun": ("#SBATCH -N 2\n#SBATCH --gpus-per-node=4\npython a.py", (1, 4, 1, None)),
+    "disabled lines": (
+        '##SBATCH -G 8\n# SBATCH -G 8\n#SBATCH --gpus=1 # -G 4\n#SBATCH -J "x y"\ntrue\n#SBATCH -G 9',
+        (1, 1, 1, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None:
+    text, (replicas, gpus, cpus, memory) = KINDS[kind]
+    made = translate("#!/bin/bash\n" + text, "job")
+    parse(made.spec)  # What the server would say of it.
+    task: dict[str, Any] = made.spec["tasks"][0]
+    resources = task["resources"]
+    assert not made.blocked
+    assert (task["replicas"], resources["gpu"], resources["cpu"], resources.get("memory")) == (
+        replicas, gpus, cpus, memory,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "how", "fields"),
+    [
+        ("--time=1-02:00:00", "translated", {"time_limit": 93600}),
+        ("--job-name='a b'", "approximated", {"name": "a-b"}),
+        ("-p gpu", "translated", {"virtual_cluster": "research"}),
+        ("-p other", "not possible", {}),
+        ("--signal=B:USR1@60", "approximated", {"checkpoint": {"grace_seconds": 60}}),
+        ("--mail-type=END,FAIL", "translated", {"notify": {"email": ["end", "failure"]}}),
+        ("--no-requeue", "approximated", {"retry": {"max_attempts": 1}}),
+        ("--export=ALL", "not possible", {}),
+        (
+            "-d afterok:17:18,afterany:19,singleton",
+            "translated",
+            {
+                "after": [
+                    {"job": 17, "when": "succeeded"},
+                    {"job": 18, "when": "succeeded"},
+                    {"job": 19, "when": "ended"},
+                ],
+                "singleton": True,
+            },
+        ),
+        (
+            "--dependency=after:4,afternotok:5",
+            "translated",
+            {
+                "after": [
+                    {"job": 4, "when": "started"},
+                    {"job": 5, "when": "failed"},
+                ]
+            },
+        ),
+        ("-a 0-15:4%2", "translated", {"array": {"indices": "0-15:4%2"}}),
+        ("--kill-on-invalid-dep=no", "translated", {"on_unmet": "wait"}),
+    ],
+)
+def test_each_line_says_what_became_of_it(option: str, how: str, fields: dict[str, Any]) -> None:
+    made = translate(f"#!/bin/sh\n#SBATCH -G 1\n#SBATCH {option}\ntrue\n", "job", {"gpu": "research"})
+    assert (made.notes[1].line, made.notes[1].how) == (3, how)
+    assert {**made.spec, **fields} == made.spec
+    parse(made.spec)
+
+
+@pytest.mark.parametrize("line", ["--begin=now+1hour", "-n 3 -G 1"])
+def test_what_would_be_another_job_is_blocked(line: str) -> None:
+    assert translate(f"#!/bin/bash\n#SBATCH -G 1\n#SBATCH {line}\nsrun true\n", "job").blocked
+
+
+def test_times_and_bad_input() -> None:
+    assert [seconds_of(t) for t in ("90", "1:30", "1:00:00", "2-0", "0")] == [5400, 90, 3600, 172800, None]
+    for line in (
+        "--dependency=aftercorr:7",
+        "-d afterok:1?afterok:2",
+        "--time=soon",
+        "--nodes=x",
+        "--mem=lots",
+        "'open",
+        "word",
+    ):
+        with pytest.raises(WrongUse, match="Line 2"):
+            translate(f"#!/bin/bash\n#SBATCH {line}\n", "job")
+    with pytest.raises(WrongUse, match="python"):
+        translate("#!/usr/bin/env python\n#SBATCH -G 1\n", "job")
+    assert options_of("#!/bin/bash\n#SBATCH -N2\n") == [(2, "nodes", "2")]
+
+
+def test_the_script_finds_its_variables_and_srun() -> None:
+    body = 'srun -n 4 --gres=gpu:1 echo "$SLURM_JOB_ID $SLURM_PROCID/$SLURM_NTASKS" "$SLURM_NODEID"'
+    head = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=2 --gpus-per-node=2\n"
+    command = translate(head + body, "job").spec["tasks"][0]["command"]
+    environment = {
+        "ALLOT_JOB": "7",
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "ALLOT_NODE": "n",
+        "PATH": "/usr/bin:/bin",
+    }
+    of_array = {"ALLOT_ARRAY": "5", "ALLOT_ARRAY_INDEX": "2", "ALLOT_ARRAY_SIZE": "9"}
+    echo = 'echo "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT"'
+    in_array = translate(head + echo, "job").spec["tasks"][0]["command"]
+    ran = subprocess.run(
+        in_array, env={**environment, **of_array}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "5 2 9\n"
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "7 3/4 1\n"

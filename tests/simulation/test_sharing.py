@@ -1,0 +1,130 @@
+"""What experiments tell policies of jobs that share GPUs: measured pairs, a tree of them, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_MEASURED
+from scheduler.core.model.training import Profile
+from scheduler.core.perf.interference import predicted
+from scheduler.core.sim.result import Result
+from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.speeds import Speeds
+from scheduler.core.sim.workload import Arrival, Workload
+from scheduler.simulation.clusters import load_cluster
+from scheduler.simulation.experiment import Experiment
+from scheduler.simulation.joining import join
+from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.run import simulate
+from tests.core.sim.worlds import arrival
+
+#: By application; all were measured beside all.
+MEASURED = {f"job-{number}": Profile(utilisation=(number + 0.5) / 8) for number in range(8)}
+LIGHT = Profile(utilisation=0.1, memory_utilisation=0.05)
+#: By their scores two heavy ones do not go together, and two medium ones do.
+HEAVY = Profile(utilisation=0.3, memory_utilisation=0.7)
+MEDIUM = Profile(utilisation=0.9, memory_utilisation=0.1)
+
+
+def table(applications: Sequence[str] = tuple(MEASURED)) -> ThroughputTable:
+    """Pairs that go at half their speed as soon as both together compute for more than all of the time."""
+
+    def speed(one: str, other: str) -> float:
+        busy = [MEASURED[each].utilisation or 0.0 for each in (one, other)]
+        return 0.5 if sum(busy) > 1 else 1.0
+
+    return ThroughputTable(
+        name="pairs",
+        pairs={(one, other, 1, ""): speed(one, other) for one, other in product(applications, repeat=2)},
+    )
+
+
+def experiment(
+    profiles: Mapping[str, Profile],
+    *,
+    sharing: str = SHARE_FREE,
+    pairs: ThroughputTable | None = None,
+    policy: str = "lucid",
+    gpus: int = 1,
+) -> Experiment:
+    """Jobs of 1,000 s that come at once, and long after them one of each application that was measured."""
+    jobs: list[Arrival] = []
+    for place, (application, profile) in enumerate([*profiles.items(), *MEASURED.items()]):
+        at = 0.0 if application in profiles else 1e6 + 1e4 * place
+        jobs.append(arrival(place + 1, at, 1_000.0, application=application, profile=profile))
+    cluster, workload = join(load_cluster(f"v100={gpus}:{gpus}"), Workload(name="few", arrivals=tuple(jobs)))
+    shared = tuple(replace(vc, sharing=sharing) for vc in cluster.virtual_clusters)
+    return Experiment(
+        cluster=replace(cluster, virtual_clusters=shared),
+        workload=workload,
+        policy=policy,
+        rules=Rules(speeds=Speeds(tables=pairs or table())),
+        round_seconds=0.0,
+    )
+
+
+def pairs_of(result: Result) -> list[tuple[int, int]]:
+    """Return who shared GPUs, the earlier job first."""
+    pairs = [(stay.job, other) for stay in result.stays for other in stay.shared_with]
+    return sorted(pair for pair in pairs if pair[0] < pair[1])
+
+
+def test_an_experiment_tells_what_measured_pairs_tell_of_others() -> None:
+    tree = experiment({}).facts().interference
+    busy, idle = Profile(utilisation=0.8), Profile(utilisation=0.1)
+    assert predicted(tree, [busy, busy, idle], [busy, idle, idle]) == pytest.approx([0.5, 1.0, 1.0])
+
+
+def test_it_tells_nothing_where_nobody_may_go_by_it_or_little_was_measured() -> None:
+    assert experiment({}, sharing=SHARE_MEASURED).facts().interference == ()
+    assert experiment({}, pairs=table(("job-0", "job-1"))).facts().interference == ()
+    of_nobody = experiment({})
+    jobs = [replace(each, job=replace(each.job, profile=None)) for each in of_nobody.workload.arrivals]
+    unknown = replace(of_nobody.workload, arrivals=tuple(jobs))
+    assert replace(of_nobody, workload=unknown).facts().interference == ()
+
+
+@pytest.mark.parametrize(
+    ("profile", "sharing", "shared"),
+    [
+        (HEAVY, SHARE_FREE, True),
+        (HEAVY, SHARE_MEASURED, False),
+        (MEDIUM, SHARE_FREE, False),
+        (MEDIUM, SHARE_MEASURED, True),
+    ],
+)
+def test_lucid_goes_by_what_is_foretold_where_jobs_share_freely(
+    profile: Profile, sharing: str, shared: bool
+) -> None:
+    """Nobody measured the two; by the tree heavy ones go together, and medium ones do not."""
+    result = simulate(experiment({"x": profile, "y": profile}, sharing=sharing))
+    assert pairs_of(result) == ([(1, 2)] if shared else [])
+
+
+def test_a_policy_that_measures_profiles_is_told_none_before() -> None:
+    """Four light jobs on two GPUs. Told, they share at once. Else each is profiled on its own; the first goes
+    on as one of the others, where the second joins it, and after these two the others share."""
+    light = {name: LIGHT for name in ("w", "x", "y", "z")}
+    told = simulate(experiment(light, gpus=2))
+    assert pairs_of(told) == [(1, 3), (2, 4)]
+    measured = simulate(experiment(light, gpus=2, policy="lucid:profiler_gpus=1,lent_gpus=0"))
+    assert measured.degraded == {}
+    withheld = "What a job makes of GPUs is known when it, or one like it, has run alone"
+    assert [any(note.startswith(withheld) for note in each.notes) for each in (told, measured)] == [
+        False,
+        True,
+    ]
+    stays = {number: [stay for stay in measured.stays if stay.job == number] for number in (1, 2, 3, 4)}
+    assert [(its[0].started_at, its[0].ended_at) for its in stays.values()] == [
+        (0.0, 1_460.0),
+        (200.0, 400.0),
+        (400.0, 600.0),
+        (600.0, 800.0),
+    ]
+    assert pairs_of(measured) == [(1, 2), (3, 4)]
+    # The next round after 400 is when the third is known.
+    assert [stays[number][1].started_at for number in (2, 3, 4)] == [540.0, 1_800.0, 1_800.0]
