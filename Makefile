@@ -8,16 +8,13 @@ SHELL := /bin/sh
 VENV := .venv/bin
 NPM := scripts/npm
 PYTEST := $(VENV)/python -m pytest
-# One more than processors, for many tests wait for something.
-WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 7 ? processors + 1 : 8)))
-EVERYDAY := $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not (slow or gpu or alone)"
-# Tests of whole platforms, by their folders (ALONE in tests/conftest.py): collecting all the others takes longer than
-# some of them. They wait a lot, so they run beside the others; what compares times is slow, and runs by itself.
-# Each part notes by itself what failed: of one file for all, the last part to end would strike out what others wrote.
-WHOLE := $(PYTEST) -m "alone and not (slow or gpu)" -o cache_dir=.pytest_cache
+# Tests by tiers, at most as many at once as there are processors (tests/tiers.py).
+TIERS := $(VENV)/python -m tests.tiers
+# Where they are wanted, further arguments for pytest.
+WITH_ARGS = $(if $(ARGS),-- $(ARGS))
 # Some environments forbid Python to keep what it compiled. Then each process of the platform, and each of the hundreds
 # that tests start, would compile the project and all packages anew, and each that collects tests every test.
-up test test-slow test-gpu chaos: export PYTHONDONTWRITEBYTECODE =
+export PYTHONDONTWRITEBYTECODE =
 # What pytest returns when no test matched.
 NO_TESTS := 5
 # The server, and what nodes and users install by itself.
@@ -26,33 +23,50 @@ API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
-.PHONY: help up test test-slow test-user test-pythons test-gpu chaos check format bench dashboard schema constraints clean setup setup-dev
+.PHONY: help up test test-again test-slow test-user test-pythons test-gpu test-set-up reproduce nightly precommit chaos \
+	check format bench dashboard schema constraints clean setup setup-dev
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: ## Run the whole platform on this machine (ARGS="--port 8001 --no-demo")
 	@$(MAKE) --no-print-directory -j2 setup
 	@$(VENV)/python manage.py up $(ARGS)
 
-test: ## Run all tests but the slow ones, browser tests included (ARGS="-k name")
+test: test-set-up ## Run the tests of every day, browser and whole platforms included (ARGS="-k name")
+	$(TIERS) $(WITH_ARGS)
+
+test-%: test-set-up ## Run one tier of them: core, server, node, dashboard, platform, up or clock
+	$(TIERS) $* $(WITH_ARGS)
+
+test-again: ## Run what failed in the last `make test` once more, each test by itself
+	$(TIERS) --again
+
+test-set-up:
 	@$(MAKE) --no-print-directory -j2 setup-dev
 	@scripts/browser
 	@scripts/bubblewrap
 	@scripts/slurm
-	scripts/beside '$(WHOLE)/e2e tests/e2e $(ARGS)' '$(WHOLE)/browser tests/browser $(ARGS)' \
-		'$(WHOLE)/up tests/up tests/slurm $(ARGS)' '$(NPM) test' '$(EVERYDAY) $(ARGS)'
 
-test-slow: ## Run the exhaustive tests, and properties on more examples
-	@$(MAKE) --no-print-directory -j2 setup-dev
-	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile=thorough $(ARGS) || [ $$? -eq $(NO_TESTS) ]
+test-slow: test-set-up ## Run the exhaustive tests, and properties on more examples
+	$(PYTEST) -m "(slow or hypothesis) and not reproduction" --hypothesis-profile=thorough $(ARGS) || [ $$? -eq $(NO_TESTS) ]
 
-test-user: ## As root: run the tests of agents and jobs as an ordinary user
+test-user: ## As root: run the tests that differ for an ordinary user as one, with the system's Python
 	@scripts/ordinary-user-tests
 
 test-pythons: ## Run the tests of agents, jobs and the core on Python 3.12 and 3.13, where they are installed
 	@scripts/tests-on-python 3.12
 	@scripts/tests-on-python 3.13
+
+reproduce: test-set-up ## Run published results again, and hold ours to them
+	$(PYTEST) -m reproduction --hypothesis-profile=thorough $(ARGS)
+
+nightly: ## Run everything that `make test` leaves out, and write one page of results: .nightly/report.md
+	@$(MAKE) --no-print-directory test-set-up
+	@$(VENV)/python scripts/nightly.py $(ARGS)
+
+precommit: setup-dev ## Check what was changed since the last commit, within a minute
+	@$(VENV)/python scripts/precommit.py
 
 test-gpu: ## Run the tests that need a real NVIDIA GPU
 	@$(MAKE) --no-print-directory setup-dev

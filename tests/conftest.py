@@ -3,7 +3,6 @@
 import gc
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -14,19 +13,10 @@ from django.test import TransactionTestCase
 from tests.effort import EVERY_DAY
 from tests.servers import SERVERS, started
 
-#: Folders whose tests run whole platforms, or a whole Slurm. All tests of a folder use one that it starts:
-#: no folder is divided among processes: `make test` has three for them, beside the others. -m alone names
-#: them. A folder that comes here comes into the Makefile too.
-ALONE = ("browser", "e2e", "slurm", "up")
-
 # Before NumPy is loaded. On a busy machine the threads of its linear algebra wait for each other, in problems
 # so small that one alone would be done long before.
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
-
-#: They take longest, so they come first: else one process would still be at them when the others are done.
-LONGEST = ("test_fuzz.py", "test_every_route.py", "test_same_as_simulator.py")
-
 
 #: Empties the tables, but those that migrations fill for all times. The locks wait for whoever still writes;
 #: without triggers, for some tables refuse that rows go, and others write down who took them.
@@ -65,13 +55,9 @@ def _empty_tables(self: TransactionTestCase) -> None:
         cursor.execute(EMPTY)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark those that other tests must not run beside, and put them in an order for several processes."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(here).parts[0] in ALONE:
-            item.add_marker(pytest.mark.alone)
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the JUnit file name each test in the words that run it by itself (`tests.tiers`)."""
+    item.user_properties.append(("id", item.nodeid))
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,6 @@ def platform(server: Environment) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_server_runs_from_its_wheels(platform: httpx.Client, server: Environment) -> None:
     assert platform.get("/readyz").status_code == 200
     page = platform.get("/")
