@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -11,7 +12,10 @@ from django.db import connection
 from django.test import TransactionTestCase
 
 from tests.effort import EVERY_DAY
-from tests.servers import SERVERS, started
+from tests.servers import SERVERS, migrated_home, started
+
+if TYPE_CHECKING:
+    from tests.e2e.installation import Installation
 
 # Before NumPy is loaded. On a busy machine the threads of its linear algebra wait for each other, in problems
 # so small that one alone would be done long before.
@@ -87,3 +91,22 @@ def django_db_keepdb() -> bool:
 @pytest.fixture(scope="session")
 def redis_url(_redis_server: None) -> str:
     return os.environ["REDIS_URL"]
+
+
+@pytest.fixture(scope="session")
+def shared_platform(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Installation]":
+    """The one platform of tests/browser and tests/e2e: starting it is the expensive part.
+
+    Two nodes of four V100; "vision" is guaranteed six of these, "speech" two.
+    """
+    from tests.e2e.installation import installation
+
+    with installation(tmp_path_factory.mktemp("platform"), migrated_home) as platform:
+        for name in ("bed-1", "bed-2"):
+            platform.add_node(name, gpus=4, rack="north")
+        for tenant, guaranteed in (("vision", 6), ("speech", 2)):
+            platform.call("POST", "tenants", {"name": tenant, "title": f"{tenant.title()} group"})
+            members = [{"tenant": tenant, "weight": 1}]
+            fields = {"guaranteed": {"V100": guaranteed}, "members": members}
+            platform.call("POST", "virtual-clusters", {"name": f"{tenant}-vc", **fields})
+        yield platform

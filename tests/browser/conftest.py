@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.e2e.installation import Installation, installation, until
-from tests.servers import migrated_home
+from tests.e2e.installation import Installation, until
 
 PASSWORD = "correct horse battery"
 ARTIFACTS = Path(__file__).parent / "artifacts"
@@ -51,26 +50,11 @@ class Garden:
 
 
 @pytest.fixture(scope="package")
-def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
-    """Two nodes of four V100; "vision" is guaranteed six of them, "speech" two."""
-    with installation(tmp_path_factory.mktemp("browser"), migrated_home) as platform:
-        for name in ("bed-1", "bed-2"):
-            platform.add_node(name, gpus=4, rack="north")
-        for tenant, guaranteed in (("vision", 6), ("speech", 2)):
-            platform.call("POST", "tenants", {"name": tenant, "title": f"{tenant.title()} group"})
-            platform.call(
-                "POST",
-                "virtual-clusters",
-                {
-                    "name": f"{tenant}-vc",
-                    "guaranteed": {"V100": guaranteed},
-                    "members": [{"tenant": tenant, "weight": 1}],
-                },
-            )
-        for username, tenant, role in (("vera", "vision", "admin"), ("victor", "vision", "viewer")):
-            platform.call("POST", "users", {"username": username, "password": PASSWORD})
-            platform.call("PUT", f"tenants/{tenant}/members/{username}", {"role": role})
-        yield Garden(platform)
+def garden(shared_platform: Installation) -> Garden:
+    for username, tenant, role in (("vera", "vision", "admin"), ("victor", "vision", "viewer")):
+        shared_platform.call("POST", "users", {"username": username, "password": PASSWORD})
+        shared_platform.call("PUT", f"tenants/{tenant}/members/{username}", {"role": role})
+    return Garden(shared_platform)
 
 
 @pytest.fixture(autouse=True)

@@ -1,31 +1,18 @@
-"""One platform for all of these tests: starting it is the expensive part."""
-
-from collections.abc import Iterator
+"""The platform that the browser's tests use too; these come after them, for some kill parts of it."""
 
 import pytest
 
-from tests.e2e.installation import Agent, Installation, installation
-from tests.servers import migrated_home
+from tests.e2e.installation import Agent, Installation
 
 
 @pytest.fixture(scope="package")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Two nodes of four V100 and one P100; tenant "vision" with all V100 guaranteed in "research"."""
-    with installation(tmp_path_factory.mktemp("e2e"), migrated_home) as platform:
-        platform.add_node("left", gpus=4)
-        platform.add_node("right", gpus=4)
-        platform.add_node("old", gpus=1, gpu_model="P100", rack="rack-2")
-        platform.call("POST", "tenants", {"name": "vision", "title": "Vision"})
-        platform.call(
-            "POST",
-            "virtual-clusters",
-            {
-                "name": "research",
-                "guaranteed": {"V100": 8},
-                "members": [{"tenant": "vision", "weight": 1}],
-            },
-        )
-        yield platform
+def platform(shared_platform: Installation) -> Installation:
+    """Two nodes of four V100 and one of a P100; tenant "vision" is guaranteed all V100."""
+    for name, guaranteed in (("speech-vc", 0), ("vision-vc", 8)):
+        body = {"guaranteed": {"V100": guaranteed} if guaranteed else {}}
+        shared_platform.call("PUT", f"virtual-clusters/{name}", body)
+    shared_platform.add_node("old", gpus=1, gpu_model="P100", rack="rack-2")
+    return shared_platform
 
 
 @pytest.fixture

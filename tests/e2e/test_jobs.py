@@ -129,7 +129,7 @@ def test_a_waiting_job_says_why_in_the_next_round(platform):
     waiting = platform.submit(**spec("true", gpus=2))
     why = until(lambda: platform.call("GET", f"jobs/{waiting}/why")["reasons"], 60, "a reason")
     assert why[0]["code"]
-    assert "research" in why[0]["message"]
+    assert "vision-vc" in why[0]["message"]
     platform.call("POST", f"jobs/{holder}/cancel", {})
     platform.wait_for(waiting, "succeeded")
 
