@@ -1,15 +1,15 @@
 """Tell the dashboards what changed, and wake node agents, once the transaction is committed.
 
 Objects go out whole with their row version and the page keeps the newest, so a lost, late or doubled
-message is harmless (DESIGN 1.9). Nothing here may fail what was committed: sends are robust.
+message is harmless. Nothing here fails what was committed.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from channels.layers import get_channel_layer
-from django.db import transaction
+
+from tenants.after_commit import after_commit
 
 EVERYONE = "everyone"
 OPERATORS = "operators"
@@ -37,9 +37,9 @@ def wake_nodes(ids: Iterable[int]) -> None:
     on_commit(send, [((node_group(node_id),), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
 
 
-def on_commit(send: Any, items: list) -> None:
+def on_commit(send: Callable[[list], None], items: list) -> None:
     if items:
-        transaction.on_commit(partial(send, items), robust=True)
+        after_commit(send, items)
 
 
 def send_to_everyone(objects: list[dict]) -> None:

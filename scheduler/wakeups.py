@@ -8,7 +8,8 @@ from functools import lru_cache
 import redis
 from celery import current_app
 from django.conf import settings
-from django.db import transaction
+
+from tenants.after_commit import after_commit
 
 _HINTED = "allot:round-hinted"
 _RECENT = "allot:round-recent"
@@ -48,8 +49,7 @@ _ACCOUNT_DISTANCE_SECONDS = 2.0
 
 def request_round_on_commit() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
-    # Robust: a Redis that is away must not fail what was committed; the next tick does the work.
-    transaction.on_commit(request_round, robust=True)
+    after_commit(request_round)
 
 
 def request_round() -> None:

@@ -7,12 +7,12 @@ Whoever takes a right away says so (`tell_changed`), and everybody who serves it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from channels.layers import get_channel_layer
-from django.db import connection, transaction
+from django.db import connection
 
+from tenants.after_commit import after_commit
 from tenants.selectors import Viewer, viewer_again
 
 #: The group of those who look again when somebody's rights have changed.
@@ -72,7 +72,7 @@ def viewer_now(sign_in: SignIn) -> Viewer | None:
 
 def tell_changed() -> None:
     """Let who serves anybody for long look again, once this transaction is committed."""
-    transaction.on_commit(partial(_tell, {"type": "rights.changed"}), robust=True)
+    after_commit(_tell, {"type": "rights.changed"})
 
 
 def _tell(message: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The layout that DESIGN section 3 promises: what may be where, and how long it may be."""
+"""The layout of the project: what may be where, and how long it may be."""
 
 import ast
 import platform

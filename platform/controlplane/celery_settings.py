@@ -1,7 +1,7 @@
 """What all processes of Celery share, and the whole beat schedule, readable at a glance.
 
 Celery ticks and carries short, repeatable work. Nothing is wrong if a tick comes twice, late or not
-at all: the round number in the database is the fence (DESIGN section 5).
+at all: the round number in the database is the fence.
 """
 
 from typing import Any

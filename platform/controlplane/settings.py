@@ -136,7 +136,7 @@ REDIS_URL = CONFIG.redis_url
 CHANNEL_LAYERS = {
     "default": {
         # Losing a message is harmless here: the page keeps the newest version of each object and refetches
-        # (DESIGN 1.9).
+        #.
         "BACKEND": "controlplane.channel_layer.ChannelLayer",
         "CONFIG": {"url": REDIS_URL, "prefix": "allot"},
     }

@@ -1,4 +1,4 @@
-"""The job specification: what a user may write, and its normal form (DESIGN section 7)."""
+"""The job specification: what a user may write, and its normal form."""
 
 from scheduler.jobspec.awaiting import CANCEL
 from scheduler.jobspec.fields import Fields, did_you_mean

@@ -15,7 +15,7 @@ MAX_ATTEMPTS = 20
 MAX_VARIABLES = 200
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _VARIABLE_EXPECTED = "letters, digits and '_', not beginning with a digit"
-#: What the node agent sets last, whatever the user says (DESIGN section 6).
+#: What the node agent sets last, whatever the user says.
 _PLATFORM_VARIABLES = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",

@@ -6,7 +6,7 @@ Its number is its name, and the fence that keeps an overtaken one from writing.
 import atexit
 import logging
 import time
-from functools import cache, partial
+from functools import cache
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -24,6 +24,7 @@ from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
 from scheduler.wakeups import request_account, request_forecast, request_round_at
+from tenants.after_commit import after_commit
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ def _run(number: int) -> None:
     with transaction.atomic():
         hold_fence(number)
         # Asked for first, so called first: pages and agents are told after the clock is stopped.
-        transaction.on_commit(
+        after_commit(
             lambda: _write_timings(
                 number,
                 snapshot_seconds=read - began,
@@ -135,17 +136,15 @@ def _run(number: int) -> None:
         circuit_breaker.write(plan, budget, at=applied.at)
         _record(plan, stored, applied)
         if plan.reasons:
-            # Robust: that a forecast is not made must not fail what was committed.
-            transaction.on_commit(request_forecast, robust=True)
-        transaction.on_commit(request_account, robust=True)
+            after_commit(request_forecast)
+        after_commit(request_account)
         if plan.wake_at is not None and plan.wake_at > snapshot.now:
-            wake = partial(
+            after_commit(
                 request_round_at,
                 plan.wake_at,
                 now=applied.at.timestamp(),
                 took_seconds=time.perf_counter() - began,
             )
-            transaction.on_commit(wake, robust=True)
     for view, problem in plan.degraded.items():
         # Said once for each attempt, and not in every round that does without one.
         if view not in circuit_breaker.skipped:

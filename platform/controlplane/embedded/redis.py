@@ -53,7 +53,7 @@ class Redis:
             f"port {self.port}",
             f"requirepass {self.password}",
             f"maxmemory {MEMORY_LIMIT}",
-            # What is lost with it is lost harmlessly (DESIGN section 5), so it writes no disk.
+            # What is lost with it is lost harmlessly, so it writes no disk.
             'save ""',
             "appendonly no",
             "loglevel warning",

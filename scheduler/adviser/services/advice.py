@@ -27,6 +27,7 @@ from scheduler.core.sim.workload import Arrival
 from scheduler.forecasts.services.facts import known_run_times
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.wakeups import request_advice
+from tenants.after_commit import after_commit
 from tenants.errors import Conflict, Invalid, NotFound
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -75,7 +76,7 @@ def advice_ask(*, viewer: Viewer, question: Mapping[str, Any]) -> Advice:
         )
         kept = Advice.objects.order_by("-number").values_list("number", flat=True)[:KEPT]
         Advice.objects.exclude(number__in=list(kept)).delete()
-        transaction.on_commit(lambda: request_advice(str(row.id)))
+        after_commit(request_advice, str(row.id))
     return row
 
 

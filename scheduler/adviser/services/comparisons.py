@@ -16,6 +16,7 @@ from scheduler.core.sim.delays import Anomaly, Comparison
 from scheduler.forecasts.services.forecasting import instant
 from scheduler.jobs.models import Job
 from scheduler.wakeups import request_comparison
+from tenants.after_commit import after_commit
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, VirtualCluster
 from tenants.selectors import Viewer
@@ -48,7 +49,7 @@ def comparison_ask(*, viewer: Viewer, virtual_cluster: VirtualCluster, hours: fl
         virtual_cluster=virtual_cluster,
         defaults={"state": WorkState.WAITING, "asked_at": database_now(), "hours": hours, "problem": ""},
     )
-    transaction.on_commit(lambda: request_comparison(virtual_cluster.name))
+    after_commit(request_comparison, virtual_cluster.name)
     return report
 
 

@@ -26,6 +26,7 @@ from scheduler.forecasts.services.facts import known_run_times
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.training import goodput_of
 from scheduler.wakeups import request_elasticity_savings
+from tenants.after_commit import after_commit
 from tenants.selectors import Viewer
 
 #: A question that nobody has answered after so long never will be.
@@ -46,7 +47,7 @@ def elasticity_savings_ask(*, viewer: Viewer, days: float) -> ElasticitySavings:
         row = ElasticitySavings.objects.create(asked_by=viewer.user, asked_at=database_now(), days=days)
         kept = ElasticitySavings.objects.order_by("-number").values_list("number", flat=True)[:KEPT]
         ElasticitySavings.objects.exclude(number__in=list(kept)).delete()
-        transaction.on_commit(lambda: request_elasticity_savings(str(row.id)))
+        after_commit(request_elasticity_savings, str(row.id))
     return row
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
@@ -13,6 +12,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase, PartState
 from scheduler.nodes.models import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
+from tenants.after_commit import after_commit
 
 # Nominated allocations for which those who hold their GPUs leave no room. What has no memory of its own has
 # it in proportion, as `GpuPart.memory_on` says.
@@ -103,7 +103,7 @@ def touch_nodes(ids: Collection[int]) -> None:
     would close a circle. Should the process die in between, the pages miss one version of the node,
     as they do when a message is lost.
     """
-    transaction.on_commit(partial(_touch_nodes, sorted(ids)), robust=True)
+    after_commit(_touch_nodes, sorted(ids))
 
 
 @transaction.atomic

@@ -7,7 +7,6 @@ job's row locked (see `steps`).
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -35,6 +34,7 @@ from scheduler.core.model.lifecycle import (
 from scheduler.jobs.models import Explanation, Job
 from scheduler.jobs.representations import publish_jobs
 from scheduler.wakeups import request_round_on_commit
+from tenants.after_commit import after_commit
 
 # What happens
 
@@ -309,7 +309,7 @@ def promote(allocation_id: int) -> None:
     somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
     """
     if not _promote(allocation_id, waits=False):
-        transaction.on_commit(partial(_promote_alone, allocation_id), robust=True)
+        after_commit(_promote_alone, allocation_id)
 
 
 @transaction.atomic

@@ -23,6 +23,7 @@ from scheduler.jobs.services.submission_facts import submission_facts
 from scheduler.jobspec import ANY_MODEL, Fields, did_you_mean
 from scheduler.nodes.models import GpuModel, Node
 from scheduler.wakeups import request_answer
+from tenants.after_commit import after_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound, TooManyRequests
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
@@ -48,7 +49,7 @@ def ask(*, viewer: Viewer, body: object) -> WhatIf:
     _count(viewer.user.pk)
     with transaction.atomic():
         row = WhatIf.objects.create(asked_by=viewer.user, asked_at=database_now(), question=question)
-        transaction.on_commit(lambda: request_answer(str(row.id)))
+        after_commit(request_answer, str(row.id))
     return row
 
 

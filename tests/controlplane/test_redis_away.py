@@ -1,0 +1,81 @@
+"""While Redis is away, a request whose effect is committed is answered as such."""
+
+import pytest
+import redis
+from celery import current_app
+from channels.layers import get_channel_layer
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from controlplane.embedded import ports
+from scheduler import wakeups
+from scheduler.models import Job
+from tenants.after_commit import after_commit
+from tenants.models import Token
+from tests.api.caller import caller, make_token
+from tests.scheduler.builders import make_member, make_node, make_tenant, make_user, make_vc
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def redis_away(monkeypatch):
+    """Every connection to Redis is refused, for hints of rounds, for messages and for tasks."""
+    refused = redis.Redis(host="127.0.0.1", port=ports.pick())
+
+    def send_task(*args, **options):
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(wakeups, "_redis", lambda: refused)
+    monkeypatch.setattr(get_channel_layer(), "_redis", refused)
+    monkeypatch.setattr(current_app, "send_task", send_task)
+
+
+def test_a_job_is_submitted_and_its_key_answers_again(redis_away):
+    tenant = make_tenant()
+    make_vc(members=[tenant], guaranteed={"V100": 1})
+    make_node(gpus=1)
+    member = caller(make_member(tenant))
+    body = {
+        "tenant": tenant.name,
+        "name": "once",
+        "tasks": [{"name": "main", "resources": {"gpu": 1}, "command": ["true"]}],
+    }
+    key = {"Idempotency-Key": "once"}
+    answer = member.post("/jobs", body, headers=key)
+    assert answer.status_code == 201, answer.content
+    again = member.post("/jobs", body, headers=key)
+    assert (again.status_code, again.json()["id"]) == (201, answer.json()["id"])
+    assert Job.objects.count() == 1
+
+
+def test_a_token_ends(redis_away):
+    user = make_user()
+    mine = caller(user)
+    make_token(user, name="lost")
+    [token] = [each for each in mine.get("/tokens").json()["results"] if each["name"] == "lost"]
+    assert mine.delete(f"/tokens/{token['key']}").status_code == 204
+    assert not Token.objects.filter(name="lost").exists()
+
+
+def test_a_call_that_fails_stops_no_other(caplog):
+    called = []
+
+    def fails() -> None:
+        raise redis.ConnectionError("away")
+
+    with transaction.atomic():
+        after_commit(called.append, "first")
+        after_commit(fails)
+        after_commit(called.append, "last")
+        assert called == []
+    assert called == ["first", "last"]
+    assert "fails failed after a commit" in caplog.text
+
+
+def test_what_is_rolled_back_is_followed_by_nothing():
+    called = []
+    with transaction.atomic():
+        after_commit(called.append, "never")
+        transaction.set_rollback(True)
+    assert called == []
