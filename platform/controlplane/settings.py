@@ -135,8 +135,7 @@ REDIS_URL = CONFIG.redis_url
 
 CHANNEL_LAYERS = {
     "default": {
-        # Losing a message is harmless here: the page keeps the newest version of each object and refetches
-        #.
+        # A lost message is harmless: the page keeps the newest version of each object and refetches.
         "BACKEND": "controlplane.channel_layer.ChannelLayer",
         "CONFIG": {"url": REDIS_URL, "prefix": "allot"},
     }
