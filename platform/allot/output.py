@@ -7,6 +7,7 @@ tables are never cut to a width and never coloured.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -41,25 +42,71 @@ class Format(StrEnum):
     yaml = "yaml"
 
 
+def visible(text: str) -> str:
+    """Return text in which what would act on a terminal is seen instead.
+
+    Names, labels and messages come from other people. An escape in one of them could clear the screen, set
+    the window's title or hide what stands beside it; a direction mark could reorder it.
+    """
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(letter: str) -> str:
+    if letter.isprintable() or letter in "\n\t":
+        return letter
+    if letter.isspace() and ord(letter) > 0x9F:
+        return " "
+    if ord(letter) < 0x20:
+        return chr(0x2400 + ord(letter))
+    return "\N{SYMBOL FOR DELETE}" if letter == "\x7f" else "\N{REPLACEMENT CHARACTER}"
+
+
+#: Escape sequences as ECMA-48 has them, by ESC or by the one character that stands for ESC and the next.
+_STRING = r"(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+_CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+_ESCAPES = re.compile(rf"{_STRING}|{_CONTROL}|\x1b[ -/]*[0-OQ-WYZ`-~]")
+_BEGUN = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f][^\n]*\Z")
+#: What begins like an escape sequence and goes on for longer is none.
+_ESCAPE_LONGEST = 4096
+
+
+class WithoutEscapes:
+    """Takes escape sequences out of a job's output that comes in pieces, for a terminal.
+
+    Carriage returns stay, for progress bars need them; they act on the job's own line only.
+    """
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def __call__(self, piece: str) -> str:
+        text = _ESCAPES.sub("", self._begun + piece)
+        begun = _BEGUN.search(text)
+        self._begun = begun[0] if begun and len(begun[0]) <= _ESCAPE_LONGEST else ""
+        text = text.removesuffix(self._begun)
+        return "\r".join(map(visible, text.split("\r")))
+
+
 def say(text: str) -> None:
     """Tell the person; never part of the data."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
 def print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
 
 
 def print_objects(value: Any, output: Format) -> None:
     """Print a whole object or a list of them, with every field that the server sent."""
+    # What is not printable becomes an escape of JSON or YAML, which programs read back as it was.
+    plain = visible(text := json.dumps(value, indent=2, ensure_ascii=False)) == text
     if output is Format.json:
-        json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-        sys.stdout.write("\n")
+        sys.stdout.write((text if plain else json.dumps(value, indent=2)) + "\n")
         return
     import yaml
 
-    sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10_000))
+    sys.stdout.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=plain, width=10_000))
 
 
 def printable(text: object) -> str:

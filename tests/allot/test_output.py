@@ -1,8 +1,11 @@
-"""Words for times and amounts."""
+"""Words for times and amounts, and text of other people in one's own terminal."""
+
+import json
 
 import pytest
+import yaml
 
-from allot.output import duration, plural, printable, since
+from allot.output import Format, WithoutEscapes, duration, plural, print_objects, printable, since, visible
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,54 @@ def test_printable_removes_what_moves_the_cursor() -> None:
 
 def test_plural() -> None:
     assert (plural(1, "job"), plural(1200, "job")) == ("1 job", "1,200 jobs")
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("größe 日本\tand\nlines", "größe 日本\tand\nlines"),
+        ("\x1b]0;title\x07", "␛]0;title␇"),
+        ("\x1b[2J\x9b31m\x7f\r", "␛[2J\ufffd31m␡␍"),
+        ("admin\u202eecila\u2066", "admin\ufffdecila\ufffd"),
+        ("a\u00a0b", "a b"),
+    ],
+)
+def test_text_of_others_does_nothing_to_the_terminal(text: str, seen: str) -> None:
+    assert visible(text) == seen
+
+
+HOSTILE = {"description": "\x1b[2J\x9b31m\u202e", "labels": {"größe": "日本"}}
+
+
+@pytest.mark.parametrize("value", [HOSTILE, {"labels": {"größe": "日本"}}])
+def test_programs_get_the_very_text_without_what_acts_on_a_terminal(capsys, value: dict) -> None:
+    print_objects(value, Format.json)
+    text = capsys.readouterr().out
+    assert json.loads(text) == value
+    assert visible(text) == text
+    print_objects(value, Format.yaml)
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text) == value
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("output", "seen"),
+    [
+        ("\x1b[1;31mred\x1b[0m and 50%\r60%\n", "red and 50%\r60%\n"),
+        ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x1bPq\x1b\\c", "abc"),
+        ("\x9b2Ja\x9d0;title\x9cb", "ab"),
+        ("\x1b(Ba\x1bMb\x1b7c\u202ed", "abc\ufffdd"),
+        ("a\x1b[\nb", "a␛[\nb"),
+    ],
+)
+def test_a_jobs_output_loses_its_escape_sequences_wherever_it_is_cut(output: str, seen: str) -> None:
+    for size in range(1, len(output) + 1):
+        plain = WithoutEscapes()
+        pieces = [output[start : start + size] for start in range(0, len(output), size)]
+        assert "".join(map(plain, pieces)) == seen, size
+
+
+def test_what_only_begins_like_an_escape_sequence_is_not_kept_back_for_ever() -> None:
+    plain = WithoutEscapes()
+    assert plain("\x1b]" + "a" * 5000) == "␛]" + "a" * 5000

@@ -73,3 +73,16 @@ def test_cancelling_all_asks_first(command: Command, api: FakeApi) -> None:
     assert (code, api.jobs[1]["state"]) == (1, "queued")
     code, _ = on_terminal(command, "cancel", "--all-queued", typed=((question, "y"),))
     assert (code, api.jobs[1]["state"]) == (0, "cancelled")
+
+
+def test_a_jobs_texts_and_output_act_on_no_terminal(command: Command, api: FakeApi) -> None:
+    job = api.add(1, **running(), labels={"team": "a\u202eb"})
+    job["spec"]["description"] = "\x1b]0;mine\x07"
+    api.logs[1, 1, 0] = ["\x1b[2Jhid", "den\x1b", "[0m\n"]
+    code, shown = on_terminal(command, "show", "1", columns=200)
+    assert code == 0
+    assert "␛]0;mine␇" in shown
+    assert "\u202e" not in shown
+    assert on_terminal(command, "logs", "1") == (0, "hidden\n")
+    assert on_terminal(command, "logs", "1", "--raw") == (0, "\x1b[2Jhidden\x1b[0m\n")
+    assert command("logs", "1").stdout == "\x1b[2Jhidden\x1b[0m\n"

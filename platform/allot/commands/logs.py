@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from allot.commands.options import JobId, JobIds, OutputOption, connect
 from allot.describe import ENDED, change_line, detail, latest_attempt, nodes_of
 from allot.errors import WrongUse
-from allot.output import Format, print_line, print_objects, say
+from allot.output import Format, WithoutEscapes, print_line, print_objects, say
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -62,6 +62,12 @@ def logs(
             help="Write it to a file: of several ranks, which are all unless one is given, a zip.",
         ),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Leave escape sequences in, also in a terminal. In a pipe they stay anyway."
+        ),
+    ] = False,
 ) -> None:
     """Print what a job wrote."""
     if everything and (task is not None or rank is not None):
@@ -90,6 +96,7 @@ def logs(
                 everything=everything,
                 follow=follow,
                 tail=tail,
+                raw=raw,
             )
         except KeyboardInterrupt:
             say_goes_on([job_id])
@@ -106,11 +113,13 @@ def show_log(
     everything: bool = False,
     follow: bool,
     tail: int | None = None,
+    raw: bool = False,
 ) -> None:
     """Output to stdout, what happens to the job to stderr."""
     from allot.following import MergedStream, Output, RankStream, follow_log
 
     streams: dict[int, Stream] = {}
+    shown: Callable[[str], str] = str if raw or not sys.stdout.isatty() else WithoutEscapes()
 
     def open_stream(number: int) -> Stream:
         if number not in streams:
@@ -121,13 +130,13 @@ def show_log(
         return streams[number]
 
     if tail is not None and (number := attempt or latest_attempt(client.job(job_id))):
-        print_tail(open_stream(number), tail)
+        print_tail(open_stream(number), tail, shown)
         if not follow:
             return
     mid_line = False
     for piece in follow_log(client, job_id, attempt=attempt, follow=follow, open_stream=open_stream):
         if isinstance(piece, Output):
-            sys.stdout.write(piece.text)
+            sys.stdout.write(shown(piece.text))
             sys.stdout.flush()
             mid_line = not piece.text.endswith("\n")
         else:
@@ -136,7 +145,7 @@ def show_log(
             mid_line = False
 
 
-def print_tail(stream: Stream, lines: int) -> None:
+def print_tail(stream: Stream, lines: int, shown: Callable[[str], str]) -> None:
     """Print the last lines of what there is now; the stream goes on behind them."""
     kept: deque[str] = deque(maxlen=lines + 1)
     rest = ""
@@ -145,8 +154,8 @@ def print_tail(stream: Stream, lines: int) -> None:
         kept.extend(line + "\n" for line in whole)
     if piece.removed:
         say(piece.removed)
-    shown = [*kept, rest] if rest else list(kept)
-    sys.stdout.write("".join(shown[-lines:] if lines else []))
+    last = [*kept, rest] if rest else list(kept)
+    sys.stdout.write(shown("".join(last[-lines:] if lines else [])))
     sys.stdout.flush()
 
 
