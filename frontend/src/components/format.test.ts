@@ -10,6 +10,7 @@ import {
   lotText,
   secondsBetween,
   timeUnit,
+  visible,
   words,
 } from "@/components/format";
 
@@ -65,5 +66,17 @@ describe("a lot in words", () => {
       "1.5 credits",
       "1,234.568 credits",
     ]);
+  });
+});
+
+describe("text of other people", () => {
+  it("shows what would reorder or hide it, at its length", () => {
+    const text = "admin\u202eeci\u2066\u200b\u001b[2J\u007f\u009b";
+    expect(visible(text)).toBe("admin\ufffdeci\ufffd\ufffd\u241b[2J\u2421\ufffd");
+    expect(visible(text)).toHaveLength(text.length);
+  });
+
+  it("leaves words, tabs and lines as they are", () => {
+    expect(visible("größe 日本\tand\nlines")).toBe("größe 日本\tand\nlines");
   });
 });

@@ -131,3 +131,14 @@ export function creditsText(credits: number): string {
 export function amount(credits: number): string {
   return credit.format(credits);
 }
+
+// Control characters but tab and newline, and the marks that reorder or hide the text beside them.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Text from other people, with a symbol for each character that is not seen but acts. Its length stays. */
+export function visible(text: string): string {
+  return text.replace(UNSEEN, (letter) => {
+    const code = letter.charCodeAt(0);
+    return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : "\ufffd";
+  });
+}

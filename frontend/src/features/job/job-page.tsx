@@ -7,7 +7,7 @@ import { jobLinesQuery } from "@/api/ledger-queries";
 import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
 import type { Attempt, Job } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
-import { ago, duration, gpuHours, moment, words } from "@/components/format";
+import { ago, duration, gpuHours, moment, visible, words } from "@/components/format";
 import { gpusNow, indexesText } from "@/components/gpu-amount";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
@@ -142,7 +142,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "failed" && (
         <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
       )}
-      {(job.held || job.state === "cancelled") && job.message && <Notice>{job.message}</Notice>}
+      {(job.held || job.state === "cancelled") && job.message && <Notice>{visible(job.message)}</Notice>}
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
           Its guarantee has lapsed: what {job.virtual_cluster} is guaranteed now does not hold it any more; its events
@@ -190,7 +190,9 @@ function factsOf(job: Job) {
     ["Submitted", moment(job.submitted_at)],
     ["First start", moment(job.started_at)],
     ["Ended", moment(job.ended_at)],
-    ...(labels.length > 0 ? [["Labels", labels.map(([key, value]) => `${key}: ${value}`).join(", ")] as const] : []),
+    ...(labels.length > 0
+      ? [["Labels", visible(labels.map(([key, value]) => `${key}: ${value}`).join(", "))] as const]
+      : []),
   ] as const;
 }
 
@@ -216,7 +218,7 @@ function Specification({ job }: { job: Job }) {
   return (
     <Panel title="Specification" actions={<CopyButton text={text} label="Copy the specification" />}>
       <pre className={styles.spec} tabIndex={0}>
-        {text}
+        {visible(text)}
       </pre>
     </Panel>
   );

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { ApiError } from "@/api/client";
 import { logSearchQuery } from "@/api/queries";
 import type { LogHit } from "@/api/schema";
-import { count } from "@/components/format";
+import { count, visible } from "@/components/format";
 import { Button, IconButton } from "@/ui/button";
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import styles from "@/features/job/log-view.module.css";
@@ -62,9 +62,9 @@ export function LogSearchResults({ job, attempt, wanted, current, onShow, onClos
                 {hit.task} {hit.rank}, line {count(hit.line)}
               </span>
               <code>
-                {hit.text.slice(0, hit.start)}
-                <mark>{hit.text.slice(hit.start, hit.end)}</mark>
-                {hit.text.slice(hit.end)}
+                {visible(hit.text.slice(0, hit.start))}
+                <mark>{visible(hit.text.slice(hit.start, hit.end))}</mark>
+                {visible(hit.text.slice(hit.end))}
               </code>
             </button>
           </li>

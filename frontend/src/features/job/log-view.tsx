@@ -2,7 +2,7 @@ import { ArrowDown, ChevronDown, ChevronUp, Download, Search } from "lucide-reac
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 
 import type { Attempt, Job, LogHit } from "@/api/schema";
-import { count } from "@/components/format";
+import { count, visible } from "@/components/format";
 import { findLines } from "@/features/job/log-buffer";
 import { LogSearchResults } from "@/features/job/log-search";
 import styles from "@/features/job/log-view.module.css";
@@ -283,7 +283,7 @@ function LogLines({
                 <Line
                   key={first + index}
                   number={log.dropped + first + index + 1}
-                  text={line}
+                  text={visible(line)}
                   wanted={isFound.has(first + index) ? wanted : ""}
                   isCurrent={first + index === current || first + index === hitIndex}
                 />

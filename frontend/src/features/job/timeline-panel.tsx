@@ -1,7 +1,7 @@
 import { useState } from "react";
 
 import type { Attempt, Job } from "@/api/schema";
-import { clockTime, duration, moment, secondsBetween, words } from "@/components/format";
+import { clockTime, duration, moment, secondsBetween, visible, words } from "@/components/format";
 import { indexesText } from "@/components/gpu-amount";
 import { JobLinks } from "@/components/job-links";
 import { useNow } from "@/components/now";
@@ -93,7 +93,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
             <span>{words(attempt.failure || attempt.category)}</span>
           )}
         </div>
-        {attempt.message && <p>{attempt.message}</p>}
+        {attempt.message && <p>{visible(attempt.message)}</p>}
         {attempt.matched_rule?.advice && <p>What to do: {attempt.matched_rule.advice}</p>}
         {attempt.preempted_by.length > 0 && (
           <p className={styles.by}>
