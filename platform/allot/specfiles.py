@@ -195,16 +195,18 @@ def _documents(text: str, where: str) -> list[Any]:
     """The YAML or JSON documents of a text; a list at the top counts as several."""
     import yaml
 
+    from allot import yaml_text
+
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in yaml_text.documents(text) if document is not None]
         if len(documents) == 1 and isinstance(documents[0], list):
             documents = documents[0]
-        # YAML reads 2026-01-31 as a date, which a specification has no use for: it is the text.
         plain = json.loads(json.dumps(documents, default=str, allow_nan=False))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise WrongUse(f"{where}{place} is not YAML: {error.problem or error.context}.") from None
+        is_yaml = "" if isinstance(error, yaml_text.Refused) else " is not YAML"
+        raise WrongUse(f"{where}{place}{is_yaml}: {error.problem or error.context}.") from None
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise WrongUse(f"{where} is not YAML or JSON: {error}.") from None
     return list(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,8 @@ def test_dates_stay_text(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"just words", "not a job specification"),
         (b"a: [1\nb: 2", "line 2"),
-        (b"a: .nan", "not YAML or JSON"),
+        (b"a: {b: [1, .nan]}", r"line 1, column 12: a\.b\[1\]: \.nan is no number that a field can have"),
+        (b"a: 1\na: 2", r"line 2, column 1: a stands here twice"),
         (b"\xff\xfe", "UTF-8"),
         (b"x" * 1_000_001, "larger than 1,000,000 bytes"),
         (b"&a [*a]", "not YAML or JSON"),
@@ -191,3 +193,23 @@ def test_a_flag_says_what_its_field_gets() -> None:
         "secrets": ["HF_TOKEN"],
         "priority": 0,
     }
+
+
+#: The dashboard's reader is held to the same cases.
+YAML_CASES = json.loads((Path(__file__).parent / "yaml_cases.json").read_text())
+
+
+@pytest.mark.parametrize("case", YAML_CASES, ids=[case["what"] for case in YAML_CASES])
+def test_yaml_says_what_it_says_on_the_page(tmp_path: Path, case: dict[str, Any]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(f"job:\n{indented(case['yaml'])}\n")
+    if "line" in case:
+        with pytest.raises(WrongUse, match=rf"job\.yaml, line {case['line'] + 1}, column"):
+            read_sources([str(path)])
+    else:
+        [source] = read_sources([str(path)])
+        assert source.spec == {"job": case["value"]}
+
+
+def indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

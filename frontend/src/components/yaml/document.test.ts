@@ -2,6 +2,8 @@ import { describe, expect, it } from "vitest";
 
 import { editYaml, linesOf, parseYaml } from "@/components/yaml/document";
 
+import cases from "../../../../tests/allot/yaml_cases.json";
+
 const TEXT = `# my first job
 name: digits # keep this
 tasks:
@@ -53,5 +55,19 @@ describe("the specification's text", () => {
     expect(lineOf(["tasks", "1", "resources", "gpu"])).toBe(10);
     expect(lineOf(["tasks", "1", "replicas"])).toBe(9);
     expect(lineOf(["virtual_cluster"])).toBe(1);
+  });
+});
+
+describe("what YAML says here is what it says to the command line", () => {
+  it.each(cases)("$what", ({ yaml, value, line }: { yaml: string; value?: unknown; line?: number }) => {
+    const indented = yaml.split("\n").map((each) => `  ${each}`);
+    const { data, problem } = parseYaml(["job:", ...indented].join("\n"), "A job");
+    if (line === undefined) expect({ data, problem }).toEqual({ data: { job: value }, problem: null });
+    else expect([data, problem?.line]).toEqual([null, line + 1]);
+  });
+
+  it("edits leave the texts of others as they are written", () => {
+    const text = "name: a\nenv: {V: 1.10, O: 0012}\n";
+    expect(editYaml(text, ["name"], "b")).toBe(text.replace("name: a", "name: b"));
   });
 });

@@ -1,6 +1,22 @@
 /** YAML text that forms read and edit in place, and where in it a field stands. Pure. */
 
-import { type Document, isMap, isNode, isPair, isSeq, LineCounter, parseDocument } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isNode,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  type Tags,
+} from "yaml";
+
+// Fields whose scalars are texts, wherever they stand: jobs get `1.10` and `0012` as they are written. The
+// command line reads the same way; tests/allot/yaml_cases.json holds both to it.
+const TEXTS = ["env", "labels", "command"];
 
 export type Path = readonly (string | number)[];
 
@@ -15,11 +31,42 @@ export function parseYaml(text: string, what: string): ParsedYaml {
   const [error] = document.errors;
   if (error)
     return { data: null, problem: { message: sentence(error.message), line: lines.linePos(error.pos[0]).line } };
+  const refused = settle(document.contents, "", false);
+  if (refused) return { data: null, problem: { message: refused.message, line: lines.linePos(refused.at).line } };
   const data: unknown = document.toJS();
   if (data === null || typeof data !== "object" || Array.isArray(data)) {
     return { data: null, problem: { message: `${what} is an object: write name: value lines.`, line: 1 } };
   }
   return { data: data as Record<string, unknown>, problem: null };
+}
+
+interface Refusal {
+  message: string;
+  at: number;
+}
+
+/** Lets plain scalars of TEXTS be the text that is written, and refuses numbers that are none. */
+function settle(node: unknown, place: string, isText: boolean): Refusal | null {
+  if (isScalar(node)) {
+    if (isText && node.type === "PLAIN") node.value = node.source ?? "";
+    else if (typeof node.value === "number" && !Number.isFinite(node.value))
+      return { message: `${place || "It"}: ${node.source} is no number that a field can have.`, at: start(node) };
+    return null;
+  }
+  if (isAlias(node)) return null;
+  const inside = isMap(node)
+    ? node.items.map(({ key, value }) => {
+        const name = String(key);
+        return settle(value, place ? `${place}.${name}` : name, isText || TEXTS.includes(name));
+      })
+    : isSeq(node)
+      ? node.items.map((item, index) => settle(item, `${place}[${index}]`, isText))
+      : [];
+  return inside.find((refusal) => refusal !== null) ?? null;
+}
+
+function start(node: Node): number {
+  return node.range?.[0] ?? 0;
 }
 
 /** The text with one value changed, comments and all else left as they were. Undefined removes it. */
@@ -64,9 +111,22 @@ function offsetOf(document: Document, keys: readonly string[]): number | null {
   return offset;
 }
 
+const NUMBERS = ["tag:yaml.org,2002:int", "tag:yaml.org,2002:float"];
+
+// A number that nothing changed is written as it was: 0012 stays 0012.
+const keepNumbers = (tags: Tags): Tags =>
+  tags.map((tag) =>
+    typeof tag === "object" && !tag.collection && NUMBERS.includes(tag.tag)
+      ? { ...tag, stringify: (item, ...rest) => item.source ?? tag.stringify?.(item, ...rest) ?? String(item.value) }
+      : tag,
+  );
+
 function read(text: string) {
   const lines = new LineCounter();
-  return { document: parseDocument(text, { lineCounter: lines, prettyErrors: false }), lines };
+  return {
+    document: parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: true, customTags: keepNumbers }),
+    lines,
+  };
 }
 
 function sentence(message: string): string {
