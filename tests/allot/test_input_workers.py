@@ -30,9 +30,9 @@ from allot.training.input_workers.batch import BatchError, pack, unpack
 from allot.training.input_workers.line import LineError
 from allot.training.input_workers.trainer import STRANGERS_MOST, InputWorkers
 from allot.training.input_workers.worker import Worker
+from tests.patience import PATIENCE_SECONDS, until
 
 SECRET = "a secret of this test"
-WAIT_SECONDS = 60
 DATASET = """
 import os, signal, time
 import numpy as np
@@ -45,13 +45,6 @@ def who(item):
     time.sleep(0.01)
     return np.array([item, os.getpid()])
 """
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -129,7 +122,7 @@ def test_workers_killed_at_random_lose_no_sample_and_repeat_none(
             had += item
             sampler.advance(5)
             if number % 150 == 149 and number < 500:
-                wait_for(lambda: workers.connected == 2)
+                until(lambda: workers.connected == 2)
                 others.running.pop(dice.randrange(2)).kill()
                 others.start()
                 killed += 1
@@ -137,9 +130,9 @@ def test_workers_killed_at_random_lose_no_sample_and_repeat_none(
         assert sorted(had) == list(range(3_000))
         assert sampler.epoch == 1
         assert workers.lost == 0
-        wait_for(lambda: workers.connected == 2)
+        until(lambda: workers.connected == 2)
         workers.close()
-        assert [process.wait(WAIT_SECONDS) for process in others.running] == [0, 0], "all is done"
+        assert [process.wait(PATIENCE_SECONDS) for process in others.running] == [0, 0], "all is done"
 
 
 def test_at_most_once_loses_no_more_than_killed_workers_had(run: training.Session, tmp_path: Path) -> None:
@@ -153,14 +146,14 @@ def test_at_most_once_loses_no_more_than_killed_workers_had(run: training.Sessio
                 # This one told it to leave, which loses nothing; and waits until that is so.
                 first = others.running.pop(0)
                 first.terminate()
-                assert first.wait(WAIT_SECONDS) == 0
-                wait_for(lambda: workers.connected == 1)
+                assert first.wait(PATIENCE_SECONDS) == 0
+                until(lambda: workers.connected == 1)
                 assert workers.lost == 0
                 others.start()
-                wait_for(lambda: workers.connected == 2)
+                until(lambda: workers.connected == 2)
             if number == 120:
                 others.running.pop(0).kill()
-                wait_for(lambda: workers.connected == 1)
+                until(lambda: workers.connected == 1)
         assert len(set(had)) == len(had)
         assert len(had) + workers.lost == 200
         assert workers.lost <= 2
@@ -178,7 +171,7 @@ def test_a_worker_that_hangs_is_given_up(run: training.Session, tmp_path: Path) 
 
 
 def test_a_worker_serves_several_ranks_and_those_that_take_their_place(run: training.Session) -> None:
-    worker = Worker(lambda item: str(item).encode(), SECRET.encode(), give_up_seconds=WAIT_SECONDS)
+    worker = Worker(lambda item: str(item).encode(), SECRET.encode(), give_up_seconds=PATIENCE_SECONDS)
     with waiting(run) as one, contextlib.ExitStack() as ending:
         other = ending.enter_context(waiting(run))
         at = [("127.0.0.1", each.port) for each in (one, other)]
@@ -269,7 +262,7 @@ def test_the_progress_says_how_long_data_is_waited_for(tmp_path: Path) -> None:
         for item, _ in workers.batches(range(40)):
             run.report(loss=item)
         waited = workers.seconds_waited
-    assert 0.2 < waited < WAIT_SECONDS
+    assert 0.2 < waited < PATIENCE_SECONDS
     last = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])
     assert last["input_stall"] > 0.5, "it waits for almost all of the time"
     assert last["input_busy"] > 0.5
@@ -349,7 +342,7 @@ def test_a_header_that_lies_is_refused(header: dict[str, object], size: int) -> 
 
 def ends(connection: socket.socket) -> bool:
     """Wait until the other end has closed the line."""
-    connection.settimeout(WAIT_SECONDS)
+    connection.settimeout(PATIENCE_SECONDS)
     try:
         while connection.recv(4096):
             pass
@@ -362,7 +355,9 @@ def test_strangers_get_nothing_and_cost_nothing(run: training.Session) -> None:
     with waiting(run) as workers, contextlib.ExitStack() as ending:
 
         def connect() -> socket.socket:
-            return ending.enter_context(socket.create_connection(("127.0.0.1", workers.port), WAIT_SECONDS))
+            return ending.enter_context(
+                socket.create_connection(("127.0.0.1", workers.port), PATIENCE_SECONDS)
+            )
 
         loud = connect()
         loud.sendall(pickle.dumps({"a": 1}) * 100)
@@ -395,11 +390,11 @@ def test_a_worker_that_means_harm_is_sent_away_and_its_work_goes_to_others(
 ) -> None:
     with waiting(run, max_batch_bytes=1_000) as workers:
         batches = workers.batches([5])
-        with socket.create_connection(("127.0.0.1", workers.port), WAIT_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", workers.port), PATIENCE_SECONDS) as connection:
             line = wire.reach_trainer(connection, SECRET.encode())
-            wait_for(lambda: workers.connected == 1)
+            until(lambda: workers.connected == 1)
             send(line)
-            wait_for(lambda: workers.connected == 0)
+            until(lambda: workers.connected == 0)
         with in_threads(workers, lambda item: bytes([item])):
             assert list(batches) == [(5, b"\x05")]
 
