@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import select
 import signal
 import socket
 import struct
@@ -470,3 +471,66 @@ def test_the_module_needs_the_standard_library_only() -> None:
     code = "import sys, allot.training, allot.training.input_workers.worker; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_worker_that_leaves_waits_until_the_trainer_has_read_that(run: training.Session) -> None:
+    """Cut with an item unread, the connection is reset, with what the trainer has not read yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def make(item: int) -> bytes:
+            worker.leave()
+            return b"x"
+
+        worker = Worker(make, SECRET.encode(), give_up_seconds=0)
+        thread = threading.Thread(target=worker.work, args=([server.getsockname()],))
+        thread.start()
+        connection, _ = server.accept()
+        line = wire.receive_worker(connection, SECRET.encode(), 1_000)
+        line.send(wire.TERMS, {"max_batch_bytes": 1_000})
+        for number in (1, 2):
+            line.send(wire.ITEM, {"number": number, "item": number})
+        assert [line.receive()[0] for _ in range(2)] == [wire.BATCH, wire.LEAVES]
+        for number in range(3, 1_000):
+            line.send(wire.ITEM, {"number": number, "item": number})
+        with pytest.raises(ConnectionResetError, match="the other end has closed the line"):
+            line.receive()
+        assert thread.is_alive()
+        line.close()
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_what_a_worker_sent_before_it_broke_off_is_read(
+    run: training.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the trainer can send it nothing any more."""
+    may_read, receive = threading.Semaphore(0), wire.Line.receive
+
+    def receive_when_allowed(line: wire.Line) -> Any:
+        assert may_read.acquire(timeout=PATIENCE_SECONDS)
+        return receive(line)
+
+    def writers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "allot-input-out"]
+
+    monkeypatch.setattr(wire.Line, "receive", receive_when_allowed)
+    with waiting(run) as workers:
+        address = ("127.0.0.1", workers.port)
+        with socket.create_connection(address, PATIENCE_SECONDS) as connection:
+            line = wire.reach_trainer(connection, SECRET.encode())
+            batches = workers.batches(range(4), exactly_once=False)
+            had = threading.Thread(target=lambda: next(batches))
+            had.start()
+            assert receive(line)[0] == wire.TERMS
+            first = receive(line)[1]["number"]
+            header, body = pack(b"x")
+            line.send(wire.BATCH, {**header, "number": first}, body)
+            line.send(wire.LEAVES, {})
+            until(lambda: select.select([connection], [], [], 0)[0], "the second item")
+        # Closed with that unread, the connection is reset.
+        may_read.release()
+        had.join(PATIENCE_SECONDS)
+        until(lambda: not writers(), "the trainer to see that it can send nothing")
+        may_read.release(10)
+        until(lambda: workers.connected == 0)
+        assert workers.lost == 0
