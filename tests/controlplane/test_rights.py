@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from controlplane import rights
 from tenants.models import Membership, Role, Token, User
-from tenants.rights import SignIn
+from tenants.rights import SignIn, tell_changed
 from tenants.selectors import viewer_of
 from tenants.services import member_remove, member_set, token_revoke, user_change
 from tests.api.caller import make_token
@@ -72,6 +72,35 @@ async def test_who_takes_a_right_away_says_so_and_nobody_waits(monkeypatch):
         await change(token_revoke, key=token.key)
         assert await right.changed() is None
     assert await right.changed() is None
+
+
+@pytest.mark.parametrize("when", ["watched", "about to be watched"])
+async def test_a_role_that_was_changed_and_changed_back_is_news(when, monkeypatch):
+    """A page that asked in between shows what its viewer might do then, until it hears of a change."""
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", NEVER_SECONDS)
+    user, token = await somebody()
+    membership = Membership.objects.filter(user=user)
+    role = (await membership.aget()).role
+    if when == "about to be watched":
+        look = rights.facts_of
+
+        def look_before_the_change(sign_ins):
+            facts = look(sign_ins)
+            membership.update(role=Role.ADMIN)
+            return facts
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rights, "facts_of", look_before_the_change)
+            right = await rights.hold(SignIn(user.id, token.id, ""))
+    else:
+        right = await rights.hold(SignIn(user.id, token.id, ""))
+        await membership.aupdate(role=Role.ADMIN)
+    assert right is not None
+    await until_async(sync_to_async(listeners), "the watch to listen")
+    await membership.aupdate(role=role)
+    await sync_to_async(tell_changed)()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert list((await right.changed()).roles.values()) == [role]
 
 
 def listeners() -> int:
