@@ -24,7 +24,8 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.e2e.installation import FAST, Agent, Installation, installation, until
+from tests.e2e.installation import FAST, Agent, Installation, installation
+from tests.patience import until
 
 LINE_BYTES = 100
 MEGABYTE = 10**6
@@ -82,7 +83,11 @@ def through_platform(platform: Installation, node: Agent, lines: int) -> float:
         where = "FROM scheduler_attempt WHERE job_id = %s"
         (attempt,) = database.execute(f"SELECT id {where}", [job]).fetchone()
         stored = "SELECT coalesce(sum(octet_length(text)), 0) FROM scheduler_logchunk WHERE attempt_id = %s"
-        until(lambda: database.execute(stored, [attempt]).fetchone()[0] >= lines * LINE_BYTES, 600, "all")
+        until(
+            lambda: database.execute(stored, [attempt]).fetchone()[0] >= lines * LINE_BYTES,
+            "all",
+            seconds=600,
+        )
         seconds = time.perf_counter() - began
         after = {name: cpu_seconds(process) for name, process in watched.items()}
         agent_after = agent.cpu_times()

@@ -32,12 +32,20 @@ class SignIn(NamedTuple):
         return cls(viewer.user.pk, viewer.token_id, "" if viewer.token_id else session_key or "")
 
 
-#: One digest for each: of all in the database that says who he is and what he may. A column that is added to
-#: users or tokens is in it by itself; those that every use writes are not.
+class Facts(NamedTuple):
+    """What rights rest on: compared with earlier ones, they say whether something changed in between."""
+
+    #: A digest of all in the database that says who somebody is and what he may.
+    everything: bytes
+    #: His roles, and which transaction wrote each: a role that was changed and changed back is another one.
+    roles: str
+
+
+#: A column that is added to users or tokens is in the digest by itself; those that every use writes are not.
 _FACTS = """
 SELECT CASE WHEN u.is_active AND (k.id IS NOT NULL OR s.session_key IS NOT NULL) THEN sha256(convert_to(
     concat_ws(' ', to_jsonb(u) - 'last_login', m.roles, to_jsonb(k) - %s::text[], s.session_data), 'UTF8'
-)) END
+)) END, coalesce(m.roles, '')
 FROM unnest(%s::bigint[], %s::bigint[], %s::text[])
     WITH ORDINALITY AS asked(user_id, token_id, session_key, place)
 LEFT JOIN tenants_user u ON u.id = asked.user_id
@@ -46,7 +54,7 @@ LEFT JOIN tenants_token k ON k.id = asked.token_id AND k.user_id = u.id
 LEFT JOIN django_session s ON asked.token_id IS NULL AND s.session_key = asked.session_key
     AND s.expire_date > now()
 LEFT JOIN LATERAL (
-    SELECT string_agg(concat(tenant_id, ':', role), ' ' ORDER BY tenant_id) AS roles
+    SELECT string_agg(concat(tenant_id, ':', role, ':', xmin), ' ' ORDER BY tenant_id) AS roles
     FROM tenants_membership WHERE user_id = u.id
 ) m ON true
 ORDER BY asked.place
@@ -54,14 +62,14 @@ ORDER BY asked.place
 _WRITTEN_BY_USE = ["first_used_at", "first_used_from", "last_used_at", "last_used_from"]
 
 
-def facts_of(sign_ins: Sequence[SignIn]) -> list[bytes | None]:
-    """Return for each a digest of what its rights rest on, by one statement; None: it is good no longer."""
+def facts_of(sign_ins: Sequence[SignIn]) -> list[Facts | None]:
+    """Return for each what its rights rest on, by one statement; None: it is good no longer."""
     columns = [list(column) for column in zip(*sign_ins, strict=True)]
     if not columns:
         return []
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, [_WRITTEN_BY_USE, *columns])
-        return [digest and bytes(digest) for (digest,) in cursor.fetchall()]
+        return [digest and Facts(bytes(digest), roles) for digest, roles in cursor.fetchall()]
 
 
 def viewer_now(sign_in: SignIn) -> Viewer | None:

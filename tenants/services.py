@@ -79,9 +79,9 @@ def member_set(*, by: Viewer, tenant: Tenant, username: str, role: Role) -> tupl
         membership = Membership(tenant=tenant, user=user)
     elif RANK[membership.role] > RANK[role]:
         _keep_an_admin(by, tenant, membership)
-    membership.role = role
-    membership.save()
     if before != role:
+        membership.role = role
+        membership.save()
         tell_changed()
     return membership, before is None
 

@@ -62,8 +62,8 @@ class _Wait:
 def until(condition: Callable[[], Any], what: What = "", *, seconds: float = PATIENCE_SECONDS) -> Any:
     """Return the condition's first true value; fail with what was awaited when the time is over.
 
-    `what` may be called for its text, where only the end of the wait knows it. Without it, the failure shows the
-    condition's source.
+    `what` may be called for its text, where only the end of the wait knows it. Without it, the failure shows
+    the condition's source.
     """
     wait = _Wait(condition, what, seconds)
     while not (value := condition()):

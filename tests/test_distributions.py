@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from controlplane.embedded import ports
-from tests.e2e.installation import until
+from tests.patience import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = {
@@ -52,12 +52,17 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", folder / "environment"], check=True)
         pip = [self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         limits = ["--constraint", ROOT / "constraints.txt", "--find-links", wheels]
-        subprocess.run([*pip, *limits, *requirements], check=True, timeout=600)
+        subprocess.run([*pip, *limits, *requirements], check=True, timeout=10 * PATIENCE_SECONDS)
 
     def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [self.bin / command, *arguments]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.variables, capture_output=True, text=True, timeout=120
+            argv,
+            cwd=self.folder,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE_SECONDS,
         )
 
     def packages(self) -> set[str]:
@@ -70,7 +75,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
     for project in PROJECTS.values():
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-        subprocess.run([*pip, "--wheel-dir", folder, project], check=True, timeout=300)
+        subprocess.run([*pip, "--wheel-dir", folder, project], check=True, timeout=5 * PATIENCE_SECONDS)
     return folder
 
 
@@ -142,14 +147,14 @@ def platform(server: Environment) -> Iterator[httpx.Client]:
             return found[1] if found else None
 
         try:
-            password = until(operator_password, 180, "the platform to start")
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            password = until(operator_password, "the platform to start", seconds=3 * PATIENCE_SECONDS)
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS) as client:
                 account = {"username": "operator", "password": password}
                 client.post("/api/v1/session", json=account).raise_for_status()
                 yield client
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.slow
@@ -167,7 +172,11 @@ def test_a_server_runs_from_its_wheels(platform: httpx.Client, server: Environme
         jobs = platform.get("/api/v1/jobs", params={"q": "digits-quick"}).json()["results"]
         return [job["state"] for job in jobs] == ["succeeded"]
 
-    until(a_job_of_the_demonstration_has_trained, 180, "a job of the demonstration to train")
+    until(
+        a_job_of_the_demonstration_has_trained,
+        "a job of the demonstration to train",
+        seconds=3 * PATIENCE_SECONDS,
+    )
 
 
 @pytest.mark.slow

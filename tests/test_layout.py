@@ -5,7 +5,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -291,3 +291,115 @@ OLD_PROGRAMS = {"platform/nodeagent/minder.py", "platform/nodeagent/outpost.py"}
 @pytest.mark.parametrize("text", ["Minders live", "the_errand", "OUTPOST", "self.minded[1]"])
 def test_the_test_of_words_can_fail(text: str) -> None:
     assert given_up(text)
+
+
+# Files with time-outs or pauses of their own, each for a reason; all others wait by tests/patience.py.
+IMPATIENT = {
+    "tests/patience.py": "is what the others wait by",
+    "tests/test_patience.py": "waits in vain, to see what is said then",
+    "tests/agent/gpu/train.py": "is a job, which is started as a process and paces itself",
+    "tests/allot/test_client.py": "calls a stand-in for `time.sleep` that moves a clock of its own",
+    "tests/allot/test_input_dispatch.py": "joins workers to a dispatch, by their numbers",
+    "tests/allot/test_input_workers.py": "has a slow worker, of which it is measured how slow it is",
+    "tests/allot/test_training_zombies.py": "stops and kills at random moments, for some seconds",
+    "tests/e2e/loud_tenant.py": "pauses between requests, as an impatient client does",
+}
+# `make chaos` measures in seconds what a platform does that is hurt; it is no test.
+IMPATIENT_FOLDERS = ("tests/chaos/",)
+# Leases, see tests/agent.
+LEASES = {
+    f"tests/agent/{name}.py"
+    for name in (
+        *("builders", "runtime_node", "test_agent", "test_batch", "test_container", "test_lapse"),
+        *("test_metrics", "test_sharing", "test_token_daemon"),
+    )
+}
+LEAST_SECONDS = 60.0
+BOUNDED_CALLS = {"wait", "join", "communicate", "result", "settimeout", "timeout", "acquire"}
+
+
+def test_tests_wait_for_conditions_and_with_patience() -> None:
+    """What takes a second here takes ten beside other tests: only a failing test may wait to the end."""
+    found = {
+        name_of(path): waits
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if (waits := sorted(impatience(ast.parse(path.read_text()))))
+    }
+    refused = {
+        name: waits
+        for name, waits in found.items()
+        if name not in IMPATIENT.keys() | LEASES and not name.startswith(IMPATIENT_FOLDERS)
+    }
+    assert refused == {}, "wait by tests/patience.py"
+    assert IMPATIENT.keys() <= found.keys(), "these need no exception any more"
+
+
+def impatience(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and source of each wait for a literal time below patience, and of each sleep."""
+    numbers = dict(constants_in(tree))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        words = ast.unparse(node.func)
+        name = words.rpartition(".")[2]
+        times = [each.value for each in node.keywords if each.arg == "timeout"]
+        if name.startswith(("until", "wait")):
+            times += [each.value for each in node.keywords if each.arg == "seconds"]
+        if name != words and name in BOUNDED_CALLS | {"wait_for", "sleep"}:
+            times += node.args
+        literals = [number for time in times if (number := number_in(time, numbers)) is not None]
+        # To sleep for no time lets others go on.
+        is_sleep = name == "sleep" and literals != [0]
+        if is_sleep or (name != "sleep" and any(number < LEAST_SECONDS for number in literals)):
+            yield node.lineno, ast.unparse(node)
+
+
+def constants_in(tree: ast.Module) -> Iterator[tuple[str, float]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and (value := number_in(node.value, {})) is not None:
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, value
+
+
+def number_in(node: ast.expr, names: Mapping[str, float]) -> float | None:
+    """Return the number that an expression of literals, and names of literals, stands for."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    return None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process.wait(5)",
+        "process.wait(timeout=30)",
+        "subprocess.run(words, timeout=59.5)",
+        "SHORT = 10\nthread.join(SHORT)",
+        "async def f():\n    async with asyncio.timeout(1): pass",
+        "asyncio.wait_for(answer, 0.5)",
+        "until(condition, seconds=20)",
+        "platform.wait_for(job, 'running', seconds=30)",
+        "import time\ntime.sleep(pause)",
+        "sleep(0.1)",
+    ],
+)
+def test_the_test_of_waits_can_fail(text: str) -> None:
+    assert len(list(impatience(ast.parse(text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process.wait(PATIENCE_SECONDS)",
+        "subprocess.run(words, timeout=2 * PATIENCE_SECONDS)",
+        "asyncio.sleep(0)",
+        "', '.join(words)",
+        "timedelta(seconds=5)",
+        "SCRIPT = 'time.sleep(0.1)'",
+    ],
+)
+def test_patient_waits_are_not_refused(text: str) -> None:
+    assert not list(impatience(ast.parse(text)))

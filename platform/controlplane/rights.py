@@ -23,7 +23,7 @@ from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponseBase
 from redis.exceptions import RedisError
 
-from tenants.rights import GROUP, SignIn, facts_of, viewer_now
+from tenants.rights import GROUP, Facts, SignIn, facts_of, viewer_now
 from tenants.selectors import Viewer, viewer_of_scope
 
 log = logging.getLogger(__name__)
@@ -43,18 +43,21 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="rights")
 class Right:
     """What somebody may do who has something open; `release` it when that is closed."""
 
-    def __init__(self, watch: _Watch, sign_in: SignIn, viewer: Viewer, facts: bytes, seen_at: float) -> None:
+    def __init__(self, watch: _Watch, sign_in: SignIn, viewer: Viewer, facts: Facts, seen_at: float) -> None:
         self.sign_in = sign_in
         #: Who he is, and what he may do now; None: nothing any more.
         self.viewer: Viewer | None = viewer
-        self.facts: bytes | None = facts
+        self.facts: Facts | None = facts
         #: When it was last seen in the database, by the event loop's clock.
         self.seen_at = seen_at
         self._watch = watch
         self._news = asyncio.Event()
 
     async def changed(self) -> Viewer | None:
-        """Wait until the rights are not those that this last told of, and return them; None: they ended."""
+        """Wait until the rights have changed since this last told of them, and return them; None: they ended.
+
+        They may be what they were: who asked in between was answered by those that were in force then.
+        """
         await self._news.wait()
         if self.viewer is not None:
             self._news.clear()
@@ -63,10 +66,11 @@ class Right:
     def release(self) -> None:
         self._watch.rights.discard(self)
 
-    def become(self, viewer: Viewer | None) -> None:
+    def become(self, viewer: Viewer | None, *, has_changed: bool = False) -> None:
+        """Take note of what he may do now; `has_changed`: that is news though it is the same as before."""
         if viewer is None:
             self.release()
-        if not _same(viewer, self.viewer):
+        if has_changed or not _same(viewer, self.viewer):
             self.viewer = viewer
             self._news.set()
 
@@ -138,7 +142,7 @@ class _Watch:
         self._said = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, sign_in: SignIn, viewer: Viewer, facts: bytes, seen_at: float) -> Right:
+    def add(self, sign_in: SignIn, viewer: Viewer, facts: Facts, seen_at: float) -> Right:
         right = Right(self, sign_in, viewer, facts, seen_at)
         self.rights.add(right)
         if self._task is None:
@@ -182,7 +186,7 @@ class _Watch:
             if facts is None:
                 right.become(None)
             elif facts != right.facts:
-                right.become(viewer)
+                right.become(viewer, has_changed=right.facts is None or facts.roles != right.facts.roles)
             right.facts, right.seen_at = facts, begun_at
 
     async def _listen(self) -> None:
@@ -205,8 +209,8 @@ class _Watch:
 
 
 def _look(
-    sign_ins: Sequence[SignIn], known: Sequence[bytes | None]
-) -> list[tuple[bytes | None, Viewer | None]]:
+    sign_ins: Sequence[SignIn], known: Sequence[Facts | None]
+) -> list[tuple[Facts | None, Viewer | None]]:
     """Return the facts of each, and the viewer of those whose facts are not the known ones."""
     # The facts first: what changes in between is then seen the next time.
     facts = facts_of(sign_ins)

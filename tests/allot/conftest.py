@@ -13,6 +13,7 @@ import pytest
 
 from tests.allot.fake_api import TOKEN, FakeApi, serving
 from tests.allot.in_process import Allot, signed_in
+from tests.patience import PATIENCE_SECONDS
 
 SOURCES = Path(__file__).resolve().parents[2] / "platform"
 
@@ -48,7 +49,7 @@ class Command:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             cwd=self.home,
             env=self._with(environment),
         )

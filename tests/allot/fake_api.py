@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.patience import PATIENCE_SECONDS
+
 TOKEN = "alt_ann_secret"
 PASSWORD = "correct horse"
 NOW = "2026-01-31T12:00:00+00:00"
@@ -184,7 +186,7 @@ class FakeApi:
 
     def wait_for_request(self, method: str, path: str) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: self.sent(method, path), timeout=20)
+            assert self.changed.wait_for(lambda: self.sent(method, path), timeout=PATIENCE_SECONDS)
 
     # Handling
 

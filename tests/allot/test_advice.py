@@ -18,6 +18,7 @@ from scheduler.forecasts.services import facts
 from scheduler.models import CellSpecification, Event
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import (
     gpus_of,
     held_since,
@@ -116,9 +117,9 @@ def test_wrong_demands_are_told(allot: Allot) -> None:
 
 def test_answers_are_what_their_types_promise(allot: Allot) -> None:
     with Client.from_environment() as client:
-        found = client.compare("shared", hours=12.0, patience_seconds=10.0, pause_seconds=0.01)
+        found = client.compare("shared", hours=12.0, patience_seconds=PATIENCE_SECONDS, pause_seconds=0.01)
         msgspec.convert(found, type=schema.Anomalies)
         assert found["anomalies"]
-        advice = client.advise({"days": 1}, patience_seconds=10.0, pause_seconds=0.01)
+        advice = client.advise({"days": 1}, patience_seconds=PATIENCE_SECONDS, pause_seconds=0.01)
         msgspec.convert(advice, type=schema.WholeAdvice)
         assert advice["rows"]

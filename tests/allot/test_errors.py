@@ -10,6 +10,7 @@ from typer.testing import Result
 
 from tests.allot.conftest import Command
 from tests.allot.fake_api import Answer, FakeApi
+from tests.patience import PATIENCE_SECONDS
 
 Allot = Callable[..., Result]
 
@@ -75,7 +76,7 @@ def test_a_closed_pipe_is_no_error(command: Command, api: FakeApi) -> None:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) != 0
+    assert process.wait(timeout=PATIENCE_SECONDS) != 0
     assert process.stderr.read() == ""
     process.stderr.close()
 

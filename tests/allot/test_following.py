@@ -12,6 +12,7 @@ from typer.testing import Result
 
 from tests.allot.conftest import Command
 from tests.allot.fake_api import REASON, FakeApi, ended, make_attempt, running
+from tests.patience import PATIENCE_SECONDS
 
 Allot = Callable[..., Result]
 
@@ -114,7 +115,7 @@ def test_ctrl_c_stops_the_watching_and_says_that_the_job_goes_on(command: Comman
         process = command.start(*arguments)
         api.wait_for_request("GET", "/jobs/1")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 130, arguments
         assert "Job 1 goes on." in said
         assert "Traceback" not in said

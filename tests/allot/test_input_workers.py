@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import random
+import select
 import signal
 import socket
 import struct
@@ -30,9 +31,9 @@ from allot.training.input_workers.batch import BatchError, pack, unpack
 from allot.training.input_workers.line import LineError
 from allot.training.input_workers.trainer import STRANGERS_MOST, InputWorkers
 from allot.training.input_workers.worker import Worker
+from tests.patience import PATIENCE_SECONDS, until
 
 SECRET = "a secret of this test"
-WAIT_SECONDS = 60
 DATASET = """
 import os, signal, time
 import numpy as np
@@ -45,13 +46,6 @@ def who(item):
     time.sleep(0.01)
     return np.array([item, os.getpid()])
 """
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -129,7 +123,7 @@ def test_workers_killed_at_random_lose_no_sample_and_repeat_none(
             had += item
             sampler.advance(5)
             if number % 150 == 149 and number < 500:
-                wait_for(lambda: workers.connected == 2)
+                until(lambda: workers.connected == 2)
                 others.running.pop(dice.randrange(2)).kill()
                 others.start()
                 killed += 1
@@ -137,9 +131,9 @@ def test_workers_killed_at_random_lose_no_sample_and_repeat_none(
         assert sorted(had) == list(range(3_000))
         assert sampler.epoch == 1
         assert workers.lost == 0
-        wait_for(lambda: workers.connected == 2)
+        until(lambda: workers.connected == 2)
         workers.close()
-        assert [process.wait(WAIT_SECONDS) for process in others.running] == [0, 0], "all is done"
+        assert [process.wait(PATIENCE_SECONDS) for process in others.running] == [0, 0], "all is done"
 
 
 def test_at_most_once_loses_no_more_than_killed_workers_had(run: training.Session, tmp_path: Path) -> None:
@@ -153,14 +147,14 @@ def test_at_most_once_loses_no_more_than_killed_workers_had(run: training.Sessio
                 # This one told it to leave, which loses nothing; and waits until that is so.
                 first = others.running.pop(0)
                 first.terminate()
-                assert first.wait(WAIT_SECONDS) == 0
-                wait_for(lambda: workers.connected == 1)
+                assert first.wait(PATIENCE_SECONDS) == 0
+                until(lambda: workers.connected == 1)
                 assert workers.lost == 0
                 others.start()
-                wait_for(lambda: workers.connected == 2)
+                until(lambda: workers.connected == 2)
             if number == 120:
                 others.running.pop(0).kill()
-                wait_for(lambda: workers.connected == 1)
+                until(lambda: workers.connected == 1)
         assert len(set(had)) == len(had)
         assert len(had) + workers.lost == 200
         assert workers.lost <= 2
@@ -178,7 +172,7 @@ def test_a_worker_that_hangs_is_given_up(run: training.Session, tmp_path: Path) 
 
 
 def test_a_worker_serves_several_ranks_and_those_that_take_their_place(run: training.Session) -> None:
-    worker = Worker(lambda item: str(item).encode(), SECRET.encode(), give_up_seconds=WAIT_SECONDS)
+    worker = Worker(lambda item: str(item).encode(), SECRET.encode(), give_up_seconds=PATIENCE_SECONDS)
     with waiting(run) as one, contextlib.ExitStack() as ending:
         other = ending.enter_context(waiting(run))
         at = [("127.0.0.1", each.port) for each in (one, other)]
@@ -269,7 +263,7 @@ def test_the_progress_says_how_long_data_is_waited_for(tmp_path: Path) -> None:
         for item, _ in workers.batches(range(40)):
             run.report(loss=item)
         waited = workers.seconds_waited
-    assert 0.2 < waited < WAIT_SECONDS
+    assert 0.2 < waited < PATIENCE_SECONDS
     last = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])
     assert last["input_stall"] > 0.5, "it waits for almost all of the time"
     assert last["input_busy"] > 0.5
@@ -349,7 +343,7 @@ def test_a_header_that_lies_is_refused(header: dict[str, object], size: int) -> 
 
 def ends(connection: socket.socket) -> bool:
     """Wait until the other end has closed the line."""
-    connection.settimeout(WAIT_SECONDS)
+    connection.settimeout(PATIENCE_SECONDS)
     try:
         while connection.recv(4096):
             pass
@@ -362,7 +356,9 @@ def test_strangers_get_nothing_and_cost_nothing(run: training.Session) -> None:
     with waiting(run) as workers, contextlib.ExitStack() as ending:
 
         def connect() -> socket.socket:
-            return ending.enter_context(socket.create_connection(("127.0.0.1", workers.port), WAIT_SECONDS))
+            return ending.enter_context(
+                socket.create_connection(("127.0.0.1", workers.port), PATIENCE_SECONDS)
+            )
 
         loud = connect()
         loud.sendall(pickle.dumps({"a": 1}) * 100)
@@ -395,11 +391,11 @@ def test_a_worker_that_means_harm_is_sent_away_and_its_work_goes_to_others(
 ) -> None:
     with waiting(run, max_batch_bytes=1_000) as workers:
         batches = workers.batches([5])
-        with socket.create_connection(("127.0.0.1", workers.port), WAIT_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", workers.port), PATIENCE_SECONDS) as connection:
             line = wire.reach_trainer(connection, SECRET.encode())
-            wait_for(lambda: workers.connected == 1)
+            until(lambda: workers.connected == 1)
             send(line)
-            wait_for(lambda: workers.connected == 0)
+            until(lambda: workers.connected == 0)
         with in_threads(workers, lambda item: bytes([item])):
             assert list(batches) == [(5, b"\x05")]
 
@@ -475,3 +471,66 @@ def test_the_module_needs_the_standard_library_only() -> None:
     code = "import sys, allot.training, allot.training.input_workers.worker; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_worker_that_leaves_waits_until_the_trainer_has_read_that(run: training.Session) -> None:
+    """Cut with an item unread, the connection is reset, with what the trainer has not read yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def make(item: int) -> bytes:
+            worker.leave()
+            return b"x"
+
+        worker = Worker(make, SECRET.encode(), give_up_seconds=0)
+        thread = threading.Thread(target=worker.work, args=([server.getsockname()],))
+        thread.start()
+        connection, _ = server.accept()
+        line = wire.receive_worker(connection, SECRET.encode(), 1_000)
+        line.send(wire.TERMS, {"max_batch_bytes": 1_000})
+        for number in (1, 2):
+            line.send(wire.ITEM, {"number": number, "item": number})
+        assert [line.receive()[0] for _ in range(2)] == [wire.BATCH, wire.LEAVES]
+        for number in range(3, 1_000):
+            line.send(wire.ITEM, {"number": number, "item": number})
+        with pytest.raises(ConnectionResetError, match="the other end has closed the line"):
+            line.receive()
+        assert thread.is_alive()
+        line.close()
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()
+
+
+def test_what_a_worker_sent_before_it_broke_off_is_read(
+    run: training.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the trainer can send it nothing any more."""
+    may_read, receive = threading.Semaphore(0), wire.Line.receive
+
+    def receive_when_allowed(line: wire.Line) -> Any:
+        assert may_read.acquire(timeout=PATIENCE_SECONDS)
+        return receive(line)
+
+    def writers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "allot-input-out"]
+
+    monkeypatch.setattr(wire.Line, "receive", receive_when_allowed)
+    with waiting(run) as workers:
+        address = ("127.0.0.1", workers.port)
+        with socket.create_connection(address, PATIENCE_SECONDS) as connection:
+            line = wire.reach_trainer(connection, SECRET.encode())
+            batches = workers.batches(range(4), exactly_once=False)
+            had = threading.Thread(target=lambda: next(batches))
+            had.start()
+            assert receive(line)[0] == wire.TERMS
+            first = receive(line)[1]["number"]
+            header, body = pack(b"x")
+            line.send(wire.BATCH, {**header, "number": first}, body)
+            line.send(wire.LEAVES, {})
+            until(lambda: select.select([connection], [], [], 0)[0], "the second item")
+        # Closed with that unread, the connection is reset.
+        may_read.release()
+        had.join(PATIENCE_SECONDS)
+        until(lambda: not writers(), "the trainer to see that it can send nothing")
+        may_read.release(10)
+        until(lambda: workers.connected == 0)
+        assert workers.lost == 0

@@ -12,6 +12,7 @@ import termios
 
 from tests.allot.conftest import Command
 from tests.allot.fake_api import PASSWORD, FakeApi, running
+from tests.patience import PATIENCE_SECONDS
 
 
 def on_terminal(
@@ -42,7 +43,7 @@ def on_terminal(
                 os.write(ours, answers.pop(0)[1].encode() + b"\n")
     finally:
         os.close(ours)
-    return process.wait(timeout=30), shown.replace("\r\n", "\n")
+    return process.wait(timeout=PATIENCE_SECONDS), shown.replace("\r\n", "\n")
 
 
 def test_login_asks_and_does_not_show_the_password(command: Command, api: FakeApi) -> None:

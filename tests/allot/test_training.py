@@ -22,8 +22,7 @@ from allot.training.naming import Start
 from allot.training.place import Place
 from allot.training.progress import ProgressWriter
 from allot.training.store import FolderStore
-
-WAIT_SECONDS = 30
+from tests.patience import PATIENCE_SECONDS
 
 #: Counts its steps, one line of input each; says when it is in the middle of saving, and waits there too.
 WORKER = """
@@ -160,7 +159,7 @@ def save_and_die(folder: Path, attempt: int, *, until: int) -> subprocess.Comple
         env=environment,
         capture_output=True,
         text=True,
-        timeout=WAIT_SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
 
 
@@ -188,19 +187,19 @@ class TestFence:
         # Both are within their save of step 2 now.
         older.send_signal(signal.SIGCONT)
         go_on(older, 5)
-        output, errors = older.communicate(timeout=WAIT_SECONDS)
+        output, errors = older.communicate(timeout=PATIENCE_SECONDS)
         assert older.returncode == training.FENCED_EXIT_CODE == 79
         assert "fenced: start 0000000002-0000 of this job has taken over" in errors
         assert "done" not in output
 
         go_on(newer, 5)
-        output, _ = newer.communicate(timeout=WAIT_SECONDS)
+        output, _ = newer.communicate(timeout=PATIENCE_SECONDS)
         assert (newer.returncode, output.splitlines()[-1]) == (0, "done 3")
         assert found(tmp_path / "job", 3) == "2/3"
         assert not list((tmp_path / "job").glob("writing/*/*"))
 
         late = launch(1)
-        assert late.wait(WAIT_SECONDS) == training.FENCED_EXIT_CODE
+        assert late.wait(PATIENCE_SECONDS) == training.FENCED_EXIT_CODE
 
     def test_what_a_zombie_saves_that_has_just_looked_is_never_restored(self, tmp_path: Path) -> None:
         older = keeper_of(tmp_path, 1)
@@ -251,7 +250,11 @@ class TestFence:
         ]
         for racer in racers:
             go_on(racer)
-        won = [number for racer in racers for number in json.loads(racer.communicate(timeout=30)[0])]
+        won = [
+            number
+            for racer in racers
+            for number in json.loads(racer.communicate(timeout=PATIENCE_SECONDS)[0])
+        ]
         assert sorted(won) == list(range(40))
 
 
@@ -379,7 +382,7 @@ class Ranks:
         self.numbers = [0] * world_size
         #: Rank and step of a save that is to fail.
         self.failing: tuple[int, int] | None = None
-        self.barrier = threading.Barrier(world_size, timeout=WAIT_SECONDS)
+        self.barrier = threading.Barrier(world_size, timeout=PATIENCE_SECONDS)
 
     def agree(self, rank: int, number: int) -> int:
         self.numbers[rank] = number
@@ -422,7 +425,7 @@ class Ranks:
             keep=2,
             shard=True,
             agree=lambda number: self.agree(rank, number),
-            wait_seconds=WAIT_SECONDS,
+            wait_seconds=PATIENCE_SECONDS,
         ) as run:
             sampler = run.sampler(1000)
             held = {key: value for key, value in held.items() if key % self.world_size == rank}
@@ -555,7 +558,7 @@ class TestSession:
 
     def test_signals_are_heard_within_the_session_only_and_not_in_forked_children(self, alone: Path) -> None:
         shown = subprocess.run(
-            [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=WAIT_SECONDS
+            [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=PATIENCE_SECONDS
         )
         assert shown.stdout == "child ended by 15\nstopped after 5, code 143\n"
         assert shown.returncode == -signal.SIGTERM, "behind the session a signal does what it always did"

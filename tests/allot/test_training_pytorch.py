@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 # Importing PyTorch alone takes seconds.
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +25,6 @@ pytestmark = [
     ),
 ]
 
-WAIT_SECONDS = 300
 
 #: What every script begins with: a task, and gradients of it by hand.
 TASK = """
@@ -294,7 +295,7 @@ def run(script: str, *, world_size: int = 1) -> dict[str, Any]:
         )
         for rank in range(world_size)
     ]
-    outputs = [rank.communicate(timeout=WAIT_SECONDS) for rank in ranks]
+    outputs = [rank.communicate(timeout=5 * PATIENCE_SECONDS) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * world_size, outputs
     found: dict[str, Any] = json.loads(outputs[0][0].splitlines()[-1])
     return found

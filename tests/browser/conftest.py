@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.e2e.installation import Installation, until
+from tests.e2e.installation import Installation
+from tests.patience import PATIENCE_SECONDS, until
 
 PASSWORD = "correct horse battery"
 ARTIFACTS = Path(__file__).parent / "artifacts"
@@ -26,7 +27,7 @@ FLAGS = [
 ]
 
 #: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_MILLISECONDS = 60_000
+WAIT_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=WAIT_MILLISECONDS)
 
 
@@ -69,7 +70,7 @@ def idle_cluster(garden: Garden) -> Iterator[None]:
                 garden.platform.api.post(f"jobs/{job['id']}/cancel")
         return not unfinished
 
-    until(is_idle, 120, "all jobs to end")
+    until(is_idle, "all jobs to end", seconds=2 * PATIENCE_SECONDS)
 
 
 # Not for the session: while it is open, Playwright keeps an event loop running, and no other may.

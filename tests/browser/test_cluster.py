@@ -1,11 +1,11 @@
 """The map, nodes, virtual clusters and quotas; the page over a restart of the server."""
 
-import os
 import re
-import signal
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.processes import signal_process
 
 pytestmark = pytest.mark.browser
 
@@ -117,8 +117,8 @@ def test_the_page_recovers_by_itself_after_the_server_died(garden, open_page):
     page = open_page("vera", f"/jobs/{job}")
     side = page.get_by_role("complementary")
     expect(side.get_by_text("Live", exact=True)).to_be_visible()
-    os.kill(garden.platform.pid_of("web"), signal.SIGKILL)
+    assert signal_process(garden.platform.pid_of("web"))
     expect(side.get_by_text("Offline, retrying")).to_be_visible()
-    expect(side.get_by_text("Live", exact=True)).to_be_visible(timeout=60_000)
+    expect(side.get_by_text("Live", exact=True)).to_be_visible()
     garden.platform.call("POST", f"jobs/{job}/cancel")
     expect(page.locator("header").get_by_text("Cancelled")).to_be_visible()

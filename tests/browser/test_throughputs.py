@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.installation import until
+from tests.patience import until
 
 pytestmark = pytest.mark.browser
 
@@ -114,7 +114,7 @@ def test_a_policy_is_chosen_with_its_objective_and_its_targets_are_seen(garden, 
         expect(card).to_contain_text("gavel, objective water_filling")
 
         targets = "virtual-clusters/vision-vc/targets"
-        until(lambda: garden.platform.call("GET", targets)["objective"], 30, "the policy to decide")
+        until(lambda: garden.platform.call("GET", targets)["objective"], "the policy to decide")
         seen = open_page("vera", f"/jobs/{declared}")
         why = seen.locator("section").filter(has_text="Why this GPU model")
         expect(why).to_contain_text("Its target is 100 % of the time on V100.")

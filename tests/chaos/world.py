@@ -17,6 +17,7 @@ from nodeagent.folder import read_json
 from tests.chaos.faults import WEIGHTS
 from tests.chaos.network import Network, Place, can_cut
 from tests.e2e.installation import ROOT, Agent, Installation
+from tests.processes import children_of, command_of, processes_with_command
 
 LEASE_SECONDS, MARGIN_SECONDS = 6, 2
 SETTINGS: Mapping[str, str] = {
@@ -95,8 +96,7 @@ class Node:
         """Return the agent, its shims, and all that these started."""
         found = {process.pid: process for process in self.agent.shims()}
         for shim in list(found.values()):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found |= {child.pid: child for child in shim.children(recursive=True)}
+            found |= {child.pid: child for child in children_of(shim, recursive=True)}
         if self.agent.process is not None and self.agent.process.poll() is None:
             found[self.agent.process.pid] = psutil.Process(self.agent.process.pid)
         return list(found.values())
@@ -204,12 +204,7 @@ class World:
     def jobs(self) -> list[psutil.Process]:
         """Return the processes of jobs that have begun, not those that only hold their sandbox."""
         program = str(self.program)
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if program in words and "python" in Path(words[0]).name:
-                found.append(process)
-        return found
+        return processes_with_command(lambda words: program in words and "python" in Path(words[0]).name)
 
     def shims(self) -> list[psutil.Process]:
         return [shim for node in self.nodes.values() for shim in node.agent.shims()]
@@ -217,12 +212,8 @@ class World:
     def token_daemons(self) -> dict[str, psutil.Process]:
         """Return by path the processes that say who of the jobs with parts of a GPU may run."""
         folders = {str(node.work_folder / "tokens") for node in self.nodes.values()}
-        found = {}
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or [""]
-            if str(Path(words[-1]).parent) in folders:
-                found[words[-1]] = process
-        return found
+        daemons = processes_with_command(lambda words: words != [] and str(Path(words[-1]).parent) in folders)
+        return {words[-1]: process for process in daemons if (words := command_of(process))}
 
     def needs_token_daemon(self, path: str) -> bool:
         """Whether a job runs that has a part of the GPU of which the path is the daemon's."""
@@ -247,7 +238,7 @@ class World:
 
     def leftovers(self) -> list[str]:
         """Return what jobs left behind: processes, control groups, folders."""
-        left = [f"process {process.pid}: {' '.join(process.cmdline())[:100]}" for process in self.jobs()]
+        left = [f"process {process.pid}: {' '.join(command_of(process))[:100]}" for process in self.jobs()]
         left += [f"shim {shim.pid}" for shim in self.shims()]
         left += [f"token daemon {path}" for path in self.token_daemons()]
         for node in self.nodes.values():

@@ -14,6 +14,7 @@ from django.conf import settings
 from controlplane import connections
 from controlplane.connections import ADDRESS_BYTES, BoundedProtocol, SocketLimit
 from controlplane.limits import Receive, Scope, Send
+from tests.patience import PATIENCE_SECONDS
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -44,7 +45,7 @@ async def said(port: int, *sent: bytes) -> tuple[int, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for piece in sent:
         writer.write(piece)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -88,7 +89,7 @@ async def test_an_address_has_so_many_connections_and_no_more(port, settings, mo
     assert await said(port) == (429, "too_many_requests")
     kept[0][1].close()
     await kept[0][1].wait_closed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (await said(port, HEAD + b"Connection: close\r\n\r\n"))[0] != 200:
             pass
     kept[1][1].close()

@@ -12,6 +12,7 @@ from controlplane.models import IdempotentAnswer
 from tenants import services
 from tenants.models import Tenant, Token
 from tests.api.caller import Caller, caller, is_error, make_token
+from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.builders import make_user
 
 KEY = {"Idempotency-Key": "0b0e9a5c"}
@@ -118,7 +119,7 @@ class Twins:
             tenant = create(**arguments)
             if self.calls == 1:
                 self.inside.set()
-                assert self.go.wait(20)
+                assert self.go.wait(PATIENCE_SECONDS)
             return tenant
 
         monkeypatch.setattr("tenants.api.tenants.tenant_create", stopping)
@@ -145,13 +146,13 @@ class Twins:
 def test_the_second_twin_waits_and_gets_the_answer_of_the_first(monkeypatch):
     twins = Twins(monkeypatch)
     first = twins.start("first")
-    assert twins.inside.wait(20)
+    assert twins.inside.wait(PATIENCE_SECONDS)
     second = twins.start("second")
-    while not twins.waits_for_lock():
-        assert second.is_alive()
+    until(lambda: twins.waits_for_lock() or not second.is_alive())
+    assert second.is_alive()
     twins.go.set()
-    first.join(20)
-    second.join(20)
+    first.join(PATIENCE_SECONDS)
+    second.join(PATIENCE_SECONDS)
     assert twins.answers["second"].json() == twins.answers["first"].json()
     assert twins.answers["second"].headers["Idempotency-Replayed"] == "true"
     assert (twins.calls, Tenant.objects.count()) == (1, 1)
@@ -162,10 +163,10 @@ def test_a_twin_that_waits_too_long_is_told_to_come_back(monkeypatch):
     monkeypatch.setattr(idempotency, "TWIN_PATIENCE_SECONDS", 0.1)
     twins = Twins(monkeypatch)
     first = twins.start("first")
-    assert twins.inside.wait(20)
-    twins.start("second").join(20)
+    assert twins.inside.wait(PATIENCE_SECONDS)
+    twins.start("second").join(PATIENCE_SECONDS)
     is_error(twins.answers["second"], 409, "conflict")
     assert twins.answers["second"].headers["Retry-After"] == "1"
     twins.go.set()
-    first.join(20)
+    first.join(PATIENCE_SECONDS)
     assert twins.answers["first"].status_code == 201

@@ -15,6 +15,7 @@ import trustme
 from celery import Celery
 
 from controlplane import server_urls
+from tests.patience import PATIENCE_SECONDS
 from tests.tls_front import tls_front
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +82,7 @@ def test_django_reaches_the_database_by_tls(database_url: Callable[[str], str], 
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert asked.stdout == "TLS\n", asked.stderr
 

@@ -7,6 +7,7 @@ from django.test import Client
 
 from controlplane.asgi import application
 from tests.api.caller import make_token
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -17,11 +18,11 @@ async def opens(path: str, **headers: str) -> bool:
     scope = {"type": "websocket", "path": path, "headers": encoded, "query_string": b"", "subprotocols": []}
     socket = ApplicationCommunicator(application, scope)
     await socket.send_input({"type": "websocket.connect"})
-    answer = await socket.receive_output(timeout=10)
+    answer = await socket.receive_output(timeout=PATIENCE_SECONDS)
     if answer["type"] == "websocket.accept":
-        answer = await socket.receive_output(timeout=10)
+        answer = await socket.receive_output(timeout=PATIENCE_SECONDS)
     await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-    await socket.wait(timeout=10)
+    await socket.wait(timeout=PATIENCE_SECONDS)
     return answer["type"] == "websocket.send"
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import httpx
-import psutil
 import pytest
 
 from controlplane.config import SOURCE_PATH
 from controlplane.embedded import ports
-from tests.up.waiting import wait_until
+from tests.patience import until
+from tests.processes import children_of, command_of, signal_process
 
 
 class Web:
@@ -37,22 +36,15 @@ class Web:
 
     def processes(self) -> list[int]:
         """Those that serve, and not the one that looks after what they share."""
-        children = psutil.Process(self.manager.pid).children()
-        return [child.pid for child in children if is_server(child)]
-
-
-def is_server(process: psutil.Process) -> bool:
-    try:
-        return any("spawn_main" in word for word in process.cmdline())
-    except psutil.NoSuchProcess:
-        return False
+        children = children_of(self.manager.pid)
+        return [child.pid for child in children if any("spawn_main" in word for word in command_of(child))]
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
     web = Web()
     try:
-        wait_until(web.answers)
+        until(web.answers)
         yield web
     finally:
         web.manager.kill()
@@ -60,11 +52,11 @@ def web() -> Iterator[Web]:
 
 
 def test_one_that_dies_is_replaced_and_none_outlives_its_manager(web: Web) -> None:
-    wait_until(lambda: len(web.processes()) == 2)
+    until(lambda: len(web.processes()) == 2)
     first, second = web.processes()
-    os.kill(first, signal.SIGKILL)
-    wait_until(lambda: len(web.processes()) == 2 and first not in web.processes())
+    assert signal_process(first)
+    until(lambda: len(web.processes()) == 2 and first not in web.processes())
     assert second in web.processes()
     assert web.answers()
     web.manager.kill()
-    wait_until(lambda: not web.answers())
+    until(lambda: not web.answers())

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.installation import Installation, until
+from tests.e2e.installation import Installation
 from tests.e2e.test_jobs import log_of
+from tests.patience import until
 
 PROGRAM = """
 cd "$ALLOT_CHECKPOINT_DIR"
@@ -23,7 +24,7 @@ def submit_counting(platform: Installation, *, gpu_model: str = "V100", **fields
     grace = {"grace_seconds": 5}
     job = platform.submit(name="counts", tenant="vision", tasks=[task], checkpoint=grace, **fields)
     platform.wait_for(job, "running")
-    until(lambda: starts(platform, job), 60, "the job's first line")
+    until(lambda: starts(platform, job), "the job's first line")
     return job
 
 
@@ -49,7 +50,7 @@ def ran_undisturbed(platform: Installation, job: int) -> None:
     assert starts(platform, job) == [0]
     total = int((folder(platform, job) / "total").read_text())
     expected = [f"line {number}" for number in range(total)]
-    until(lambda: len(own_lines(platform, job)) >= total, 60, f"{total} lines of output")
+    until(lambda: len(own_lines(platform, job)) >= total, f"{total} lines of output")
     assert own_lines(platform, job) == expected
 
 

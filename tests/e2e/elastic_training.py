@@ -18,7 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.installation import ROOT, Installation, until
+from tests.e2e.installation import ROOT, Installation
+from tests.patience import PATIENCE_SECONDS, until
 
 GPUS = 4
 VIRTUAL_CLUSTER = "training"
@@ -49,7 +50,6 @@ COMMANDS = {
         "pytorch/fixed_world.py --steps {steps} --gradient-seconds {seconds} --seed {seed}"
     ),
 }
-WAIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def train(
     platform.call("PUT", f"virtual-clusters/{VIRTUAL_CLUSTER}", {"policy_plugin": plugin})
     began, numbers = time.monotonic(), []
     for place, job in enumerate(jobs):
-        until(lambda job=job: time.monotonic() >= began + job.arrives_seconds, 60)
+        until(lambda job=job: time.monotonic() >= began + job.arrives_seconds, "the next arrival")
         numbers.append(platform.submit(**job.specification(way, seed_of(seed, place))))
     return [_outcome(platform, number, job, way) for number, job in zip(numbers, jobs, strict=True)]
 
@@ -168,7 +168,7 @@ def seed_of(seed: int, place: int) -> int:
 
 
 def _outcome(platform: Installation, number: int, job: TrainingJob, way: str) -> Outcome:
-    done = platform.wait_for(number, "succeeded", seconds=WAIT_SECONDS)
+    done = platform.wait_for(number, "succeeded", seconds=5 * PATIENCE_SECONDS)
     times = [datetime.fromisoformat(done[name]) for name in ("submitted_at", "ended_at")]
     result: dict[str, Any] = {}
     if way == FIXED_WORLD:
@@ -207,7 +207,7 @@ def _final_accuracy(platform: Installation, number: int) -> float:
         values = points[-1]["values"] if points else {}
         return values if "accuracy" in values and "loss" not in values else None
 
-    return float(until(told, 30, f"the final accuracy of job {number}")["accuracy"])
+    return float(until(told, f"the final accuracy of job {number}")["accuracy"])
 
 
 def undisturbed_weights(job: TrainingJob, seed: int, folder: Path) -> str:
@@ -237,6 +237,6 @@ def undisturbed_weights(job: TrainingJob, seed: int, folder: Path) -> str:
         )
         for rank in range(job.replicas)
     ]
-    outputs = [rank.communicate(timeout=WAIT_SECONDS)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=5 * PATIENCE_SECONDS)[0] for rank in ranks]
     assert all(rank.returncode == 0 for rank in ranks), outputs
     return str(json.loads((folder / "result.json").read_text())["weights_sha256"])

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,8 @@ import psycopg
 
 from controlplane.embedded import ports
 from controlplane.embedded.spawn import Spawn
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import children_of, command_of, processes_with_command, signal_process
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Short leases, so that a lost node is lost within a test's patience; not so short that one runs out while an
@@ -34,20 +35,6 @@ CHILDREN = {
     "redis": "redis-server",
     "postgres": "bin/postgres",
 }
-
-
-def until(condition: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
-    """Return the condition's first true value; fail when the time is over.
-
-    Asks ever more seldom, for most conditions ask the platform: at once, then five times a second.
-    """
-    end, pause = time.monotonic() + seconds, 0.01
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:g} s: {what or condition}")
-        time.sleep(pause)
-        pause = min(1.3 * pause, 0.2)
-    return value
 
 
 #: The second is its name in agents of earlier versions.
@@ -84,24 +71,20 @@ class Agent:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 self.kill()
         for shim in self.shims():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                shim.terminate()
-        _, alive = psutil.wait_procs(self.shims(), timeout=10)
+            signal_process(shim, signal.SIGTERM)
+        _, alive = psutil.wait_procs(self.shims(), timeout=PATIENCE_SECONDS)
         for shim in alive:
-            shim.kill()
+            signal_process(shim)
 
     def shims(self) -> list[psutil.Process]:
         work = json.loads(self.configuration.read_text())["work_folder"]
-        return [
-            process
-            for process in psutil.process_iter(["cmdline"])
-            if any(PROGRAM_OF_SHIMS.search(word) for word in process.info["cmdline"] or ())
-            and any(work in word for word in process.info["cmdline"])
-        ]
+        return processes_with_command(
+            lambda words: any(map(PROGRAM_OF_SHIMS.search, words)) and any(work in word for word in words)
+        )
 
 
 @dataclass
@@ -141,20 +124,22 @@ class Installation:
                 raise AssertionError(f"the platform did not start:\n{text}")
             return text if "Allotment runs at" in text and "Ctrl-C" in text else None
 
-        text = until(says_ready, 120, "the platform to start")
+        text = until(says_ready, "the platform to start", seconds=2 * PATIENCE_SECONDS)
         if found := re.search(r"operator\s+operator\s+(\S+)", text):
             self.password = self.password or found.group(1)
 
     def sign_in(self, scopes: Sequence[str] = ("read", "submit", "manage", "operate")) -> None:
         """Speak as the operator from now on, by a token; without scopes where tokens have none yet."""
-        self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=60)
+        self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=PATIENCE_SECONDS)
         answer = self.api.post("session", json={"username": "operator", "password": self.password})
         answer.raise_for_status()
         self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
         fields = {"scopes": scopes} if scopes else {}
         token = self.call("POST", "tokens", {"name": "tests", **fields})["token"]
         self.api = httpx.Client(
-            base_url=f"{self.url}/api/v1/", timeout=60, headers={"Authorization": f"Bearer {token}"}
+            base_url=f"{self.url}/api/v1/",
+            timeout=PATIENCE_SECONDS,
+            headers={"Authorization": f"Bearer {token}"},
         )
         self.token = token
 
@@ -212,7 +197,7 @@ class Installation:
         agent = Agent(name, configuration, folder / f"{name}.log", program=program, root=root)
         agent.start()
         self.agents.append(agent)
-        until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", 60, f"node {name} to be ready")
+        until(lambda: self.call("GET", f"nodes/{name}")["state"] == "ready", f"node {name} to be ready")
         return agent
 
     def submit(self, **spec: Any) -> int:
@@ -221,7 +206,7 @@ class Installation:
     def job(self, job_id: int) -> dict[str, Any]:
         return self.call("GET", f"jobs/{job_id}")
 
-    def wait_for(self, job_id: int, *states: str, seconds: float = 120.0) -> dict[str, Any]:
+    def wait_for(self, job_id: int, *states: str, seconds: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
         """Wait until the job is in one of the states; one that ended otherwise fails the test at once."""
 
         def reached() -> dict[str, Any] | None:
@@ -234,13 +219,13 @@ class Installation:
             assert job["state"] not in FINAL, f"job {job_id} ended: {job}"
             return None
 
-        return until(reached, seconds, f"job {job_id} to be {' or '.join(states)}")
+        return until(reached, f"job {job_id} to be {' or '.join(states)}", seconds=seconds)
 
     def pid_of(self, child: str) -> int:
         """The process of a child of the supervisor; the oldest, where it has children of its own."""
         assert self.supervisor is not None
-        for process in psutil.Process(self.supervisor.pid).children():
-            if re.search(CHILDREN[child], " ".join(process.cmdline())):
+        for process in children_of(self.supervisor.pid):
+            if re.search(CHILDREN[child], " ".join(command_of(process))):
                 return process.pid
         raise AssertionError(f"no child {child!r} is running")
 
@@ -260,7 +245,7 @@ class Installation:
             capture_output=True,
             text=True,
             cwd=self.root,
-            timeout=120,
+            timeout=2 * PATIENCE_SECONDS,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -271,7 +256,7 @@ class Installation:
             agent.end()
         if self.supervisor is not None and self.supervisor.poll() is None:
             self.supervisor.send_signal(signal.SIGINT)
-            self.supervisor.wait(60)
+            self.supervisor.wait(PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager

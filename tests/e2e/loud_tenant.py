@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.e2e.installation import Installation, until
+from tests.e2e.installation import Installation
+from tests.patience import PATIENCE_SECONDS, until
 
 PASSWORD = "kettle-lantern-orchard-41"
 #: What the loud tenant's job writes: some 12 MB.
@@ -50,7 +51,7 @@ def prepare(platform: Installation) -> tuple[int, int]:
 
 
 def signed_in(platform: Installation, username: str) -> httpx.Client:
-    client = httpx.Client(base_url=f"{platform.url}/api/v1/", timeout=60)
+    client = httpx.Client(base_url=f"{platform.url}/api/v1/", timeout=PATIENCE_SECONDS)
     answer = client.post("session", json={"username": username, "password": PASSWORD})
     answer.raise_for_status()
     return client
@@ -63,7 +64,7 @@ def shout(platform: Installation, job: int, *, clients: int, seconds: float) -> 
     query = {"q": "no such text ([a-z]+ )+x", "regex": "true"}
 
     def search() -> None:
-        with httpx.Client(base_url=loud.base_url, cookies=loud.cookies, timeout=60) as client:
+        with httpx.Client(base_url=loud.base_url, cookies=loud.cookies, timeout=PATIENCE_SECONDS) as client:
             while not over.is_set():
                 try:
                     status = client.get(f"jobs/{job}/logs/search", params=query).status_code
@@ -78,7 +79,7 @@ def shout(platform: Installation, job: int, *, clients: int, seconds: float) -> 
     for thread in threads:
         thread.start()
     try:
-        until(lambda: not clients or felt.loud.total(), 60, "the loud tenant to be heard")
+        until(lambda: not clients or felt.loud.total(), "the loud tenant to be heard")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for path in QUIET_READS:

@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import httpx
-import psutil
 import pytest
 
-from tests.e2e.installation import ROOT, Installation, until
+from tests.e2e.installation import ROOT, Installation
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import signal_process
 
 #: Writes lines until a file says that it is enough.
 COUNTS = """i=0
@@ -37,7 +38,7 @@ def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]
 
 
 def kill_web(platform: Installation) -> None:
-    psutil.Process(platform.pid_of("web")).kill()
+    assert signal_process(platform.pid_of("web"))
 
 
 def answers(platform: Installation) -> bool:
@@ -67,7 +68,7 @@ def test_a_killed_web_server_costs_a_follower_no_line_and_no_exit_code(
         printed = following.stdout.readline()
         job = platform.call("GET", "jobs?q=cli")["results"][0]
         kill_web(platform)
-        until(lambda: answers(platform), 60, "the web server to be started again")
+        until(lambda: answers(platform), "the web server to be started again")
         # Lines that the server that was killed has never seen.
         meanwhile = output(platform, job["id"], 1).count("\n")
         while printed.count("\n") <= meanwhile:
@@ -76,7 +77,7 @@ def test_a_killed_web_server_costs_a_follower_no_line_and_no_exit_code(
             printed += line
         (platform.home.parent / "checkpoints" / str(job["id"]) / "enough").touch()
         printed, told = printed + following.stdout.read(), following.stderr.read()
-    assert following.wait(60) == 3, told
+    assert following.wait(PATIENCE_SECONDS) == 3, told
     assert "Trying again" in told
     job = platform.job(job["id"])
     # An outage longer than the node's lease costs an attempt, whose last lines may come too late.
@@ -92,8 +93,8 @@ def test_a_submission_while_the_web_server_is_away_is_one_job(
     before = {job["id"] for job in platform.call("GET", "jobs?q=cli&page_size=200")["results"]}
     kill_web(platform)
     submitting = start(environment, *submit_arguments("true", "-q", "--wait"))
-    printed, told = submitting.communicate(timeout=120)
+    printed, told = submitting.communicate(timeout=2 * PATIENCE_SECONDS)
     assert submitting.returncode == 0, told
-    job = until(lambda: platform.wait_for(int(printed), "succeeded"), 60, "the job")
+    job = until(lambda: platform.wait_for(int(printed), "succeeded"), "the job")
     jobs = platform.call("GET", "jobs?q=cli&page_size=200")["results"]
     assert {found["id"] for found in jobs} - before == {job["id"]}

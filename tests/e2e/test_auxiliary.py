@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.installation import Installation, until
+from tests.e2e.installation import Installation
+from tests.patience import until
 
 #: As fast as it can be: a window of its own rate at a time, in CPU seconds per second.
 BUSY = """

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from nodeagent.procfs import processes_with_setting
-from tests.e2e.installation import ROOT, Installation, until
+from tests.e2e.installation import ROOT, Installation
+from tests.patience import until
 
 DIGITS = 'exec python "$ALLOT_EXAMPLES/digits/train.py" '
 
@@ -43,7 +44,7 @@ def test_a_job_runs_writes_its_log_and_succeeds(platform):
     )
     done = platform.wait_for(job, "succeeded")
     assert (done["exit_code"], done["attempts"]) == (0, 1)
-    text = until(lambda: log_of(platform, job), 60, "the log")
+    text = until(lambda: log_of(platform, job), "the log")
     assert text.startswith("rank 0 of 1 on V100 ")
     kinds = [event["kind"] for event in platform.call("GET", f"jobs/{job}/events")["results"]]
     for kind in ("job.succeeded", "attempt.ended", "attempt.running", "attempt.starting"):
@@ -87,10 +88,10 @@ def test_an_opportunistic_job_is_preempted_and_resumes_from_its_checkpoint(platf
         **spec(DIGITS + "--steps 150 --seed 5 --step-seconds 0.05", replicas=8, guarantee="opportunistic")
     )
     platform.wait_for(borrower, "running")
-    until(lambda: platform.call("GET", f"jobs/{borrower}/progress")["points"], 60, "its first progress")
+    until(lambda: platform.call("GET", f"jobs/{borrower}/progress")["points"], "its first progress")
     owner = platform.submit(**spec("echo mine", gpus=4))
     platform.wait_for(owner, "succeeded")
-    done = platform.wait_for(borrower, "succeeded", seconds=90)
+    done = platform.wait_for(borrower, "succeeded")
     assert done["preemptions"] == 1
     first, second = sorted(
         platform.call("GET", f"jobs/{borrower}/attempts")["results"], key=lambda each: each["number"]
@@ -107,19 +108,19 @@ def test_a_cancelled_job_leaves_no_process_and_no_gpu(platform):
     deaf = spec("trap '' TERM; echo deaf; while :; do sleep 0.1; done", checkpoint={"grace_seconds": 2})
     job = platform.submit(**deaf)
     platform.wait_for(job, "running")
-    until(lambda: log_of(platform, job), 10)
+    until(lambda: log_of(platform, job), "the log")
     # In its sandbox the job counts its processes from 1; the machine knows them by their environment.
     mark = f"ALLOT_CHECKPOINT_DIR={platform.home.parent / 'checkpoints' / str(job)}"
     assert processes_with_setting(mark)
     platform.call("POST", f"jobs/{job}/cancel", {})
-    platform.wait_for(job, "cancelled", seconds=30)
+    platform.wait_for(job, "cancelled")
     assert not processes_with_setting(mark)
-    until(lambda: platform.call("GET", "cluster")["gpus"]["held"] == 0, 60, "no GPU to be held")
+    until(lambda: platform.call("GET", "cluster")["gpus"]["held"] == 0, "no GPU to be held")
 
 
 def test_a_job_over_its_time_limit_is_stopped_and_failed(platform):
     job = platform.submit(**spec("sleep 600", time_limit=2))
-    failed = platform.wait_for(job, "failed", seconds=30)
+    failed = platform.wait_for(job, "failed")
     assert "limit" in failed["message"]
 
 
@@ -127,7 +128,7 @@ def test_a_waiting_job_says_why_in_the_next_round(platform):
     holder = platform.submit(**spec("sleep 600", gpus=4, replicas=2))
     platform.wait_for(holder, "running")
     waiting = platform.submit(**spec("true", gpus=2))
-    why = until(lambda: platform.call("GET", f"jobs/{waiting}/why")["reasons"], 60, "a reason")
+    why = until(lambda: platform.call("GET", f"jobs/{waiting}/why")["reasons"], "a reason")
     assert why[0]["code"]
     assert "vision-vc" in why[0]["message"]
     platform.call("POST", f"jobs/{holder}/cancel", {})

@@ -1,16 +1,14 @@
 """kill -9 of each part while jobs wait, start and run: afterwards no job is lost, none ran twice at the
 same time, and no GPU is held by nobody."""
 
-import os
-import signal
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.e2e.installation import Agent, Installation, until
+from tests.e2e.installation import Agent, Installation
 from tests.e2e.test_jobs import spec
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import children_of, signal_process
 
 # Whoever still holds the lock of this job, a forgotten grandchild included, makes a second run show.
 WITNESS = """
@@ -32,17 +30,13 @@ def workload(platform: Installation) -> list[int]:
     return jobs
 
 
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
 def folder(platform: Installation, job: int) -> Path:
     return platform.home.parent / "checkpoints" / str(job)
 
 
 def everything_is_well(platform: Installation, jobs: list[int]) -> None:
     for job in jobs:
-        platform.wait_for(job, "succeeded", seconds=150)
+        platform.wait_for(job, "succeeded", seconds=3 * PATIENCE_SECONDS)
         assert not (folder(platform, job) / "twice").exists(), f"job {job} ran twice at once"
         assert (folder(platform, job) / "done").exists(), f"job {job} succeeded before it was done"
     with platform.database() as database:
@@ -64,7 +58,7 @@ def everything_is_well(platform: Installation, jobs: list[int]) -> None:
         ).fetchall()
         assert [each for each in broken if not of_a_killed_server(each[1])] == []
     assert platform.call("GET", "cluster")["gpus"]["held"] == 0
-    until(lambda: not any(agent.shims() for agent in platform.agents), 60, "every shim to be gone")
+    until(lambda: not any(agent.shims() for agent in platform.agents), "every shim to be gone")
 
 
 def of_a_killed_server(error: str) -> bool:
@@ -89,7 +83,7 @@ def test_agent_that_stays_away(platform: Installation, left: Agent, workload: li
     """Its jobs end with the lease and run again elsewhere, never in two places at once."""
     left.kill()
     platform.wait_for(workload[0], "running", "succeeded")
-    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", 60, "the node to be lost")
+    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", "the node to be lost")
     left.start()
     everything_is_well(platform, workload)
 
@@ -98,13 +92,9 @@ def test_shim(platform: Installation, workload: list[int]):
     """What it guarded dies with it and is tried again."""
 
     def is_one_killed() -> bool:
-        for shim in [shim for agent in platform.agents for shim in agent.shims()]:
-            with suppress(psutil.NoSuchProcess):  # It was done.
-                shim.kill()
-                return True
-        return False
+        return any(signal_process(shim) for agent in platform.agents for shim in agent.shims())
 
-    until(is_one_killed, 60, "a shim")
+    until(is_one_killed, "a shim")
     everything_is_well(platform, workload)
 
 
@@ -116,12 +106,10 @@ def test_worker_during_a_round(platform: Installation, workload: list[int]):
         more = [platform.submit(**spec(SHORT)) for _ in range(2)]
         with platform.database() as other:
             blocked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ILIKE %s"
-            until(
-                lambda: other.execute(blocked, ["%scheduler_leadership%"]).fetchone(), 60, "a round to wait"
-            )
-        worker = psutil.Process(platform.pid_of("worker"))
-        for process in [worker, *worker.children(recursive=True)]:
-            kill(process.pid)
+            until(lambda: other.execute(blocked, ["%scheduler_leadership%"]).fetchone(), "a round to wait")
+        worker = platform.pid_of("worker")
+        for process in [worker, *children_of(worker, recursive=True)]:
+            signal_process(process)
     everything_is_well(platform, workload + more)
 
 
@@ -130,8 +118,8 @@ SERVER_PROCESSES = ("beat", "web", "redis", "postgres")
 
 def killed_and_started_again(platform: Installation, child: str) -> None:
     pid = platform.pid_of(child)
-    kill(pid)
-    until(lambda: (new := find(platform, child)) and new != pid, 60, f"{child} to be started again")
+    assert signal_process(pid)
+    until(lambda: (new := find(platform, child)) and new != pid, f"{child} to be started again")
 
 
 def test_all_server_processes(platform: Installation, workload: list[int]):
@@ -153,7 +141,7 @@ def test_server_process(platform: Installation, workload: list[int], child: str)
 def find(platform: Installation, child: str) -> int | None:
     try:
         return platform.pid_of(child)
-    except (AssertionError, psutil.NoSuchProcess):
+    except AssertionError:
         return None
 
 

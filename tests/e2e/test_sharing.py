@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.e2e.installation import Installation, until
+from tests.e2e.installation import Installation
 from tests.e2e.training import training
+from tests.patience import until
 
 #: Samples a second by GPU model: one tenant's jobs gain much from the fast GPU, the other's less.
 KEEN = {"H100": 80.0, "L40": 4.0, "A2": 4.0}
@@ -48,10 +49,7 @@ def seconds_until_done(platform: Installation, part: float = 1.0) -> dict[str, f
         ]
         for tenant, (jobs, speeds, work) in WORK.items()
     }
-    done = {
-        tenant: [platform.wait_for(job, "succeeded", seconds=120) for job in jobs]
-        for tenant, jobs in numbers.items()
-    }
+    done = {tenant: [platform.wait_for(job, "succeeded") for job in jobs] for tenant, jobs in numbers.items()}
     first = min(datetime.fromisoformat(job["submitted_at"]) for jobs in done.values() for job in jobs)
     return {
         tenant: max(datetime.fromisoformat(job["ended_at"]) - first for job in jobs).total_seconds()
@@ -137,15 +135,15 @@ def test_cells_are_lent_used_and_given_back_on_time(platform: Installation) -> N
     # A credit for a thousand seconds, of which there were eight at most, rounded up.
     assert 0 < loan["paid"] <= 0.008 + 0.001
 
-    ended = until(lambda: _ended(platform, loan["id"]), 60, "the loan to end")
+    ended = until(lambda: _ended(platform, loan["id"]), "the loan to end")
     assert datetime.fromisoformat(ended["ends_at"]) == ends_at
     # The owner needs all of its cell now, and the guest's own GPU is idle again.
     platform.wait_for(busy, "succeeded")
     owners = training("owners", {"L4": 10.0}, 20, tenant="owner", virtual_cluster="owner")
     owners["tasks"][0]["resources"]["gpu"] = 2
     back = platform.submit(**owners)
-    platform.wait_for(back, "running", "succeeded", seconds=20)
-    done = platform.wait_for(job, "succeeded", seconds=60)
+    platform.wait_for(back, "running", "succeeded")
+    done = platform.wait_for(job, "succeeded")
     assert done["preemptions"] == 0
     attempts = platform.call("GET", f"jobs/{job}/attempts")["results"]
     by_number = sorted(attempts, key=lambda one: one["number"])
@@ -186,10 +184,10 @@ def test_jobs_with_parts_run_at_once_on_one_gpu_and_others_wait(platform: Instal
     jobs = [submit(0.3), submit(0.7)]
     for job in jobs:
         platform.wait_for(job, "running")
-        until(lambda job=job: enforcement(job) == "enforced", 60, "the node to hold the job to its part")
+        until(lambda job=job: enforcement(job) == "enforced", "the node to hold the job to its part")
     waiting = [submit(0.2), submit(1)]
     for job in waiting:
-        until(lambda job=job: platform.call("GET", f"jobs/{job}/why")["reasons"], 60, "a reason")
+        until(lambda job=job: platform.call("GET", f"jobs/{job}/why")["reasons"], "a reason")
         assert platform.job(job)["state"] == "queued"
     assert [platform.job(job)["state"] for job in jobs] == ["running", "running"]
     # When one leaves, the third has room beside the other; the whole GPU is not there for anybody.
@@ -245,7 +243,7 @@ def test_a_guest_joins_a_host_that_runs_on_and_each_goes_without_the_other(platf
     ((_, _, gpus),) = attempts(guest)
     assert gpus == first[0][2]
     waits = submit("waits")
-    until(lambda: platform.call("GET", f"jobs/{waits}/why")["reasons"], 60, "a reason")
+    until(lambda: platform.call("GET", f"jobs/{waits}/why")["reasons"], "a reason")
 
     # The guest goes, and the next one comes to the same host.
     platform.call("POST", f"jobs/{guest}/cancel", {})
@@ -253,7 +251,7 @@ def test_a_guest_joins_a_host_that_runs_on_and_each_goes_without_the_other(platf
     platform.wait_for(waits, "running")
     assert attempts(host) == first
     before = platform.job(host)["attempt"]["step"]
-    until(lambda: platform.job(host)["attempt"]["step"] > before, 60, "the host to go on")
+    until(lambda: platform.job(host)["attempt"]["step"] > before, "the host to go on")
     # The host goes, and its guest runs on where it is.
     second = attempts(waits)
     platform.call("POST", f"jobs/{host}/cancel", {})
@@ -265,4 +263,4 @@ def test_a_guest_joins_a_host_that_runs_on_and_each_goes_without_the_other(platf
         platform.call("POST", f"jobs/{job}/cancel", {})
         platform.wait_for(job, "cancelled")
     node = "nodes/common-gpu"
-    until(lambda: platform.call("GET", node)["gpus"][0]["state"] == "free", 60, "the GPU to be free")
+    until(lambda: platform.call("GET", node)["gpus"][0]["state"] == "free", "the GPU to be free")

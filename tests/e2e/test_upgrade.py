@@ -16,7 +16,8 @@ import pytest
 
 from controlplane.embedded import ports
 from tests.e2e.counting import ran_undisturbed, submit_counting
-from tests.e2e.installation import FAST, ROOT, Agent, Installation, until
+from tests.e2e.installation import FAST, ROOT, Agent, Installation
+from tests.patience import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -75,10 +76,10 @@ def replace(platform: Installation, agent: Agent, root: Path) -> None:
 
         before = boot()
         agent.process.terminate()
-        agent.process.wait(30)
+        agent.process.wait(PATIENCE_SECONDS)
         agent.root = root
         agent.start()
-        until(lambda: boot() != before, 60, "the other version to report")
+        until(lambda: boot() != before, "the other version to report")
 
 
 def test_jobs_run_on_through_upgrade_and_downgrade_of_the_agent(platform: Installation, older: Path):
@@ -111,8 +112,9 @@ def test_away_for_longer_than_the_lease_they_stand_still_and_go_on_where_they_we
     job = submit_counting(platform, gpu_model="P100", guarantee="opportunistic")
     stop(platform)
     attempts = platform.home.parent / "nodes" / "hasty" / "attempts"
-    until(lambda: list(attempts.glob("*/frozen")), 60, "the job to stand still, without a control plane")
-    time.sleep(2 * int(HASTY["ALLOT_NODE_LEASE_SECONDS"]))
+    until(lambda: list(attempts.glob("*/frozen")), "the job to stand still, without a control plane")
+    later = time.monotonic() + 2 * int(HASTY["ALLOT_NODE_LEASE_SECONDS"])
+    until(lambda: time.monotonic() > later, "two leases to be over")
     platform.start("--no-demo")
     ran_undisturbed(platform, job)
 
@@ -148,7 +150,7 @@ def test_an_earlier_platform_is_taken_over_with_its_jobs_agents_rounds_and_clien
     short = [
         submit_short(earlier, model, tenant) for model in models for tenant in ("vision", "speech", "speech")
     ]
-    until(lambda: len(stored_rounds(earlier)) >= 10, 120, "ten rounds")
+    until(lambda: len(stored_rounds(earlier)) >= 10, "ten rounds", seconds=2 * PATIENCE_SECONDS)
     numbers = stored_rounds(earlier)
     stop(earlier)
     client = earlier.root / "platform"
@@ -211,4 +213,4 @@ def vc(gpu_model: str) -> dict[str, str]:
 def stop(platform: Installation) -> None:
     assert platform.supervisor is not None
     platform.supervisor.send_signal(signal.SIGINT)
-    platform.supervisor.wait(60)
+    platform.supervisor.wait(PATIENCE_SECONDS)

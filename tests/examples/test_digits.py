@@ -11,12 +11,13 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.patience import PATIENCE_SECONDS, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TRAIN = EXAMPLES / "digits" / "train.py"
@@ -123,13 +124,13 @@ def damage(path: Path) -> None:
 
 def connect(port: int) -> socket.socket:
     """Wait until rank 0 listens."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=20)
-        except ConnectionRefusedError:
-            if time.monotonic() > deadline:
-                raise
+
+    def connected() -> socket.socket | None:
+        with contextlib.suppress(ConnectionRefusedError):
+            return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+        return None
+
+    return until(connected, "rank 0 to listen")
 
 
 def test_one_process_learns_the_digits(launch: Launch, tmp_path: Path, uninterrupted: dict) -> None:
@@ -208,9 +209,10 @@ def test_the_others_end_when_a_rank_is_killed(
     gang = launch_gang(tmp_path, 4, *PACED)
     gang[0].wait_for(r"^step 1/600")
     gang[3].process.kill()
-    killed_at = time.monotonic()
     assert [rank.finish() for rank in gang[:3]] == [LOST_A_PEER] * 3, [rank.output for rank in gang]
-    assert time.monotonic() - killed_at < 30, "it took as long as of a rank that is only silent"
+    for rank in gang[:3]:
+        # As would be said of a rank that is only silent, after a much longer wait.
+        assert "it sent nothing in time" not in rank.output
     assert "error: rank 0: lost rank 3: " in gang[0].output
     assert "error: rank 1: lost rank 0: " in gang[1].output
     assert (tmp_path / "checkpoint.bin").exists(), "what was learned until then is kept"

@@ -10,17 +10,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.patience import PATIENCE_SECONDS, until
 
 # Importing these libraries alone takes seconds.
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STOPPED_BY_SIGTERM = 128 + signal.SIGTERM
-WAIT_SECONDS = 90
 
 needs_sklearn = pytest.mark.skipif(
     importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed: extra `examples`"
@@ -61,11 +61,12 @@ class Run:
 
     def stop_after_some_progress(self) -> str:
         """Send SIGTERM to all ranks half-way; return rank 0's output."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not self.progress.exists() or self.progress.read_text().count("\n") < 3:
+
+        def has_progressed() -> bool:
             assert self.processes[0].poll() is None, self.processes[0].communicate()[0]
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+            return self.progress.exists() and self.progress.read_text().count("\n") >= 3
+
+        until(has_progressed, seconds=2 * PATIENCE_SECONDS)
         for process in self.processes:
             process.terminate()
         outputs = self.finish()
@@ -75,7 +76,7 @@ class Run:
         return outputs[0]
 
     def finish(self) -> list[str]:
-        return [process.communicate(timeout=WAIT_SECONDS)[0] for process in self.processes]
+        return [process.communicate(timeout=2 * PATIENCE_SECONDS)[0] for process in self.processes]
 
     def result(self) -> str:
         outputs = self.finish()

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import signal_process
 
 IMAGES = Path(__file__).resolve().parents[2] / "examples" / "images"
 STEPS = 40
@@ -27,7 +29,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def test_whoever_is_killed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    undisturbed, _ = start(tmp_path / "undisturbed", "--workers", "1").communicate()
+    undisturbed, _ = start(tmp_path / "undisturbed", "--workers", "1").communicate(timeout=PATIENCE_SECONDS)
     expected = undisturbed.splitlines()[-1]
     assert expected.startswith(f"done after {STEPS} steps: ")
 
@@ -35,15 +37,16 @@ def test_whoever_is_killed_it_ends_with_the_same_weights(tmp_path: Path) -> None
     assert disturbed.stdout is not None
     workers = disturbed.stdout.readline().removeprefix("workers: ").split()
     progress = tmp_path / "disturbed" / "progress.jsonl"
-    while not progress.exists() or not progress.stat().st_size:
-        assert disturbed.poll() is None
-        time.sleep(0.01)
-    os.kill(int(workers[0]), signal.SIGKILL)
+    until(
+        lambda: disturbed.poll() is not None or (progress.exists() and progress.stat().st_size),
+        "its progress",
+    )
+    assert signal_process(int(workers[0]))
     disturbed.terminate()
-    output, _ = disturbed.communicate()
+    output, _ = disturbed.communicate(timeout=PATIENCE_SECONDS)
     assert disturbed.returncode == 128 + signal.SIGTERM, output
     again = start(tmp_path / "disturbed")
-    output, _ = again.communicate()
+    output, _ = again.communicate(timeout=PATIENCE_SECONDS)
     assert again.returncode == 0, output
     assert "going on from step" in output
     assert output.splitlines()[-1] == expected

@@ -9,11 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.patience import PATIENCE_SECONDS, until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEPS = 200
@@ -51,16 +52,9 @@ def newest_step(folder: Path) -> int:
     return max((int(part.parent.name) for part in parts if "writing" not in part.parts), default=0)
 
 
-def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition() and process.poll() is None:  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_stopped_and_killed_at_random_moments_it_ends_with_the_same_line(tmp_path: Path) -> None:
     undisturbed = run_plain(tmp_path / "undisturbed", 1)
-    expected, _ = undisturbed.communicate()
+    expected, _ = undisturbed.communicate(timeout=PATIENCE_SECONDS)
     assert undisturbed.returncode == 0, expected
 
     chance = random.Random(4)
@@ -70,11 +64,11 @@ def test_stopped_and_killed_at_random_moments_it_ends_with_the_same_line(tmp_pat
     while True:
         attempt += 1
         process = run_plain(folder, attempt, "--step-seconds", "0.001", "--every-seconds", "0.03")
-        until = saved + chance.randrange(10, 60)
-        wait_for(lambda: newest_step(folder) >= until, process)  # noqa: B023
+        step = saved + chance.randrange(10, 60)
+        until(lambda: newest_step(folder) >= step or process.poll() is not None)  # noqa: B023
         number = chance.choice([signal.SIGTERM, signal.SIGKILL])
         process.send_signal(number)
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
         told = [int(line["step"]) for line in lines_of(folder, attempt)]
         assert told == sorted(told), "progress goes backward within an attempt"
         if saved and told:
@@ -100,7 +94,10 @@ def test_stopped_and_killed_at_random_moments_it_ends_with_the_same_line(tmp_pat
 
 
 def test_a_finished_run_that_is_started_again_is_finished_at_once(tmp_path: Path) -> None:
-    first, again = (run_plain(tmp_path / "folder", number, steps=50).communicate()[0] for number in (1, 2))
+    first, again = (
+        run_plain(tmp_path / "folder", number, steps=50).communicate(timeout=PATIENCE_SECONDS)[0]
+        for number in (1, 2)
+    )
     assert "going on from step 50" in again
     assert again.splitlines()[-1] == first.splitlines()[-1]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
+from tests.patience import PATIENCE_SECONDS
+
 
 class Socket:
     """One WebSocket; every wait is bounded, so a message that never comes fails the test."""
@@ -28,7 +30,7 @@ class Socket:
         return (await self.event())["type"] == "websocket.accept"
 
     async def event(self) -> dict[str, Any]:
-        return await self.peer.receive_output(timeout=5)
+        return await self.peer.receive_output(timeout=PATIENCE_SECONDS)
 
     async def receive(self) -> dict[str, Any]:
         event = await self.event()
@@ -45,6 +47,3 @@ class Socket:
 
     async def say_text(self, text: str) -> None:
         await self.peer.send_input({"type": "websocket.receive", "text": text})
-
-    async def hears_nothing(self) -> bool:
-        return await self.peer.receive_nothing(timeout=0.3)

@@ -79,6 +79,16 @@ async def heard(socket) -> list[tuple[str, int]]:
     return [(each["kind"], each["id"]) for each in message["objects"]]
 
 
+#: What everybody hears and nothing else looks like.
+MARKER = {"kind": "marker", "id": 0, "version": 0}
+
+
+async def hears_nothing(page) -> bool:
+    """Whether the page hears next what is sent now: whatever was sent before would come first."""
+    await publish((stream.send_to_everyone, [MARKER]))
+    return await page.receive() == {"type": "objects", "objects": [MARKER]}
+
+
 async def test_members_hear_of_their_tenants_jobs_and_operators_of_all():
     ours, theirs, member, operator = await world()
     page, console = await watch(member), await watch(operator)
@@ -86,7 +96,7 @@ async def test_members_hear_of_their_tenants_jobs_and_operators_of_all():
     assert await heard(page) == [("job", ours.id)]
     assert await heard(console) == [("job", theirs.id)]
     assert await heard(console) == [("job", ours.id)]
-    assert await page.hears_nothing()
+    assert await hears_nothing(page)
 
 
 async def test_objects_are_whole_and_carry_their_version():
@@ -110,7 +120,7 @@ async def test_nothing_is_told_of_what_was_not_committed():
             transaction.set_rollback(True)
 
     await rolled_back()
-    assert await page.hears_nothing()
+    assert await hears_nothing(page)
 
 
 async def test_of_the_members_of_a_virtual_cluster_one_hears_of_ones_own_tenants():
@@ -201,7 +211,7 @@ async def test_a_log_is_heard_by_those_who_may_watch_it():
     await page.say({"type": "ping"})
     assert await page.receive() == {"type": "pong"}
     await publish((publish_log, ours.id, 2, 0, [Chunk]))
-    assert await page.hears_nothing()
+    assert await hears_nothing(page)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", "{", '{"type": 7}', '{"type": "watch_log", "job": "x"}'])
@@ -229,7 +239,10 @@ async def test_an_agent_hears_its_own_wake_and_nothing_else():
     socket = await connect("/ws/agent", left.token)
     assert await socket.connect()
     await publish((stream.wake_nodes, [right.node.id]), (publish_nodes, [left.node.id]))
-    assert await socket.hears_nothing()
+    # A wake says nothing of whom it is for, so the agent's own marker is of another kind.
+    marker = {"type": "agent.session", "session": {"id": "marker"}}
+    await publish((stream.send, [((stream.node_group(left.node.id),), marker)]))
+    assert await socket.receive() == {"type": "session", "session": {"id": "marker"}}
     await publish((stream.wake_nodes, [left.node.id]))
     assert await socket.receive() == {"type": "wake"}
 
@@ -266,4 +279,4 @@ async def test_lines_of_the_ledger_go_to_whom_they_concern_and_hide_other_tenant
     (line,) = told["lines"]
     assert (line["party"], line["counterparty"], line["jobs"]) == ("vision", "another tenant", [ours.id])
     assert [line["counterparty"] for line in (await console.receive())["lines"]] == ["speech", ""]
-    assert await page.hears_nothing()
+    assert await hears_nothing(page)

@@ -29,10 +29,8 @@ from scheduler.nodes.services.managing import node_create
 from tenants.models import Token, User
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.agent.builders import AgentProcess
+from tests.patience import PATIENCE_SECONDS, until_async
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_member, make_tenant
-
-#: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_SECONDS = 60.0
 
 
 class Line:
@@ -48,7 +46,7 @@ class Line:
 
     async def next(self) -> bytes | None:
         """The next frame that is no word of what was taken in; None at the end."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 try:
                     frame = await self.socket.recv()
@@ -107,10 +105,8 @@ class Site:
         self.node.node.refresh_from_db()
         return make_attempt(self.job, gpus_of(self.node.node)[:1], state=AttemptState.STARTING)
 
-    async def until(self, condition: Any) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not await sync_to_async(condition)():
-                await asyncio.sleep(0.02)
+    async def until(self, condition: Any, what: str = "") -> None:
+        await until_async(sync_to_async(condition), what)
 
     async def token(self, user: User, **columns: Any) -> str:
         secret = new_secret(USER_PREFIX)
@@ -154,7 +150,7 @@ async def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Async
     site = Site([listener.getsockname()[1] for listener in listeners])
     monkeypatch.setattr(settings.CONFIG, "proxy_port", site.proxy_port)
     # On a busy machine a node takes its time to join.
-    monkeypatch.setattr(consumers, "JOIN_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(consumers, "JOIN_SECONDS", PATIENCE_SECONDS)
     options = uvicorn.Config(application, lifespan="off", log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(options)
     task = asyncio.create_task(server.serve(sockets=listeners))

@@ -25,8 +25,9 @@ from controlplane.embedded import ports
 from nodeagent.folder import AttemptFolder
 from scheduler.models import Session
 from tests.agent.builders import PLATFORM
+from tests.patience import PATIENCE_SECONDS, until_async
 from tests.scheduler.builders import make_job, make_user
-from tests.sessions.conftest import WAIT_SECONDS, Site
+from tests.sessions.conftest import Site
 
 
 class Allot:
@@ -49,7 +50,7 @@ class Allot:
     async def __call__(self, *arguments: str, stdin: str = "") -> tuple[int | None, str, str]:
         """Exit code, output and errors."""
         process = await self.start(*arguments, stdin=PIPE)
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             output, errors = await process.communicate(stdin.encode())
         return process.returncode, output.decode(), errors.decode()
 
@@ -70,7 +71,7 @@ class Terminal:
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self.ours, news.set)
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while text not in self.shown:
                     await news.wait()
                     news.clear()
@@ -82,7 +83,7 @@ class Terminal:
 
 
 async def exit_of(process: Process) -> int:
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return await process.wait()
 
 
@@ -162,14 +163,16 @@ async def another_server() -> AsyncIterator[str]:
         env={**os.environ, "DATABASE_URL": database, "PYTHONPATH": f"{PLATFORM}:{PLATFORM.parent}"},
     )
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    break
-                except ConnectionRefusedError:
-                    await asyncio.sleep(0.02)
-        writer.close()
+
+        async def listens() -> bool:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                return False
+            writer.close()
+            return True
+
+        await until_async(listens)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
@@ -182,7 +185,7 @@ async def answers(port: int, *words: bytes) -> list[bytes]:
     for (_, writer), word in zip(lines, words, strict=True):
         writer.write(word)
         writer.write_eof()
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         told = [await reader.read() for reader, _ in lines]
     for _, writer in lines:
         writer.close()

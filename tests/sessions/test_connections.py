@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +13,10 @@ from asgiref.sync import sync_to_async
 from controlplane.sessions import pages
 from controlplane.sessions.consumers import AgentSession
 from controlplane.sessions.relay import Relay
+from nodeagent.folder import AttemptFolder
 from nodeagent.frames import INPUT, TOWARDS_JOB
 from tenants.models import Token
+from tests.patience import PATIENCE_SECONDS
 from tests.sessions.conftest import Site
 from tests.sessions.test_pages import address
 
@@ -27,6 +30,7 @@ async def serve(reader, writer):
     for _ in range(2):
         head = await reader.readuntil(b"\\r\\n\\r\\n")
         if b"/wait " in head:
+            open("waited-for", "w").close()
             await asyncio.sleep(600)
         seen += 1
         if _ == 0:
@@ -49,7 +53,7 @@ async def test_a_page_is_answered_though_the_program_closes_what_it_used_before(
     await site.start()
     base = f"http://127.0.0.1:{site.proxy_port}"
     path = f"/job/{site.job.id}/notebook/"
-    async with httpx.AsyncClient(base_url=base, timeout=60) as browser:
+    async with httpx.AsyncClient(base_url=base, timeout=PATIENCE_SECONDS) as browser:
         await browser.get(await address(site, await site.token(site.ada)))
         while (answer := await browser.get(path)).status_code != 200:
             # Until it listens. Nothing else ever comes of that.
@@ -67,7 +71,8 @@ async def test_a_page_is_answered_though_the_program_closes_what_it_used_before(
         assert (answer.status_code, answer.text.strip()) == (200, "5")
 
         waiting = asyncio.create_task(browser.get(f"{path}wait"))
-        await asyncio.sleep(0.2)
+        work = Path(AttemptFolder(str(site.agent.attempts / str(site.attempt.id))).work(0))
+        await site.until((work / "waited-for").exists, "the request to reach the program")
         assert not waiting.done()
         await Token.objects.all().adelete()
         assert (await waiting).status_code == 403

@@ -24,12 +24,11 @@ from nodeagent.frames import OPENED, PROBLEM
 from scheduler.logs import api as log_api
 from scheduler.logs.services.reading import Chunk
 from tenants.models import Membership, Token, User
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_user
 from tests.sessions.conftest import Line, Site
 
 PASSWORD = "walrus-tin-9-bridge"
-#: What the issue promises; the tests look far more often.
-PROMISED_SECONDS = 10.0
 
 #: Echoes on a WebSocket, and has an answer that never ends.
 PROGRAM = """
@@ -191,7 +190,7 @@ async def test_who_is_not_signed_in_any_more_has_nothing_open(running: Site):
         headers = await sign_in(running, running.ada)
         async with everything(running, headers) as opened:
             await end(running, headers)
-            async with asyncio.timeout(PROMISED_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert await opened.live_ended() == NOT_SIGNED_IN, end
                 assert b"no longer signed in" in await opened.command_ended()
                 await opened.pages_ended()
@@ -203,7 +202,7 @@ async def test_who_may_do_less_keeps_what_he_may_still_do(running: Site, monkeyp
     headers = await by_token(running, running.ada)
     async with everything(running, headers) as opened:
         await membership.aupdate(role="viewer")
-        async with asyncio.timeout(PROMISED_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             # Its page connects again, and learns what it may do.
             assert await opened.live_ended() == RIGHTS_CHANGED
             assert b"admins of tenant" in await opened.command_ended()
@@ -217,7 +216,7 @@ async def test_who_may_do_less_keeps_what_he_may_still_do(running: Site, monkeyp
     await Membership.objects.acreate(user=running.ada, tenant=running.tenant, role="admin")
     async with everything(running, headers) as opened:
         await membership.aupdate(role="member")
-        async with asyncio.timeout(PROMISED_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await opened.live_ended() == RIGHTS_CHANGED
         # It is his own job.
         await opened.page_socket.send("still there")
@@ -225,7 +224,7 @@ async def test_who_may_do_less_keeps_what_he_may_still_do(running: Site, monkeyp
         assert await anext(opened.page)
         assert opened.command.socket.close_code is None
         await membership.adelete()
-        async with asyncio.timeout(PROMISED_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert b"admins of tenant" in await opened.command_ended()
             await opened.pages_ended()
             await opened.download_ended()
@@ -234,7 +233,7 @@ async def test_who_may_do_less_keeps_what_he_may_still_do(running: Site, monkeyp
     operator = await sync_to_async(make_user)(operator=True)
     async with everything(running, await by_token(running, operator)) as opened:
         await User.objects.filter(id=operator.id).aupdate(is_operator=False)
-        async with asyncio.timeout(PROMISED_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await opened.live_ended() == RIGHTS_CHANGED
             assert await opened.command_ended()
             await opened.pages_ended()

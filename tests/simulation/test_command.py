@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from scheduler.simulation.command import main
+from tests.patience import PATIENCE_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -175,13 +175,14 @@ def test_ctrl_c_leaves_a_report_that_says_so(tmp_path: Path) -> None:
             cwd=ROOT, stdout=said, stderr=said,
             env={name: value for name, value in os.environ.items() if name != "DATABASE_URL"},
         )  # fmt: skip
-        end = time.monotonic() + 30
-        while "20,000 jobs" not in (tmp_path / "said").read_text():
+
+        def has_begun() -> bool:
             assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.02)
+            return "20,000 jobs" in (tmp_path / "said").read_text()
+
+        until(has_begun)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE_SECONDS) == 1
     run = numbers(out)["srtf"]
     assert "interrupted" in run["cut_short"]
     assert run["jobs"]["ended"] < len(jobs)

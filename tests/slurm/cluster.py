@@ -15,16 +15,14 @@ import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tests.patience import PATIENCE_SECONDS, until
 
 NODES = ("n1", "n2")
 GPUS = 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
-#: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_SECONDS = 60.0
-LOOK_SECONDS = 0.02
 #: major 1, minor 3: /dev/null.
 NULL_DEVICE = os.makedev(1, 3)
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -111,7 +109,7 @@ class SlurmCluster:
             daemon.terminate()
         for daemon in self.daemons:
             try:
-                daemon.wait(10)
+                daemon.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 daemon.send_signal(signal.SIGKILL)
                 daemon.wait()
@@ -151,16 +149,12 @@ class SlurmCluster:
             daemon = subprocess.Popen(words, env=self.environment, stdout=output, stderr=output)
         self.daemons.append(daemon)
 
-    def _until(self, condition: object) -> None:
-        assert callable(condition)
-        end = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            if time.monotonic() > end:
-                logs = [
-                    path.read_text(errors="replace")[-1500:] for path in self.folder.glob("*.[lo][ou][gt]")
-                ]
-                raise TimeoutError("\n".join(["Slurm did not come up.", *logs]))
-            time.sleep(LOOK_SECONDS)
+    def _until(self, condition: Callable[[], object]) -> None:
+        until(condition, self._logs)
+
+    def _logs(self) -> str:
+        logs = [path.read_text(errors="replace")[-1500:] for path in self.folder.glob("*.[lo][ou][gt]")]
+        return "\n".join(["Slurm; its logs:", *logs])
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from tenants import services, tokens
 from tenants.errors import ApplicationError, Conflict, Invalid, NotAllowed, NotFound
 from tenants.models import AuditEntry, Membership, Role, Tenant, Token, User
 from tenants.selectors import quota_of, viewer_of
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_member, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -108,7 +109,7 @@ def test_two_admins_can_not_both_leave_at_the_same_moment():
 
     def leave(by) -> None:
         try:
-            start.wait(10)
+            start.wait(PATIENCE_SECONDS)
             services.member_remove(by=by, tenant=red, username=by.user.username)
         except ApplicationError as error:
             refused.append(error)
@@ -119,7 +120,7 @@ def test_two_admins_can_not_both_leave_at_the_same_moment():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_SECONDS)
     assert [type(error) for error in refused] == [Conflict]
     assert len(roles(red)) == 1
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import children_of, user_seconds_of
 from tests.up.busy_worker import never_end
 from tests.up.computing_worker import compute
 from tests.up.test_supervisor import is_alive
-from tests.up.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,13 +30,17 @@ def test_a_busy_pool_ends_with_its_worker(redis_url: str, tmp_path: Path) -> Non
         )
     try:
         never_end.delay(str(started))
-        wait_until(lambda: started.exists() or worker.poll() is not None, said.read_text, 180)
-        pool = psutil.Process(worker.pid).children()
+        until(
+            lambda: started.exists() or worker.poll() is not None,
+            said.read_text,
+            seconds=3 * PATIENCE_SECONDS,
+        )
+        pool = children_of(worker.pid)
         assert len(pool) == 2
     finally:
         worker.kill()
         worker.wait()
-    wait_until(lambda: not any(is_alive(process.pid) for process in pool), said.read_text)
+    until(lambda: not any(is_alive(process.pid) for process in pool), said.read_text)
 
 
 @pytest.mark.parametrize(("jobs", "how"), [(20, signal.SIGTERM), (4_000, signal.SIGKILL)])
@@ -57,15 +62,17 @@ def test_the_process_that_computes_ends_with_its_worker(
         )
     try:
         compute.apply_async((str(told), jobs), queue=queue)
-        wait_until(lambda: told.exists() or worker.poll() is not None, said.read_text, 180)
+        until(
+            lambda: told.exists() or worker.poll() is not None, said.read_text, seconds=3 * PATIENCE_SECONDS
+        )
         pool, child = map(int, told.read_text().split())
         busy = psutil.Process(child)
-        before = busy.cpu_times().user
+        before = user_seconds_of(busy)
         if how == signal.SIGKILL:
-            wait_until(lambda: busy.cpu_times().user > before + 0.05, said.read_text)
+            until(lambda: user_seconds_of(busy) > before + 0.05, said.read_text)
         worker.send_signal(how)
-        worker.wait(30)
+        worker.wait(PATIENCE_SECONDS)
     finally:
         worker.kill()
         worker.wait()
-    wait_until(lambda: not is_alive(pool) and not is_alive(child), said.read_text)
+    until(lambda: not is_alive(pool) and not is_alive(child), said.read_text)

@@ -10,6 +10,7 @@ import pytest
 
 from controlplane.up.console import StartError
 from controlplane.up.home import Home
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ("ALLOT_", "DATABASE_URL", "REDIS_URL")
@@ -27,7 +28,7 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         env={key: value for key, value in os.environ.items() if not key.startswith(SETTINGS)} | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
 
 

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from tests.agent.runtime_node import is_alive
-from tests.up.waiting import wait_until
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import signal_process
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ class Platform:
         return int((self.folder / f"{name}.pid").read_text())
 
     def wait_until_ready(self) -> None:
-        wait_until(lambda: "all ready" in self.said() or self.process.poll() is not None, self.said)
+        until(lambda: "all ready" in self.said() or self.process.poll() is not None, self.said)
         assert self.process.poll() is None, self.said()
 
 
@@ -59,7 +60,7 @@ def test_a_signal_stops_all_in_order(tmp_path: Path, number: signal.Signals) -> 
         running.wait_until_ready()
         pids = [running.pid("database"), running.pid("web")]
         running.process.send_signal(number)
-        assert running.process.wait(timeout=60) == 0
+        assert running.process.wait(timeout=PATIENCE_SECONDS) == 0
         assert (tmp_path / "ended").read_text().split() == ["web", "database"]
         assert not any(map(psutil.pid_exists, pids))
 
@@ -69,15 +70,15 @@ def test_kill_9_of_the_supervisor_leaves_nothing(tmp_path: Path) -> None:
         running.wait_until_ready()
         pids = [running.pid("database"), running.pid("web")]
         running.process.kill()
-        wait_until(lambda: not any(map(is_alive, pids)))
+        until(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
     with platform(tmp_path) as running:
         running.wait_until_ready()
         first = running.pid("web")
-        os.kill(first, signal.SIGKILL)
-        wait_until(lambda: "web works again" in running.said(), running.said)
+        assert signal_process(first)
+        until(lambda: "web works again" in running.said(), running.said)
         assert running.pid("web") != first
         assert "web was ended by signal SIGKILL; starting it again in 0.25 s" in running.said()
 
@@ -86,13 +87,13 @@ def test_what_a_killed_child_had_started_ends_with_it(tmp_path: Path) -> None:
     with platform(tmp_path, manner="parent") as running:
         running.wait_until_ready()
         helper = running.pid("helper")
-        os.kill(running.pid("web"), signal.SIGKILL)
-        wait_until(lambda: not is_alive(helper))
+        assert signal_process(running.pid("web"))
+        until(lambda: not is_alive(helper))
 
 
 def test_a_child_that_cannot_start_is_an_error_with_its_last_words(tmp_path: Path) -> None:
     with platform(tmp_path, manner="broken") as running:
-        assert running.process.wait(timeout=60) == 1
+        assert running.process.wait(timeout=PATIENCE_SECONDS) == 1
         assert "web ended with exit status 1. It said last:" in running.said()
         assert "    cannot find my configuration" in running.said()
         assert str(tmp_path / "web.log") in running.said()
@@ -104,9 +105,9 @@ def test_a_second_signal_kills_a_child_that_does_not_listen(tmp_path: Path) -> N
         running.wait_until_ready()
         web, job = running.pid("web"), running.pid("helper")
         running.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "once more to kill" in running.said())
+        until(lambda: "once more to kill" in running.said())
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=60) == 0
+        assert running.process.wait(timeout=PATIENCE_SECONDS) == 0
         assert "killing what still runs" in running.said()
         assert not psutil.pid_exists(web)
         assert not is_alive(job)
@@ -117,7 +118,7 @@ def test_a_child_that_does_not_listen_is_killed_when_its_time_is_up(tmp_path: Pa
         running.wait_until_ready()
         job = running.pid("helper")
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(timeout=60) == 0
+        assert running.process.wait(timeout=PATIENCE_SECONDS) == 0
         assert not is_alive(job)
         assert "web did not end within 2 s; killing it" in running.said()
         assert (tmp_path / "ended").read_text().split() == ["database"]

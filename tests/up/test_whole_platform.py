@@ -19,8 +19,9 @@ from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import running
 from tests.agent.runtime_node import is_alive
 from tests.e2e.installation import ROOT, Installation
+from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import command_of
 from tests.servers import PASSWORD, copy_template
-from tests.up.waiting import wait_until
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
 
 
 def names(processes: list[psutil.Process]) -> str:
-    return "\n".join(" ".join(process.cmdline()) for process in processes if process.is_running())
+    return "\n".join(" ".join(words) for process in processes if (words := command_of(process)))
 
 
 def printed(platform: Installation) -> str:
@@ -85,11 +86,11 @@ def test_the_demonstration_starts_again_at_once_after_kill_9_and_ctrl_c_ends_it_
     start = len(printed(platform))
     platform.start()
     assert "(as printed at the first start)" in printed(platform)[start:]
-    wait_until(lambda: not any(is_alive(process.pid) for process in first), lambda: names(first))
+    until(lambda: not any(is_alive(process.pid) for process in first), lambda: names(first))
     shows_the_demonstration(platform)
 
     platform.supervisor.send_signal(signal.SIGINT)
-    assert platform.supervisor.wait(timeout=120) == 0
+    assert platform.supervisor.wait(timeout=2 * PATIENCE_SECONDS) == 0
     left = processes_of(platform.home)
     assert not left, names(left)
     # They end because they are asked to. On a machine busy enough some are killed all the same: that is said.
@@ -111,12 +112,12 @@ def shows_the_demonstration(platform: Installation) -> None:
         return platform.call("GET", "nodes?page_size=200")["results"]
 
     # Whether they still count as there after kill -9 depends on how long the start took.
-    wait_until(lambda: {node["state"] for node in nodes()} == {"ready"}, lambda: printed(platform))
+    until(lambda: {node["state"] for node in nodes()} == {"ready"}, lambda: printed(platform))
     assert len(nodes()) == 7
     assert sum(len(node["gpus"]) for node in nodes()) >= 28
     assert len({node["gpu_model"] for node in nodes()}) == 3
     assert httpx.get(f"{platform.url}/readyz").json()["status"] == "ok"
-    wait_until(lambda: platform.call("GET", "cluster")["jobs"]["running"] > 0, lambda: printed(platform))
+    until(lambda: platform.call("GET", "cluster")["jobs"]["running"] > 0, lambda: printed(platform))
 
 
 @pytest.mark.slow
@@ -136,11 +137,15 @@ def test_with_servers_of_ones_own_no_embedded_one_is_started(tmp_path: Path) -> 
         )
         try:
             said = (tmp_path / "output").read_text
-            wait_until(lambda: "Allotment runs at" in said() or process.poll() is not None, said, seconds=120)
+            until(
+                lambda: "Allotment runs at" in said() or process.poll() is not None,
+                said,
+                seconds=2 * PATIENCE_SECONDS,
+            )
             assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ok"
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE_SECONDS)
         assert "PostgreSQL" not in said()
         assert "Redis" not in said()
         assert not (home / "postgres").exists()

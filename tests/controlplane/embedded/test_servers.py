@@ -19,6 +19,7 @@ from controlplane.embedded import postgres as module
 from controlplane.embedded.postgres import ADMINISTRATOR, APPLICATION, DATABASE, OWNER, Postgres
 from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import running
+from tests.patience import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_postgres_refuses_a_wrong_password(postgres: Postgres) -> None:
 def test_postgres_ends_a_server_left_on_its_folder(postgres: Postgres) -> None:
     with running(postgres) as first:
         postgres.prepare()
-        assert first.wait(timeout=5) == 0
+        assert first.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def test_redis_answers_only_with_its_password(tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ def test_the_log_holds_neither_statements_nor_rows(postgres: Postgres, tmp_path:
     with log.open("wb") as output:
         process = postgres.spawn().popen(output=output.fileno())
         try:
-            while not postgres.is_ready():
-                assert process.poll() is None
+            until(lambda: process.poll() is not None or postgres.is_ready())
+            assert process.poll() is None
             postgres.finish()
             with psycopg.connect(postgres.owner_url, autocommit=True) as owner:
                 owner.execute("CREATE TABLE users (name text UNIQUE, hash text)")
@@ -142,7 +143,7 @@ def test_the_log_holds_neither_statements_nor_rows(postgres: Postgres, tmp_path:
                     owner.execute("INSERT INTO users VALUES ('ann', 'scrypt$second')")
         finally:
             process.send_signal(postgres.stop_signal)
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
     said = log.read_text()
     assert "duplicate key value" in said
     assert "scrypt" not in said

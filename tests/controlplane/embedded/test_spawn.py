@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.embedded import spawn
 from controlplane.embedded.spawn import Spawn, unprivileged_account
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up root")
 NOTHING = "0000000000000000"
@@ -16,7 +17,7 @@ NOTHING = "0000000000000000"
 def run(script: str, *, needs: list[Path] | None = None) -> str:
     started = Spawn(["/bin/sh", "-c", script], Path("/"), account=unprivileged_account(), needs=needs or [])
     process = started.popen(output=subprocess.PIPE)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output.decode()
     return output.decode().strip()
 

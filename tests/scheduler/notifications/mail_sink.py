@@ -5,6 +5,8 @@ import threading
 from email import message_from_bytes
 from email.message import Message
 
+from tests.patience import PATIENCE_SECONDS
+
 
 class MailSink:
     """Listens on loopback in a thread; a context."""
@@ -18,14 +20,14 @@ class MailSink:
     def __enter__(self) -> "MailSink":
         self._thread.start()
         started = asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._server = asyncio.run_coroutine_threadsafe(started, self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(started, self._loop).result(PATIENCE_SECONDS)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 sink\r\n")

@@ -23,6 +23,7 @@ from tenants.audit.reading import next_entries
 from tenants.audit.receivers import receivers_of
 from tenants.models import AuditEntry, AuditReceiver
 from tests.api.caller import caller
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_tenant, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -155,7 +156,7 @@ def test_by_tls_the_other_side_must_be_who_it_should_be(to, tmp_path: Path) -> N
 def test_by_udp_each_entry_is_a_datagram(to) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
-        listening.settimeout(10)
+        listening.settimeout(PATIENCE_SECONDS)
         to(f"syslog+udp://127.0.0.1:{listening.getsockname()[1]}")
         make_tenant("red", quota={"*": 1})
         assert forward() == 2
@@ -223,18 +224,18 @@ def test_an_entry_whose_transaction_is_late_is_not_passed_over() -> None:
         with transaction.atomic():
             make_tenant("late")
             drawn.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_SECONDS)
         connection.close()
         done.set()
 
     thread = threading.Thread(target=late)
     thread.start()
-    assert drawn.wait(20)
+    assert drawn.wait(PATIENCE_SECONDS)
     make_tenant("early")
     everything = AuditEntry.objects.all()
     assert next_entries(everything, after=0) == []
     go_on.set()
-    assert done.wait(20)
+    assert done.wait(PATIENCE_SECONDS)
     thread.join()
     assert [entry.subject for entry in next_entries(everything, after=0)] == ["late", "early"]
 

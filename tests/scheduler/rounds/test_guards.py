@@ -1,12 +1,12 @@
 """The database is the last guard: these tests go around all code and try to break it from SQL."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import IntegrityError, connection, transaction
 
 from scheduler.models import Allocation
+from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -128,23 +128,22 @@ def test_two_transactions_at_once_do_not_take_the_same_room():
             refused = beside.submit(take_second)
             wait_until_somebody_waits()
             assert not refused.done()
-        assert "parts_fit_on_gpu" in refused.result(timeout=60)
+        assert "parts_fit_on_gpu" in refused.result(timeout=PATIENCE_SECONDS)
     assert list(gpu.allocations.values_list("allocation_id", flat=True)) == [first]
 
 
 def wait_until_somebody_waits() -> None:
-    end = time.monotonic() + 60
+    def somebody_waits() -> bool:
+        # What is known of other sessions is read once in a transaction, unless that is cleared.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM pg_stat_activity"
+            " WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+        )
+        return bool(cursor.fetchone()[0])
+
     with connection.cursor() as cursor:
-        while time.monotonic() < end:
-            # What is known of other sessions is read once in a transaction, unless it is asked for anew.
-            cursor.execute("SELECT pg_stat_clear_snapshot()")
-            cursor.execute(
-                "SELECT EXISTS (SELECT 1 FROM pg_stat_activity"
-                " WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
-            )
-            if cursor.fetchone()[0]:
-                return
-    raise AssertionError("nobody waits for this transaction")
+        until(somebody_waits, "somebody who waits for this transaction")
 
 
 def test_history_does_not_count_as_holding():

@@ -19,6 +19,7 @@ from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from scheduler.rounds.shares import write_shares
 from scheduler.rounds.snapshot import read_snapshot
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -158,7 +159,7 @@ def test_nobody_waits_for_a_job_that_is_locked():
         Job.objects.select_for_update().get(id=job.id)
         thread = Thread(target=elsewhere)
         thread.start()
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     attempt.refresh_from_db()
     assert attempt.auxiliary is None

@@ -24,7 +24,8 @@ from scheduler.core.solvers.solving import solve
 from scheduler.rounds import solver as module
 from scheduler.rounds.solver import MIB, Budget, Limits, Solver, TimeLeft
 from tests.core.solvers.instances import large_instance
-from tests.up.waiting import wait_until
+from tests.patience import until
+from tests.processes import is_gone, user_seconds_of
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Solved in some milliseconds, and in several seconds.
@@ -42,14 +43,6 @@ def solver() -> Iterator[Solver]:
 
 def within(seconds: float, starting: float = 60.0) -> TimeLeft:
     return TimeLeft(computing=seconds, starting=starting)
-
-
-def is_gone(process: int) -> bool:
-    """Whether it has ended; a zombie that nobody has collected yet runs no more either."""
-    try:
-        return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_what_a_fit_takes_and_returns_is_handed_over(solver: Solver) -> None:
@@ -173,10 +166,10 @@ def test_one_that_is_never_ready_is_started_anew(solver: Solver, monkeypatch: py
 def once_busy(solver: Solver, then: Callable[[int], object]) -> threading.Thread:
     """Start a thread that does something to the child as soon as that has computed for a while."""
     process = psutil.Process(solver.child)
-    before = process.cpu_times().user
+    before = user_seconds_of(process)
 
     def watch() -> None:
-        wait_until(lambda: process.cpu_times().user > before + 0.05)
+        until(lambda: user_seconds_of(process) > before + 0.05)
         then(process.pid)
 
     thread = threading.Thread(target=watch)
@@ -200,7 +193,7 @@ def test_one_that_ends_between_two_calls_is_replaced(solver: Solver) -> None:
     idle = solver.child
     assert idle is not None
     os.kill(idle, signal.SIGKILL)
-    wait_until(lambda: is_gone(idle))
+    until(lambda: is_gone(idle))
     assert solver.run(within(10), solve, SMALL).objective > 0
     assert solver.child != idle
 
@@ -277,12 +270,12 @@ def test_a_busy_child_ends_with_its_parent_however_that_ends() -> None:
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     busy = psutil.Process(child)
-    before = busy.cpu_times().user
-    wait_until(lambda: busy.cpu_times().user > before + 0.05)
+    before = user_seconds_of(busy)
+    until(lambda: user_seconds_of(busy) > before + 0.05)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until(lambda: is_gone(child))
+    until(lambda: is_gone(child))
 
 
 def test_all_computations_of_a_round_share_its_time(solver: Solver) -> None:

@@ -111,6 +111,20 @@ class Line:
             raise LineError("a frame's header is no object")
         return kind, header, body
 
+    def end(self, seconds: float) -> None:
+        """Send nothing more, and wait until the other end has read all and cuts the line.
+
+        Cut from here while something lies unread, the kernel would reset the connection, and what was sent
+        last could be lost with it. Waits for that many seconds at most.
+        """
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while time.monotonic() < deadline:
+                with contextlib.suppress(TimeoutError):
+                    if not self._socket.recv(CHUNK_BYTES):
+                        return
+
     def close(self) -> None:
         """Cut the line, whoever waits at it."""
         with contextlib.suppress(OSError):

@@ -378,7 +378,9 @@ class _Worker:
         with contextlib.suppress(OSError):
             while (told := self.outbox.get()) is not None:
                 self.line.send(*told)
-        self.line.close()
+            self.line.close()
+        # A worker that takes nothing any more may have sent batches, and that it leaves, which are not read
+        # yet: the thread that reads cuts the line.
 
 
 def _cut(socket_: socket.socket) -> None:

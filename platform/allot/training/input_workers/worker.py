@@ -19,7 +19,7 @@ from allot.training.input_workers.line import Line, LineError
 
 #: Between two tries to reach a trainer, at first and at most.
 RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 5.0
-#: How long a frame may still take to be sent when the worker is told to leave.
+#: How long a frame may still take to be sent when the worker is told to leave, and then to be read.
 LEAVE_SECONDS = 10.0
 REASON_MOST = 1_000
 
@@ -107,6 +107,7 @@ class Worker:
                 except _Left:
                     sending.result(LEAVE_SECONDS)
                     line.send(wire.LEAVES, {})
+                    line.end(LEAVE_SECONDS)
                     raise
                 if kind == wire.END:
                     return True
