@@ -7,6 +7,7 @@ it appends its name to `<folder>/ended` first.
 import asyncio
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from controlplane.embedded.spawn import Spawn
@@ -30,7 +31,7 @@ if manner in ("parent", "deaf"):
 with open(f"{folder}/{name}.pid.new", "w") as file:
     file.write(str(os.getpid()))
 os.replace(f"{folder}/{name}.pid.new", f"{folder}/{name}.pid")
-if manner == "broken":
+if manner == "broken" or (manner == "refused" and not os.path.exists(f"{folder}/allowed")):
     sys.exit("cannot find my configuration")
 print("ready", "x" * 200_000, flush=True)
 while True:
@@ -46,7 +47,12 @@ def spec(name: str, folder: Path, *, layer: int, manner: str = "plain") -> Child
 def main(folder: Path, manner: str) -> int:
     async def start(supervisor: Supervisor) -> None:
         await supervisor.start("database", [spec("database", folder, layer=0)])
-        await supervisor.start("web", [spec("web", folder, layer=1, manner=manner)])
+        if manner == "refused":
+            await supervisor.start("web", [spec("web", folder, layer=1)])
+            agent = spec("agent", folder, layer=2, manner=manner)
+            await supervisor.start("agent", [replace(agent, is_needed=False)])
+        else:
+            await supervisor.start("web", [spec("web", folder, layer=1, manner=manner)])
         console.say("all ready")
         console.follow = True
 

@@ -100,6 +100,20 @@ def test_a_child_that_cannot_start_is_an_error_with_its_last_words(tmp_path: Pat
         assert not psutil.pid_exists(running.pid("database"))
 
 
+def test_an_agent_that_cannot_start_is_reported_and_all_else_goes_on(tmp_path: Path) -> None:
+    with platform(tmp_path, manner="refused") as running:
+        running.wait_until_ready()
+        said = running.said()
+        assert "agent ended with exit status 1. It said last:\n    cannot find my configuration" in said
+        assert "All else goes on without it." in said
+        assert is_alive(running.pid("web"))
+        (tmp_path / "allowed").touch()
+        until(lambda: "agent works again" in running.said(), running.said)
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(timeout=PATIENCE_SECONDS) == 0
+        assert (tmp_path / "ended").read_text().split() == ["agent", "web", "database"]
+
+
 def test_a_second_signal_kills_a_child_that_does_not_listen(tmp_path: Path) -> None:
     with platform(tmp_path, manner="deaf") as running:
         running.wait_until_ready()

@@ -42,6 +42,8 @@ class ChildSpec:
     start_seconds: float = 60.0
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 10.0
+    # All others go on without one that is not needed; it is started again for as long as they do.
+    is_needed: bool = True
 
 
 class Child:
@@ -55,24 +57,37 @@ class Child:
         self._log = log_file(logs, spec.name)
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._ready = asyncio.Event()
+        self._given_up = asyncio.Event()
+        #: How it ended last, in words.
+        self._ended = ""
         self._was_ready = False
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start it and return once it is ready; StartError with its last lines if it never is."""
+        """Start it and return once it is ready, or given up for now if it is not needed.
+
+        Raises StartError with its last lines if one that is needed never is ready.
+        """
         self._task = asyncio.create_task(self._keep_running(), name=self.spec.name)
         ready = asyncio.create_task(self._ready.wait())
+        given_up = asyncio.create_task(self._given_up.wait())
         try:
             await asyncio.wait(
-                {self._task, ready}, timeout=self.spec.start_seconds, return_when=asyncio.FIRST_COMPLETED
+                {self._task, ready, given_up},
+                timeout=self.spec.start_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if self._task.done():
                 self._task.result()
             if not self._ready.is_set():
-                raise self._failure(f"was not ready after {self.spec.start_seconds:.0f} s")
+                failure = self._failure(self._ended or f"was not ready after {self.spec.start_seconds:.0f} s")
+                if self.spec.is_needed:
+                    raise failure
+                self._console.warn(f"{failure}\n  All else goes on without it.")
         finally:
             ready.cancel()
+            given_up.cancel()
 
     async def ended(self) -> None:
         """Wait until nobody will start it again; raises why, if that was not asked for."""
@@ -117,11 +132,13 @@ class Child:
                     self._write(describe_status(status))
                     return
                 deaths = 1 if time.monotonic() - started > STEADY_SECONDS else deaths + 1
-                ended = describe_status(status)
+                self._ended = describe_status(status)
                 if not self._was_ready and deaths >= ATTEMPTS_TO_START:
-                    raise self._failure(ended)
-                delay = min(FIRST_DELAY_SECONDS * 2 ** (deaths - 1), LONGEST_DELAY_SECONDS)
-                self._console.warn(f"{self.spec.name} {ended}; starting it again in {delay:g} s")
+                    if self.spec.is_needed:
+                        raise self._failure(self._ended)
+                    self._given_up.set()
+                delay = min(FIRST_DELAY_SECONDS * 2 ** min(deaths - 1, 10), LONGEST_DELAY_SECONDS)
+                self._console.warn(f"{self.spec.name} {self._ended}; starting it again in {delay:g} s")
                 await asyncio.sleep(delay)
         finally:
             self._log.close()
@@ -175,7 +192,7 @@ class Child:
     def _is_ready(self) -> None:
         if self._ready.is_set():
             return
-        if self._was_ready:
+        if self._was_ready or self._given_up.is_set():
             self._console.warn(f"{self.spec.name} works again")
         self._was_ready = True
         self._ready.set()

@@ -97,6 +97,7 @@ def agents(environment: dict[str, str], folder: Path) -> Sequence[ChildSpec]:
             ready_line=re.compile("The control plane answers"),
             layer=AGENTS,
             stop_seconds=20,
+            is_needed=False,
         )
         for path in sorted(folder.glob("*.json"))
     ]
