@@ -308,9 +308,9 @@ class Client(EarlierNames):
         """The cells inside the one at an address, or the topmost ones."""
         return cast("Iterator[schema.CellNode]", self._pages("/cells/tree", {"at": at, "chain": chain}, None))
 
-    def cells_of(self, virtual_cluster: str) -> schema.VirtualClusterCells:
+    def cells_of(self, virtual_cluster: str) -> schema.VirtualClusterHoldings:
         path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/cells"
-        return cast("schema.VirtualClusterCells", self._read(path))
+        return cast("schema.VirtualClusterHoldings", self._read(path))
 
     def check_cells(self, specification: Mapping[str, Any]) -> schema.CellsCheck:
         """What is wrong with a specification, and what it would change; changes nothing."""

@@ -408,6 +408,11 @@ class GpuModel(TypedDict):
     price_per_hour: float
 
 
+class GpuModelUsage(TypedDict):
+    guaranteed_in_use: int
+    opportunistic_in_use: int
+
+
 class GpuModels(TypedDict):
     results: list[GpuModel]
 
@@ -1564,7 +1569,7 @@ class VirtualCellsRequest(TypedDict):
     pinned: NotRequired[dict[str, str]]
 
 
-class VirtualClusterCells(TypedDict):
+class VirtualClusterHoldings(TypedDict):
     virtual_cluster: str
     cells: list[OwnedCells]
     guaranteed: dict[str, int]
@@ -1582,11 +1587,6 @@ class VirtualClusterPreemptions(TypedDict):
     preemptions_per_hour: float
     lost_gpu_hours: float
     overhead_gpu_hours: float
-
-
-class VirtualClusterUsage(TypedDict):
-    guaranteed_in_use: int
-    opportunistic_in_use: int
 
 
 WatchedThen: TypeAlias = Literal['warn', 'stop']
@@ -2698,7 +2698,7 @@ class VirtualCluster(TypedDict):
     pinned: dict[str, str]
     members: list[VirtualClusterMember]
     other_members: int
-    usage: dict[str, VirtualClusterUsage]
+    usage: dict[str, GpuModelUsage]
     queued: int
     running: int
     has_targets: bool

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -21,6 +22,8 @@ _OWN_PASSWORD = frozenset({"current", "your_password"})
 VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
 
 
+#: Documentation shows a list of summaries; a longer one is cut there.
+SUMMARY_CHARACTERS = 90
 #: Of answers with status 429.
 WHEN_TO_RETRY = [
     OpenApiParameter(
@@ -91,6 +94,13 @@ class Schema(AutoSchema):
         if self.method == "POST" and len(words) > 1:
             return "_".join(words)
         return "_".join([*words, VERBS[self.method]])
+
+    def get_summary(self) -> str:
+        """The first sentence of its description where that is short, else the words of its id."""
+        first = re.split(r"(?<=\w)[.:;](?:\s|$)", self.get_description() or "", maxsplit=1)[0].strip()
+        if 0 < len(first) <= SUMMARY_CHARACTERS:
+            return " ".join(first.split())
+        return self.get_operation_id().replace("_", " ").capitalize()
 
     def get_serializer_name(self, serializer: serializers.Serializer, direction: str) -> str:
         """The object's name: TokenOutput is what the API calls a Token."""

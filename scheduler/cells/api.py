@@ -135,7 +135,7 @@ class CellTree(GenericAPIView):
 
 
 class VirtualClusterCells(APIView):
-    @extend_schema(responses=schemas.VirtualClusterCells)
+    @extend_schema(responses=schemas.VirtualClusterHoldings)
     def get(self, request: Request, name: str) -> Response:
         """The cells of a virtual cluster now: how many, which it has got, and which are doomed."""
         virtual_cluster = virtual_cluster_get(name)

@@ -152,7 +152,7 @@ class OwnedCells(serializers.Serializer):
     addresses = serializers.ListField(child=serializers.CharField())
 
 
-class VirtualClusterCells(serializers.Serializer):
+class VirtualClusterHoldings(serializers.Serializer):
     virtual_cluster = serializers.CharField()
     cells = OwnedCells(many=True)
     guaranteed = serializers.DictField(child=serializers.IntegerField())

@@ -80,6 +80,9 @@ def _as_openapi(schema: Any, suffix: str) -> Any:
     converted = {
         key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "examples", "x-flag")
     }
+    # Generators of clients know no default that is an object or a list. It is the empty one, as without it.
+    if isinstance(converted.get("default"), dict | list):
+        del converted["default"]
     if isinstance(converted.get("type"), list):
         types = [each for each in converted["type"] if each != "null"]
         is_nullable = len(types) < len(converted["type"])

@@ -15,7 +15,7 @@ SHARING_HELP = (
 )
 
 
-class VirtualClusterUsage(serializers.Serializer):
+class GpuModelUsage(serializers.Serializer):
     guaranteed_in_use = serializers.IntegerField()
     opportunistic_in_use = serializers.IntegerField()
 
@@ -92,7 +92,7 @@ class VirtualCluster(serializers.Serializer):
     pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
     members = VirtualClusterMember(many=True, help_text="Of the caller's own tenants; for operators all.")
     other_members = serializers.IntegerField(help_text="How many more tenants are members.")
-    usage = serializers.DictField(child=VirtualClusterUsage())
+    usage = serializers.DictField(child=GpuModelUsage())
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
     has_targets = serializers.BooleanField(

@@ -1,7 +1,10 @@
 """The API is tested as the role by which an installation runs it: it may read and write rows, no more."""
 
+from collections.abc import Iterator
+
 import pytest
-from django.db import connection
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, connection
 
 from controlplane import database_roles
 from controlplane.embedded.postgres import APPLICATION
@@ -16,3 +19,13 @@ def _as_the_application(request: pytest.FixtureRequest) -> None:
         database_roles.grant(connection, APPLICATION)
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL ROLE {APPLICATION}")
+
+
+@pytest.fixture
+def one_connection() -> Iterator[None]:
+    """The end of a request must not close the connection that holds the tests' transaction."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)

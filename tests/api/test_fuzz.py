@@ -1,6 +1,5 @@
 """Requests made up from the API's own description: no crash, and no answer that it does not describe."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -8,9 +7,8 @@ import pytest
 import schemathesis
 import yaml
 from django.conf import settings as django_settings
-from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
-from django.db import close_old_connections, transaction
+from django.db import transaction
 from django.test import Client
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -51,16 +49,6 @@ FOREIGN_ANSWER = {"Accept": "image/png"}
 FEW_EXAMPLES, MANY_EXAMPLES = 2, 60
 #: Every day, one operation in so many is asked at all.
 EVERY_DAY = 6
-
-
-@pytest.fixture
-def one_connection() -> Iterator[None]:
-    """The end of a request must not close the connection that holds the tests' transaction."""
-    request_started.disconnect(close_old_connections)
-    request_finished.disconnect(close_old_connections)
-    yield
-    request_started.connect(close_old_connections)
-    request_finished.connect(close_old_connections)
 
 
 @pytest.fixture

@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who changed, read or was refused what, from where. For operators; of a tenant for its admins. */
+        /**
+         * Who changed, read or was refused what, from where
+         * @description Who changed, read or was refused what, from where. For operators; of a tenant for its admins.
+         */
         get: operations["audit_list"];
         put?: never;
         post?: never;
@@ -28,7 +31,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Export all entries that match; whoever goes on behind the last id that he got misses none. */
+        /**
+         * Export all entries that match
+         * @description Export all entries that match; whoever goes on behind the last id that he got misses none.
+         */
         get: operations["audit_export_get"];
         put?: never;
         post?: never;
@@ -45,7 +51,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How the audit log is kept and forwarded. For operators. */
+        /**
+         * How the audit log is kept and forwarded
+         * @description How the audit log is kept and forwarded. For operators.
+         */
         get: operations["audit_status_get"];
         put?: never;
         post?: never;
@@ -62,9 +71,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How GPUs are divided by cells, and what becomes of them, chain by chain. */
+        /**
+         * How GPUs are divided by cells, and what becomes of them, chain by chain
+         * @description How GPUs are divided by cells, and what becomes of them, chain by chain.
+         */
         get: operations["cells_get"];
-        /** @description Divide the cluster anew; jobs whose cells are gone run on as opportunistic ones. For operators. */
+        /**
+         * Divide the cluster anew
+         * @description Divide the cluster anew; jobs whose cells are gone run on as opportunistic ones. For operators.
+         */
         put: operations["cells_set"];
         post?: never;
         delete?: never;
@@ -80,10 +95,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Advice that was asked for, the newest first, without the specifications. For operators. */
+        /**
+         * Advice that was asked for, the newest first, without the specifications
+         * @description Advice that was asked for, the newest first, without the specifications. For operators.
+         */
         get: operations["cells_advice_list"];
         put?: never;
         /**
+         * Ask which cells each virtual cluster should get, judged by the jobs of the last days
          * @description Ask which cells each virtual cluster should get, judged by the jobs of the last days. Changes
          *     nothing; fetch the answer until its state is done. For operators.
          */
@@ -101,7 +120,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Advice with the specification that could be applied. For operators. */
+        /**
+         * Advice with the specification that could be applied
+         * @description Advice with the specification that could be applied. For operators.
+         */
         get: operations["cells_advice_get"];
         put?: never;
         post?: never;
@@ -120,7 +142,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Divide the cluster as advised, unless its cells have changed since (then 409). For operators. */
+        /**
+         * Cells advice apply
+         * @description Divide the cluster as advised, unless its cells have changed since (then 409). For operators.
+         */
         post: operations["cells_advice_apply"];
         delete?: never;
         options?: never;
@@ -137,7 +162,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Say what is wrong with a specification, and what would change with it. For operators. */
+        /**
+         * Say what is wrong with a specification, and what would change with it
+         * @description Say what is wrong with a specification, and what would change with it. For operators.
+         */
         post: operations["cells_check"];
         delete?: never;
         options?: never;
@@ -154,7 +182,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Propose a specification: today's hardware, and today's guarantees as cells. For operators. */
+        /**
+         * Propose a specification
+         * @description Propose a specification: today's hardware, and today's guarantees as cells. For operators.
+         */
         post: operations["cells_proposal"];
         delete?: never;
         options?: never;
@@ -169,7 +200,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The cells inside a cell, or the topmost ones, with what their GPUs are doing. */
+        /**
+         * The cells inside a cell, or the topmost ones, with what their GPUs are doing
+         * @description The cells inside a cell, or the topmost ones, with what their GPUs are doing.
+         */
         get: operations["cells_tree_list"];
         put?: never;
         post?: never;
@@ -186,7 +220,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The cluster in a few numbers; jobs are counted as far as the caller may see them. */
+        /**
+         * The cluster in a few numbers
+         * @description The cluster in a few numbers; jobs are counted as far as the caller may see them.
+         */
         get: operations["cluster_get"];
         put?: never;
         post?: never;
@@ -203,7 +240,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How much of the idle GPUs what usually runs here cannot use, and why. For operators. */
+        /**
+         * How much of the idle GPUs what usually runs here cannot use, and why
+         * @description How much of the idle GPUs what usually runs here cannot use, and why. For operators.
+         */
         get: operations["cluster_fragmentation_get"];
         put?: never;
         post?: never;
@@ -220,14 +260,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How the spare GPUs are handed out. */
+        /**
+         * How the spare GPUs are handed out
+         * @description How the spare GPUs are handed out.
+         */
         get: operations["cluster_settings_get"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change how the spare GPUs are handed out. For operators. */
+        /**
+         * Change how the spare GPUs are handed out
+         * @description Change how the spare GPUs are handed out. For operators.
+         */
         patch: operations["cluster_settings_change"];
         trace?: never;
     };
@@ -238,7 +284,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description GPUs in use over time by tenant; members see other tenants as one sum. */
+        /**
+         * GPUs in use over time by tenant
+         * @description GPUs in use over time by tenant; members see other tenants as one sum.
+         */
         get: operations["cluster_usage_get"];
         put?: never;
         post?: never;
@@ -255,10 +304,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What elasticity saved, by all that was worked out of it, the newest first. For operators. */
+        /**
+         * What elasticity saved, by all that was worked out of it, the newest first
+         * @description What elasticity saved, by all that was worked out of it, the newest first. For operators.
+         */
         get: operations["elasticity_savings_list"];
         put?: never;
         /**
+         * Simulate the jobs submitted within the last days twice
          * @description Simulate the jobs submitted within the last days twice: elastic as declared, and each at its own
          *     number of GPUs. Changes nothing; look at the list until its state is done. For operators.
          */
@@ -276,7 +329,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters. */
+        /**
+         * What happened, the newest first
+         * @description What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters.
+         */
         get: operations["events_list"];
         put?: never;
         post?: never;
@@ -293,9 +349,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The site's rules for failures, at most a hundred. They are tried before the built-in ones. */
+        /**
+         * The site's rules for failures, at most a hundred
+         * @description The site's rules for failures, at most a hundred. They are tried before the built-in ones.
+         */
         get: operations["failure_rules_get"];
-        /** @description Put other rules in the place of all there are. For operators. */
+        /**
+         * Put other rules in the place of all there are
+         * @description Put other rules in the place of all there are. For operators.
+         */
         put: operations["failure_rules_set"];
         post?: never;
         delete?: never;
@@ -313,7 +375,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Try rules on the end of an output; nothing is changed. For operators. */
+        /**
+         * Try rules on the end of an output
+         * @description Try rules on the end of an output; nothing is changed. For operators.
+         */
         post: operations["failure_rules_test"];
         delete?: never;
         options?: never;
@@ -329,6 +394,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * Fairness violations list
          * @description Times in which a tenant's jobs did less than they would have done on its own part alone, the newest
          *     first: the reader's tenants', for operators all.
          */
@@ -348,7 +414,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description List the GPU models of the cluster, by name, with how many are free. */
+        /**
+         * List the GPU models of the cluster, by name, with how many are free
+         * @description List the GPU models of the cluster, by name, with how many are free.
+         */
         get: operations["gpu_models_get"];
         put?: never;
         post?: never;
@@ -371,7 +440,10 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Say what a GPU of this model costs for an hour. For operators. */
+        /**
+         * Say what a GPU of this model costs for an hour
+         * @description Say what a GPU of this model costs for an hour. For operators.
+         */
         patch: operations["gpu_models_change"];
         trace?: never;
     };
@@ -384,7 +456,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Become a member by an invitation, which works once. */
+        /**
+         * Become a member by an invitation, which works once
+         * @description Become a member by an invitation, which works once.
+         */
         post: operations["invitations_accept"];
         delete?: never;
         options?: never;
@@ -401,7 +476,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Make an account by an invitation, become a member with it, and be signed in. */
+        /**
+         * Make an account by an invitation, become a member with it, and be signed in
+         * @description Make an account by an invitation, become a member with it, and be signed in.
+         */
         post: operations["invitations_join"];
         delete?: never;
         options?: never;
@@ -418,7 +496,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What one is invited to by a link. */
+        /**
+         * What one is invited to by a link
+         * @description What one is invited to by a link.
+         */
         post: operations["invitations_look"];
         delete?: never;
         options?: never;
@@ -433,10 +514,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The jobs of the caller's tenants, the newest first; operators see all. */
+        /**
+         * The jobs of the caller's tenants, the newest first
+         * @description The jobs of the caller's tenants, the newest first; operators see all.
+         */
         get: operations["jobs_list"];
         put?: never;
-        /** @description Submit a job. What could never run is refused, with the nearest that could. */
+        /**
+         * Submit a job
+         * @description Submit a job. What could never run is refused, with the nearest that could.
+         */
         post: operations["jobs_create"];
         delete?: never;
         options?: never;
@@ -451,14 +538,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One job, with its newest attempt and the reasons why it waits. */
+        /**
+         * One job, with its newest attempt and the reasons why it waits
+         * @description One job, with its newest attempt and the reasons why it waits.
+         */
         get: operations["jobs_get"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change a job that has not ended. 409 for what can not be changed while it has GPUs. */
+        /**
+         * Change a job that has not ended
+         * @description Change a job that has not ended. 409 for what can not be changed while it has GPUs.
+         */
         patch: operations["jobs_change"];
         trace?: never;
     };
@@ -469,7 +562,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The attempts of a job, the newest first. */
+        /**
+         * The attempts of a job, the newest first
+         * @description The attempts of a job, the newest first.
+         */
         get: operations["jobs_attempts_list"];
         put?: never;
         post?: never;
@@ -488,7 +584,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already. */
+        /**
+         * End a waiting job, or tell a running one to stop
+         * @description End a waiting job, or tell a running one to stop. 409 when it has ended otherwise already.
+         */
         post: operations["jobs_cancel"];
         delete?: never;
         options?: never;
@@ -503,7 +602,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Which other jobs it waits for, and which wait for it. */
+        /**
+         * Which other jobs it waits for, and which wait for it
+         * @description Which other jobs it waits for, and which wait for it.
+         */
         get: operations["jobs_dependencies_get"];
         put?: never;
         post?: never;
@@ -520,7 +622,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened to a job, the newest first. */
+        /**
+         * What happened to a job, the newest first
+         * @description What happened to a job, the newest first.
+         */
         get: operations["jobs_events_list"];
         put?: never;
         post?: never;
@@ -539,7 +644,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Keep a waiting job from starting. */
+        /**
+         * Keep a waiting job from starting
+         * @description Keep a waiting job from starting.
+         */
         post: operations["jobs_hold"];
         delete?: never;
         options?: never;
@@ -554,7 +662,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Read the output of one rank of one attempt, by the numbers of its chunks. */
+        /**
+         * Read the output of one rank of one attempt, by the numbers of its chunks
+         * @description Read the output of one rank of one attempt, by the numbers of its chunks.
+         */
         get: operations["jobs_logs_get"];
         put?: never;
         post?: never;
@@ -571,7 +682,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Download the whole output of an attempt: of one rank as text, of several as a zip. */
+        /**
+         * Download the whole output of an attempt
+         * @description Download the whole output of an attempt: of one rank as text, of several as a zip.
+         */
         get: operations["jobs_logs_download_get"];
         put?: never;
         post?: never;
@@ -588,7 +702,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Read the output of all ranks, or of those of a task, merged by the time at which it was sent. */
+        /**
+         * Jobs logs merged get
+         * @description Read the output of all ranks, or of those of a task, merged by the time at which it was sent.
+         */
         get: operations["jobs_logs_merged_get"];
         put?: never;
         post?: never;
@@ -605,7 +722,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Find the lines of an attempt's output that contain a text or match a regular expression. */
+        /**
+         * Find the lines of an attempt's output that contain a text or match a regular expression
+         * @description Find the lines of an attempt's output that contain a text or match a regular expression.
+         */
         get: operations["jobs_logs_search_get"];
         put?: never;
         post?: never;
@@ -622,7 +742,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the job's attempts used, from the first start on if nothing else is asked for. */
+        /**
+         * What the job's attempts used, from the first start on if nothing else is asked for
+         * @description What the job's attempts used, from the first start on if nothing else is asked for.
+         */
         get: operations["jobs_metrics_get"];
         put?: never;
         post?: never;
@@ -641,7 +764,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Return the address of the pages that one of the job's programs serves, with a ticket in it. */
+        /**
+         * Return the address of the pages that one of the job's programs serves, with a ticket in it
+         * @description Return the address of the pages that one of the job's programs serves, with a ticket in it.
+         */
         post: operations["jobs_ports_open"];
         delete?: never;
         options?: never;
@@ -656,7 +782,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How often the job was preempted, and what that cost. */
+        /**
+         * How often the job was preempted, and what that cost
+         * @description How often the job was preempted, and what that cost.
+         */
         get: operations["jobs_preemptions_get"];
         put?: never;
         post?: never;
@@ -673,7 +802,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Return the job's progress lines, evenly thinned to at most 500. */
+        /**
+         * Return the job's progress lines, evenly thinned to at most 500
+         * @description Return the job's progress lines, evenly thinned to at most 500.
+         */
         get: operations["jobs_progress_get"];
         put?: never;
         post?: never;
@@ -692,7 +824,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Let a held job be considered again. */
+        /**
+         * Let a held job be considered again
+         * @description Let a held job be considered again.
+         */
         post: operations["jobs_release"];
         delete?: never;
         options?: never;
@@ -707,7 +842,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How long the job runs in all, as it was declared and as its own steps tell. */
+        /**
+         * How long the job runs in all, as it was declared and as its own steps tell
+         * @description How long the job runs in all, as it was declared and as its own steps tell.
+         */
         get: operations["jobs_run_time_get"];
         put?: never;
         post?: never;
@@ -724,7 +862,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs. */
+        /**
+         * Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs
+         * @description Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs.
+         */
         get: operations["jobs_scaling_get"];
         put?: never;
         post?: never;
@@ -741,7 +882,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who is, and was, inside the job in the last 30 days: the newest first. */
+        /**
+         * Who is, and was, inside the job in the last 30 days
+         * @description Who is, and was, inside the job in the last 30 days: the newest first.
+         */
         get: operations["jobs_sessions_list"];
         put?: never;
         post?: never;
@@ -759,6 +903,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * See `/jobs/{job_id}/throughputs`.
          * @deprecated
          * @description See `/jobs/{job_id}/throughputs`.
          */
@@ -778,7 +923,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there. */
+        /**
+         * Jobs throughputs get
+         * @description Say how fast the job is on each GPU model, what its policy aims at, and what it received there.
+         */
         get: operations["jobs_throughputs_get"];
         put?: never;
         post?: never;
@@ -796,6 +944,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * Jobs why get
          * @description Say why the job waits, the most decisive reason first, where it stands in its queue, and when it
          *     will probably start.
          */
@@ -817,7 +966,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Submit up to 1,000 jobs, all or none. */
+        /**
+         * Submit up to 1,000 jobs, all or none
+         * @description Submit up to 1,000 jobs, all or none.
+         */
         post: operations["jobs_bulk"];
         delete?: never;
         options?: never;
@@ -834,7 +986,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Cancel all jobs under a filter that have not ended, or only say how many these are. */
+        /**
+         * Cancel all jobs under a filter that have not ended, or only say how many these are
+         * @description Cancel all jobs under a filter that have not ended, or only say how many these are.
+         */
         post: operations["jobs_cancel_many"];
         delete?: never;
         options?: never;
@@ -851,7 +1006,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Say what is wrong with a specification, or else what would become of it. Submits nothing. */
+        /**
+         * Say what is wrong with a specification, or else what would become of it
+         * @description Say what is wrong with a specification, or else what would become of it. Submits nothing.
+         */
         post: operations["jobs_check"];
         delete?: never;
         options?: never;
@@ -866,7 +1024,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Count the visible jobs by state, under the same filters as the list. */
+        /**
+         * Count the visible jobs by state, under the same filters as the list
+         * @description Count the visible jobs by state, under the same filters as the list.
+         */
         get: operations["jobs_counts_get"];
         put?: never;
         post?: never;
@@ -883,7 +1044,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the running jobs of the caller's tenants use now, the newest first; operators see all. */
+        /**
+         * What the running jobs of the caller's tenants use now, the newest first
+         * @description What the running jobs of the caller's tenants use now, the newest first; operators see all.
+         */
         get: operations["jobs_usage_list"];
         put?: never;
         post?: never;
@@ -901,6 +1065,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * The ledger, the newest line first
          * @description The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
          *     Other tenants are not named.
          */
@@ -920,7 +1085,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One line. */
+        /**
+         * One line
+         * @description One line.
+         */
         get: operations["ledger_get"];
         put?: never;
         post?: never;
@@ -938,6 +1106,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * Decide the line's round again from the facts that were kept, and compare
          * @description Decide the line's round again from the facts that were kept, and compare.
          *
          *     409 for what a person did, for rounds that are no longer kept, and for those that take longer than a
@@ -960,7 +1129,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says. */
+        /**
+         * The same lines as CSV, the oldest first
+         * @description The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         */
         get: operations["ledger_export_get"];
         put?: never;
         post?: never;
@@ -977,7 +1149,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What virtual clusters have, by name: for members those of their tenants, for operators all. */
+        /**
+         * What virtual clusters have, by name
+         * @description What virtual clusters have, by name: for members those of their tenants, for operators all.
+         */
         get: operations["market_accounts_list"];
         put?: never;
         post?: never;
@@ -995,10 +1170,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Grant so much anew each period, the first at once. For operators. */
+        /**
+         * Grant so much anew each period, the first at once
+         * @description Grant so much anew each period, the first at once. For operators.
+         */
         put: operations["market_accounts_allowance_set"];
         post?: never;
-        /** @description Grant no more; what was granted stays. For operators. */
+        /**
+         * Grant no more
+         * @description Grant no more; what was granted stays. For operators.
+         */
         delete: operations["market_accounts_allowance_delete"];
         options?: never;
         head?: never;
@@ -1014,7 +1195,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Grant credits, or take some back that are there. For operators. */
+        /**
+         * Grant credits, or take some back that are there
+         * @description Grant credits, or take some back that are there. For operators.
+         */
         post: operations["market_accounts_grant"];
         delete?: never;
         options?: never;
@@ -1029,7 +1213,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Loans between all virtual clusters, the newest first. */
+        /**
+         * Loans between all virtual clusters, the newest first
+         * @description Loans between all virtual clusters, the newest first.
+         */
         get: operations["market_loans_list"];
         put?: never;
         post?: never;
@@ -1046,7 +1233,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One loan. */
+        /**
+         * One loan
+         * @description One loan.
+         */
         get: operations["market_loans_get"];
         put?: never;
         post?: never;
@@ -1066,6 +1256,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * End a loan now
          * @description End a loan now. Its borrower's owners give it back, and nothing is refunded; when operators end it,
          *     the rest is refunded as far as the lender still has it.
          */
@@ -1083,10 +1274,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Offers of all virtual clusters, the newest first. */
+        /**
+         * Offers of all virtual clusters, the newest first
+         * @description Offers of all virtual clusters, the newest first.
+         */
         get: operations["market_offers_list"];
         put?: never;
-        /** @description Offer what a virtual cluster owns. For admins of its only member, and operators. */
+        /**
+         * Offer what a virtual cluster owns
+         * @description Offer what a virtual cluster owns. For admins of its only member, and operators.
+         */
         post: operations["market_offers"];
         delete?: never;
         options?: never;
@@ -1101,7 +1298,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One offer. */
+        /**
+         * One offer
+         * @description One offer.
+         */
         get: operations["market_offers_get"];
         put?: never;
         post?: never;
@@ -1121,6 +1321,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Borrow what is offered, and pay for its whole time
          * @description Borrow what is offered, and pay for its whole time. For owners of the virtual cluster that borrows,
          *     and operators.
          */
@@ -1140,7 +1341,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Take an offer back that nobody has taken. For its owners, and operators. */
+        /**
+         * Take an offer back that nobody has taken
+         * @description Take an offer back that nobody has taken. For its owners, and operators.
+         */
         post: operations["market_offers_withdraw"];
         delete?: never;
         options?: never;
@@ -1155,10 +1359,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The rules in force: for members those of their virtual clusters, for operators all. */
+        /**
+         * The rules in force
+         * @description The rules in force: for members those of their virtual clusters, for operators all.
+         */
         get: operations["market_rules_list"];
         put?: never;
         /**
+         * Let a virtual cluster lend what is idle, or borrow when its jobs wait
          * @description Let a virtual cluster lend what is idle, or borrow when its jobs wait. For its owners, and
          *     operators.
          */
@@ -1179,7 +1387,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Remove a rule; offers that it made and nobody took are withdrawn. For owners, and operators. */
+        /**
+         * Remove a rule
+         * @description Remove a rule; offers that it made and nobody took are withdrawn. For owners, and operators.
+         */
         delete: operations["market_rules_delete"];
         options?: never;
         head?: never;
@@ -1194,6 +1405,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * What moved between accounts, the newest first
          * @description What moved between accounts, the newest first: for members of their virtual clusters, for operators
          *     all.
          */
@@ -1213,7 +1425,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The same as CSV, the oldest first; of more than 100,000 the newest, as the last row says. */
+        /**
+         * The same as CSV, the oldest first
+         * @description The same as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         */
         get: operations["market_transfers_export_get"];
         put?: never;
         post?: never;
@@ -1230,10 +1445,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All nodes, by name. */
+        /**
+         * All nodes, by name
+         * @description All nodes, by name.
+         */
         get: operations["nodes_list"];
         put?: never;
-        /** @description Expect a node; its agent signs in with the token, which is shown only now. For operators. */
+        /**
+         * Expect a node
+         * @description Expect a node; its agent signs in with the token, which is shown only now. For operators.
+         */
         post: operations["nodes_create"];
         delete?: never;
         options?: never;
@@ -1248,15 +1469,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One node with its GPUs. */
+        /**
+         * One node with its GPUs
+         * @description One node with its GPUs.
+         */
         get: operations["nodes_get"];
         put?: never;
         post?: never;
-        /** @description Forget a node that never ran anything and does not report. For operators. */
+        /**
+         * Forget a node that never ran anything and does not report
+         * @description Forget a node that never ran anything and does not report. For operators.
+         */
         delete: operations["nodes_delete"];
         options?: never;
         head?: never;
-        /** @description Cordon a node, return it to service, or move it to another rack. For operators. */
+        /**
+         * Cordon a node, return it to service, or move it to another rack
+         * @description Cordon a node, return it to service, or move it to another rack. For operators.
+         */
         patch: operations["nodes_change"];
         trace?: never;
     };
@@ -1270,6 +1500,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Move the node's jobs away, with their grace period, at once or at a deadline
          * @description Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
          *
          *     Until the deadline they go on, and only what will have ended by then is started there.
@@ -1290,7 +1521,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Lend a node of a serving pool to jobs, whole; a return is called off. For operators. */
+        /**
+         * Lend a node of a serving pool to jobs, whole
+         * @description Lend a node of a serving pool to jobs, whole; a return is called off. For operators.
+         */
         post: operations["nodes_loan"];
         delete?: never;
         options?: never;
@@ -1305,7 +1539,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the machine and its GPUs did, the last hour if nothing else is asked for. */
+        /**
+         * What the machine and its GPUs did, the last hour if nothing else is asked for
+         * @description What the machine and its GPUs did, the last hour if nothing else is asked for.
+         */
         get: operations["nodes_metrics_get"];
         put?: never;
         post?: never;
@@ -1325,6 +1562,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Ask a node that is lent back, by a deadline
          * @description Ask a node that is lent back, by a deadline. For operators.
          *
          *     Elastic jobs that can do without it shrink at once; others are stopped in time to be gone by then.
@@ -1345,6 +1583,7 @@ export interface paths {
         };
         get?: never;
         /**
+         * Make a node one of a serving pool, or the cluster's own again
          * @description Make a node one of a serving pool, or the cluster's own again. For operators.
          *
          *     A node on which jobs run is lent from the beginning.
@@ -1366,7 +1605,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Replace the node's token; the old one is worth nothing from now on. For operators. */
+        /**
+         * Replace the node's token
+         * @description Replace the node's token; the old one is worth nothing from now on. For operators.
+         */
         post: operations["nodes_token"];
         delete?: never;
         options?: never;
@@ -1381,14 +1623,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the caller wants to be told of by e-mail. */
+        /**
+         * What the caller wants to be told of by e-mail
+         * @description What the caller wants to be told of by e-mail.
+         */
         get: operations["notifications_get"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change what the caller wants to be told of by e-mail. */
+        /**
+         * Change what the caller wants to be told of by e-mail
+         * @description Change what the caller wants to be told of by e-mail.
+         */
         patch: operations["notifications_change"];
         trace?: never;
     };
@@ -1400,7 +1648,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Change the caller's own e-mail address; where mail can be sent, it has to be confirmed. */
+        /**
+         * Change the caller's own e-mail address
+         * @description Change the caller's own e-mail address; where mail can be sent, it has to be confirmed.
+         */
         put: operations["notifications_address_set"];
         post?: never;
         delete?: never;
@@ -1418,7 +1669,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Confirm the address to which the link was sent. */
+        /**
+         * Confirm the address to which the link was sent
+         * @description Confirm the address to which the link was sent.
+         */
         post: operations["notifications_address_confirm"];
         delete?: never;
         options?: never;
@@ -1433,7 +1687,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description List the policies and placers that a virtual cluster can use, with their parameters. */
+        /**
+         * List the policies and placers that a virtual cluster can use, with their parameters
+         * @description List the policies and placers that a virtual cluster can use, with their parameters.
+         */
         get: operations["policies_get"];
         put?: never;
         post?: never;
@@ -1450,7 +1707,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The rounds that are kept, the newest first. For operators. */
+        /**
+         * The rounds that are kept, the newest first
+         * @description The rounds that are kept, the newest first. For operators.
+         */
         get: operations["rounds_list"];
         put?: never;
         post?: never;
@@ -1467,7 +1727,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One round with every action of its plan. For operators. */
+        /**
+         * One round with every action of its plan
+         * @description One round with every action of its plan. For operators.
+         */
         get: operations["rounds_get"];
         put?: never;
         post?: never;
@@ -1484,7 +1747,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The caller's own secrets, the newest first: which there are, not what they are. */
+        /**
+         * The caller's own secrets, the newest first
+         * @description The caller's own secrets, the newest first: which there are, not what they are.
+         */
         get: operations["secrets_list"];
         put?: never;
         post?: never;
@@ -1502,10 +1768,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Keep a secret of one's own, in place of the one of that name. */
+        /**
+         * Keep a secret of one's own, in place of the one of that name
+         * @description Keep a secret of one's own, in place of the one of that name.
+         */
         put: operations["secrets_set"];
         post?: never;
-        /** @description Delete a secret of one's own. Jobs that name it and have not started will fail. */
+        /**
+         * Delete a secret of one's own
+         * @description Delete a secret of one's own. Jobs that name it and have not started will fail.
+         */
         delete: operations["secrets_delete"];
         options?: never;
         head?: never;
@@ -1519,10 +1791,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All serving pools, by name. */
+        /**
+         * All serving pools, by name
+         * @description All serving pools, by name.
+         */
         get: operations["serving_pools_list"];
         put?: never;
-        /** @description Make a serving pool; nodes join it by PUT nodes/NAME/serving-pool. For operators. */
+        /**
+         * Make a serving pool
+         * @description Make a serving pool; nodes join it by PUT nodes/NAME/serving-pool. For operators.
+         */
         post: operations["serving_pools_create"];
         delete?: never;
         options?: never;
@@ -1537,15 +1815,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One serving pool, and how many of its nodes are where. */
+        /**
+         * One serving pool, and how many of its nodes are where
+         * @description One serving pool, and how many of its nodes are where.
+         */
         get: operations["serving_pools_get"];
         put?: never;
         post?: never;
-        /** @description Remove a serving pool that has no nodes. For operators. */
+        /**
+         * Remove a serving pool that has no nodes
+         * @description Remove a serving pool that has no nodes. For operators.
+         */
         delete: operations["serving_pools_delete"];
         options?: never;
         head?: never;
-        /** @description Change how long a return takes, or how many nodes the pool needs. For operators. */
+        /**
+         * Change how long a return takes, or how many nodes the pool needs
+         * @description Change how long a return takes, or how many nodes the pool needs. For operators.
+         */
         patch: operations["serving_pools_change"];
         trace?: never;
     };
@@ -1558,7 +1845,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Ask so many nodes back, those whose return costs jobs least. For operators. */
+        /**
+         * Ask so many nodes back, those whose return costs jobs least
+         * @description Ask so many nodes back, those whose return costs jobs least. For operators.
+         */
         post: operations["serving_pools_returns"];
         delete?: never;
         options?: never;
@@ -1573,12 +1863,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who is signed in. */
+        /**
+         * Who is signed in
+         * @description Who is signed in.
+         */
         get: operations["session_get"];
         put?: never;
-        /** @description Sign in by password; sets the session cookie. */
+        /**
+         * Sign in by password
+         * @description Sign in by password; sets the session cookie.
+         */
         post: operations["session_create"];
-        /** @description Sign out; with a token there is nothing to end. */
+        /**
+         * Sign out
+         * @description Sign out; with a token there is nothing to end.
+         */
         delete: operations["session_delete"];
         options?: never;
         head?: never;
@@ -1594,7 +1893,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Change one's own password; other browsers must sign in again, and tokens end, or are kept. */
+        /**
+         * Change one's own password
+         * @description Change one's own password; other browsers must sign in again, and tokens end, or are kept.
+         */
         post: operations["session_password"];
         delete?: never;
         options?: never;
@@ -1609,7 +1911,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The GPUs of which jobs have parts, or that several have together: who has what, and what it costs. */
+        /**
+         * The GPUs of which jobs have parts, or that several have together
+         * @description The GPUs of which jobs have parts, or that several have together: who has what, and what it costs.
+         */
         get: operations["shared_gpus_list"];
         put?: never;
         post?: never;
@@ -1627,6 +1932,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * See `/throughputs`.
          * @deprecated
          * @description See `/throughputs`.
          */
@@ -1648,12 +1954,14 @@ export interface paths {
         };
         get?: never;
         /**
+         * See `/throughputs/correction`.
          * @deprecated
          * @description See `/throughputs/correction`.
          */
         put: operations["speeds_correction_set"];
         post?: never;
         /**
+         * See `/throughputs/correction`.
          * @deprecated
          * @description See `/throughputs/correction`.
          */
@@ -1671,6 +1979,7 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * What is corrected, measured or declared of a tenant's job classes, as a file
          * @deprecated
          * @description What is corrected, measured or declared of a tenant's job classes, as a file.
          */
@@ -1693,6 +2002,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Take a file of throughputs over as corrections, whole or not at all
          * @deprecated
          * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
          *     operators.
@@ -1711,10 +2021,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The caller's tenants, the newest first; operators see all. */
+        /**
+         * The caller's tenants, the newest first
+         * @description The caller's tenants, the newest first; operators see all.
+         */
         get: operations["tenants_list"];
         put?: never;
-        /** @description Create a tenant. For operators. */
+        /**
+         * Create a tenant
+         * @description Create a tenant. For operators.
+         */
         post: operations["tenants_create"];
         delete?: never;
         options?: never;
@@ -1729,14 +2045,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One tenant. */
+        /**
+         * One tenant
+         * @description One tenant.
+         */
         get: operations["tenants_get"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change a tenant's title, or the most jobs that it may have unfinished. For operators. */
+        /**
+         * Change a tenant's title, or the most jobs that it may have unfinished
+         * @description Change a tenant's title, or the most jobs that it may have unfinished. For operators.
+         */
         patch: operations["tenants_change"];
         trace?: never;
     };
@@ -1747,12 +2069,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A tenant's budget, what of it is used, and what is expected. */
+        /**
+         * A tenant's budget, what of it is used, and what is expected
+         * @description A tenant's budget, what of it is used, and what is expected.
+         */
         get: operations["tenants_budget_get"];
-        /** @description Give a tenant a budget, or another one. For operators. */
+        /**
+         * Give a tenant a budget, or another one
+         * @description Give a tenant a budget, or another one. For operators.
+         */
         put: operations["tenants_budget_set"];
         post?: never;
-        /** @description Take a tenant's budget away, so that nothing limits what it uses up. For operators. */
+        /**
+         * Take a tenant's budget away, so that nothing limits what it uses up
+         * @description Take a tenant's budget away, so that nothing limits what it uses up. For operators.
+         */
         delete: operations["tenants_budget_delete"];
         options?: never;
         head?: never;
@@ -1766,10 +2097,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The open invitations into a tenant, the newest first. For its admins. */
+        /**
+         * The open invitations into a tenant, the newest first
+         * @description The open invitations into a tenant, the newest first. For its admins.
+         */
         get: operations["tenants_invitations_list"];
         put?: never;
         /**
+         * Invite somebody into a tenant, by mail or by a link to hand over
          * @description Invite somebody into a tenant, by mail or by a link to hand over. For its admins.
          *
          *     The answer is the same whether there is somebody with this address or not.
@@ -1791,7 +2126,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description Revoke an invitation: its link works no longer. For admins of the tenant. */
+        /**
+         * Revoke an invitation
+         * @description Revoke an invitation: its link works no longer. For admins of the tenant.
+         */
         delete: operations["tenants_invitations_delete"];
         options?: never;
         head?: never;
@@ -1805,7 +2143,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who is a member of a tenant, and in which role. */
+        /**
+         * Who is a member of a tenant, and in which role
+         * @description Who is a member of a tenant, and in which role.
+         */
         get: operations["tenants_members_list"];
         put?: never;
         post?: never;
@@ -1823,10 +2164,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Give a user a role, no higher than one's own. For admins of the tenant. */
+        /**
+         * Give a user a role, no higher than one's own
+         * @description Give a user a role, no higher than one's own. For admins of the tenant.
+         */
         put: operations["tenants_members_set"];
         post?: never;
-        /** @description End a membership. For admins of the tenant, and for a member his own. */
+        /**
+         * End a membership
+         * @description End a membership. For admins of the tenant, and for a member his own.
+         */
         delete: operations["tenants_members_delete"];
         options?: never;
         head?: never;
@@ -1840,9 +2187,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The most GPUs that the tenant may hold at once. */
+        /**
+         * The most GPUs that the tenant may hold at once
+         * @description The most GPUs that the tenant may hold at once.
+         */
         get: operations["tenants_quota_get"];
-        /** @description Replace the quota; a GPU model without a line has no limit of its own. For operators. */
+        /**
+         * Replace the quota
+         * @description Replace the quota; a GPU model without a line has no limit of its own. For operators.
+         */
         put: operations["tenants_quota_set"];
         post?: never;
         delete?: never;
@@ -1858,7 +2211,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The secrets of a tenant, the newest first: which there are, not what they are. */
+        /**
+         * The secrets of a tenant, the newest first
+         * @description The secrets of a tenant, the newest first: which there are, not what they are.
+         */
         get: operations["tenants_secrets_list"];
         put?: never;
         post?: never;
@@ -1876,10 +2232,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Keep a secret for the jobs of a tenant, in place of the one of that name. For its admins. */
+        /**
+         * Keep a secret for the jobs of a tenant, in place of the one of that name
+         * @description Keep a secret for the jobs of a tenant, in place of the one of that name. For its admins.
+         */
         put: operations["tenants_secrets_set"];
         post?: never;
-        /** @description Delete a secret of a tenant. Jobs that name it and have not started will fail. For its admins. */
+        /**
+         * Delete a secret of a tenant
+         * @description Delete a secret of a tenant. Jobs that name it and have not started will fail. For its admins.
+         */
         delete: operations["tenants_secrets_delete"];
         options?: never;
         head?: never;
@@ -1893,7 +2255,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is known of throughputs, by job class. */
+        /**
+         * What is known of throughputs, by job class
+         * @description What is known of throughputs, by job class.
+         */
         get: operations["throughputs_list"];
         put?: never;
         post?: never;
@@ -1911,10 +2276,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Say what a throughput is, whatever was measured. For admins of the tenant, and operators. */
+        /**
+         * Say what a throughput is, whatever was measured
+         * @description Say what a throughput is, whatever was measured. For admins of the tenant, and operators.
+         */
         put: operations["throughputs_correction_set"];
         post?: never;
-        /** @description Take a correction back. For admins of the tenant, and operators. */
+        /**
+         * Take a correction back
+         * @description Take a correction back. For admins of the tenant, and operators.
+         */
         delete: operations["throughputs_correction_delete"];
         options?: never;
         head?: never;
@@ -1928,7 +2299,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is corrected, measured or declared of a tenant's job classes, as a file. */
+        /**
+         * What is corrected, measured or declared of a tenant's job classes, as a file
+         * @description What is corrected, measured or declared of a tenant's job classes, as a file.
+         */
         get: operations["throughputs_export_get"];
         put?: never;
         post?: never;
@@ -1948,6 +2322,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Take a file of throughputs over as corrections, whole or not at all
          * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
          *     operators.
          */
@@ -1965,7 +2340,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Say how fast jobs are expected to be beside each other, where nobody measured it. For operators. */
+        /**
+         * Say how fast jobs are expected to be beside each other, where nobody measured it
+         * @description Say how fast jobs are expected to be beside each other, where nobody measured it. For operators.
+         */
         get: operations["throughputs_interference_get"];
         put?: never;
         post?: never;
@@ -1982,10 +2360,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The caller's own API tokens, the newest first; for operators also those of others. */
+        /**
+         * The caller's own API tokens, the newest first
+         * @description The caller's own API tokens, the newest first; for operators also those of others.
+         */
         get: operations["tokens_list"];
         put?: never;
-        /** @description Create a token; its text is shown once. */
+        /**
+         * Create a token
+         * @description Create a token; its text is shown once.
+         */
         post: operations["tokens_create"];
         delete?: never;
         options?: never;
@@ -2004,6 +2388,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
+         * Revoke a token
          * @description Revoke a token; it ends at once. Operators may revoke anybody's.
          *
          *     A token without the scope manage revokes itself alone.
@@ -2024,6 +2409,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Make a new token in the place of one's own
          * @description Make a new token in the place of one's own; for a while both work. Its text is shown once.
          *
          *     A token without the scope manage rotates itself alone, and what it gets ends when it would have ended.
@@ -2042,7 +2428,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How long a new token may last. */
+        /**
+         * How long a new token may last
+         * @description How long a new token may last.
+         */
         get: operations["tokens_terms_get"];
         put?: never;
         post?: never;
@@ -2059,10 +2448,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All accounts, the newest first. For operators. */
+        /**
+         * All accounts, the newest first
+         * @description All accounts, the newest first. For operators.
+         */
         get: operations["users_list"];
         put?: never;
-        /** @description Create a user. */
+        /**
+         * Create a user
+         * @description Create a user.
+         */
         post: operations["users_create"];
         delete?: never;
         options?: never;
@@ -2083,7 +2478,10 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** @description Change an account; one that is made inactive is signed out at once, tokens included. */
+        /**
+         * Change an account
+         * @description Change an account; one that is made inactive is signed out at once, tokens included.
+         */
         patch: operations["users_change"];
         trace?: never;
     };
@@ -2094,10 +2492,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All virtual clusters, by name. */
+        /**
+         * All virtual clusters, by name
+         * @description All virtual clusters, by name.
+         */
         get: operations["virtual_clusters_list"];
         put?: never;
-        /** @description Create a virtual cluster. All guarantees together must fit the cluster. For operators. */
+        /**
+         * Create a virtual cluster
+         * @description Create a virtual cluster. All guarantees together must fit the cluster. For operators.
+         */
         post: operations["virtual_clusters_create"];
         delete?: never;
         options?: never;
@@ -2112,12 +2516,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One virtual cluster, with what it uses. */
+        /**
+         * One virtual cluster, with what it uses
+         * @description One virtual cluster, with what it uses.
+         */
         get: operations["virtual_clusters_get"];
-        /** @description Change a virtual cluster; members and guarantees are replaced as a whole. For operators. */
+        /**
+         * Change a virtual cluster
+         * @description Change a virtual cluster; members and guarantees are replaced as a whole. For operators.
+         */
         put: operations["virtual_clusters_set"];
         post?: never;
-        /** @description Delete a virtual cluster that never had a job. For operators. */
+        /**
+         * Delete a virtual cluster that never had a job
+         * @description Delete a virtual cluster that never had a job. For operators.
+         */
         delete: operations["virtual_clusters_delete"];
         options?: never;
         head?: never;
@@ -2132,12 +2545,16 @@ export interface paths {
             cookie?: never;
         };
         /**
+         * The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last
          * @description The guaranteed jobs of a virtual cluster here and in its private cluster, as compared last. It is
          *     compared anew every ten minutes. Of others' jobs, names and reasons are left out.
          */
         get: operations["virtual_clusters_anomalies_get"];
         put?: never;
-        /** @description Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators. */
+        /**
+         * Compare anew, over so many hours
+         * @description Compare anew, over so many hours. For members of the virtual cluster's tenants, and operators.
+         */
         post: operations["virtual_clusters_anomalies"];
         delete?: never;
         options?: never;
@@ -2152,7 +2569,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The cells of a virtual cluster now: how many, which it has got, and which are doomed. */
+        /**
+         * The cells of a virtual cluster now
+         * @description The cells of a virtual cluster now: how many, which it has got, and which are doomed.
+         */
         get: operations["virtual_clusters_cells_get"];
         put?: never;
         post?: never;
@@ -2169,7 +2589,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How a virtual cluster is divided among its tenants: the reader's by name, all others as one. */
+        /**
+         * How a virtual cluster is divided among its tenants
+         * @description How a virtual cluster is divided among its tenants: the reader's by name, all others as one.
+         */
         get: operations["virtual_clusters_fairness_get"];
         put?: never;
         post?: never;
@@ -2186,7 +2609,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see. */
+        /**
+         * Minutes of tenants in a virtual cluster, the oldest first
+         * @description Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see.
+         */
         get: operations["virtual_clusters_fairness_history_list"];
         put?: never;
         post?: never;
@@ -2203,7 +2629,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost. */
+        /**
+         * How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost
+         * @description How often jobs of the virtual cluster were preempted lately, and the GPU-hours that cost.
+         */
         get: operations["virtual_clusters_preemptions_get"];
         put?: never;
         post?: never;
@@ -2220,7 +2649,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets. */
+        /**
+         * How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets
+         * @description How a virtual cluster's GPUs shall be divided among tenants, if its policy sets targets.
+         */
         get: operations["virtual_clusters_targets_get"];
         put?: never;
         post?: never;
@@ -2237,7 +2669,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The jobs of a virtual cluster that have targets, the newest first: those the reader may see. */
+        /**
+         * The jobs of a virtual cluster that have targets, the newest first
+         * @description The jobs of a virtual cluster that have targets, the newest first: those the reader may see.
+         */
         get: operations["virtual_clusters_targets_jobs_list"];
         put?: never;
         post?: never;
@@ -2254,10 +2689,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Webhooks of a tenant, for its admins, or of the cluster, for operators; the newest first. */
+        /**
+         * Webhooks of a tenant, for its admins, or of the cluster, for operators
+         * @description Webhooks of a tenant, for its admins, or of the cluster, for operators; the newest first.
+         */
         get: operations["webhooks_list"];
         put?: never;
-        /** @description Make a webhook; its secret is shown once. For admins of the tenant, and operators. */
+        /**
+         * Make a webhook
+         * @description Make a webhook; its secret is shown once. For admins of the tenant, and operators.
+         */
         post: operations["webhooks_create"];
         delete?: never;
         options?: never;
@@ -2272,15 +2713,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One webhook. For admins of its tenant, and operators. */
+        /**
+         * One webhook
+         * @description One webhook. For admins of its tenant, and operators.
+         */
         get: operations["webhooks_get"];
         put?: never;
         post?: never;
-        /** @description Remove a webhook, and what is waiting for it. */
+        /**
+         * Remove a webhook, and what is waiting for it
+         * @description Remove a webhook, and what is waiting for it.
+         */
         delete: operations["webhooks_delete"];
         options?: never;
         head?: never;
-        /** @description Change a webhook; one that is switched on again has no past failures. */
+        /**
+         * Change a webhook
+         * @description Change a webhook; one that is switched on again has no past failures.
+         */
         patch: operations["webhooks_change"];
         trace?: never;
     };
@@ -2291,7 +2741,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What was sent to a webhook, or waits, the newest first; kept for 30 days. */
+        /**
+         * What was sent to a webhook, or waits, the newest first
+         * @description What was sent to a webhook, or waits, the newest first; kept for 30 days.
+         */
         get: operations["webhooks_deliveries_list"];
         put?: never;
         post?: never;
@@ -2310,7 +2763,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Send a message again, with the id that it had. */
+        /**
+         * Send a message again, with the id that it had
+         * @description Send a message again, with the id that it had.
+         */
         post: operations["webhooks_deliveries_redeliver"];
         delete?: never;
         options?: never;
@@ -2327,7 +2783,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Make a new secret, shown once; the one of before signs beside it for a day. */
+        /**
+         * Make a new secret, shown once
+         * @description Make a new secret, shown once; the one of before signs beside it for a day.
+         */
         post: operations["webhooks_secret"];
         delete?: never;
         options?: never;
@@ -2344,7 +2803,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Send a message that tells of nothing. */
+        /**
+         * Send a message that tells of nothing
+         * @description Send a message that tells of nothing.
+         */
         post: operations["webhooks_test"];
         delete?: never;
         options?: never;
@@ -2362,6 +2824,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * What if create
          * @description Ask what would become of the queue if a waiting job were another one, if a new job came, or (for
          *     operators) if the cluster were another one. Changes nothing. Each user may ask 10 questions a minute
          *     (else 429); answers are kept for an hour.
@@ -2380,7 +2843,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One's own question and, once its state is done, its answer. Jobs of others are counted only. */
+        /**
+         * One's own question and, once its state is done, its answer
+         * @description One's own question and, once its state is done, its answer. Jobs of others are counted only.
+         */
         get: operations["what_if_get"];
         put?: never;
         post?: never;
@@ -3727,6 +4193,10 @@ export interface components {
              */
             price_per_hour: number;
         };
+        GpuModelUsage: {
+            guaranteed_in_use: number;
+            opportunistic_in_use: number;
+        };
         GpuModels: {
             results: components["schemas"]["GpuModel"][];
         };
@@ -4344,22 +4814,17 @@ export interface components {
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
-             * @default []
              * @example [
              *       "web"
              *     ]
              */
             tags?: string[] | null;
-            /**
-             * @description How many jobs of the tenant with a tag may, must or should be near each of its replicas.
-             * @default []
-             */
+            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
             constraints?: components["schemas"]["TagConstraintRequest"][] | null;
             /** @description The same job for many indices, each a job of its own. */
             array?: components["schemas"]["JobArrayRequest"] | null;
             /**
              * @description Other jobs that must have succeeded, ended, failed or started before it may start.
-             * @default []
              * @example [
              *       17,
              *       "failed:18"
@@ -4376,14 +4841,7 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
-            /**
-             * @description How often it is tried again after failures.
-             * @default {
-             *       "max_attempts": 3,
-             *       "attempts": {},
-             *       "matching": {}
-             *     }
-             */
+            /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
@@ -4392,7 +4850,6 @@ export interface components {
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
-             * @default []
              * @example [
              *       "notebook"
              *     ]
@@ -4400,7 +4857,6 @@ export interface components {
             ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
              * @description Stored secrets that its processes are given, by name, as a variable or a file.
-             * @default []
              * @example [
              *       "HF_TOKEN"
              *     ]
@@ -4409,7 +4865,6 @@ export interface components {
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
              * @description Its throughput by GPU model, where that is known; 0: it does not run there.
-             * @default {}
              * @example {
              *       "V100": 120,
              *       "K80": 25
@@ -4420,7 +4875,6 @@ export interface components {
             } | null;
             /**
              * @description Names and values of your own, by which jobs are found again.
-             * @default {}
              * @example {
              *       "team": "vision"
              *     }
@@ -4579,22 +5033,17 @@ export interface components {
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
-             * @default []
              * @example [
              *       "web"
              *     ]
              */
             tags?: string[] | null;
-            /**
-             * @description How many jobs of the tenant with a tag may, must or should be near each of its replicas.
-             * @default []
-             */
+            /** @description How many jobs of the tenant with a tag may, must or should be near each of its replicas. */
             constraints?: components["schemas"]["TagConstraintRequest"][] | null;
             /** @description The same job for many indices, each a job of its own. */
             array?: components["schemas"]["JobArrayRequest"] | null;
             /**
              * @description Other jobs that must have succeeded, ended, failed or started before it may start.
-             * @default []
              * @example [
              *       17,
              *       "failed:18"
@@ -4611,14 +5060,7 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
-            /**
-             * @description How often it is tried again after failures.
-             * @default {
-             *       "max_attempts": 3,
-             *       "attempts": {},
-             *       "matching": {}
-             *     }
-             */
+            /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
             watch?: components["schemas"]["WatchRequest"] | null;
@@ -4627,7 +5069,6 @@ export interface components {
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
-             * @default []
              * @example [
              *       "notebook"
              *     ]
@@ -4635,7 +5076,6 @@ export interface components {
             ports?: (string | components["schemas"]["PortRequest"])[] | null;
             /**
              * @description Stored secrets that its processes are given, by name, as a variable or a file.
-             * @default []
              * @example [
              *       "HF_TOKEN"
              *     ]
@@ -4644,7 +5084,6 @@ export interface components {
             checkpoint?: components["schemas"]["CheckpointRequest"] | null;
             /**
              * @description Its throughput by GPU model, where that is known; 0: it does not run there.
-             * @default {}
              * @example {
              *       "V100": 120,
              *       "K80": 25
@@ -4655,7 +5094,6 @@ export interface components {
             } | null;
             /**
              * @description Names and values of your own, by which jobs are found again.
-             * @default {}
              * @example {
              *       "team": "vision"
              *     }
@@ -5334,13 +5772,11 @@ export interface components {
             /**
              * Only on nodes
              * @description It is started on these nodes alone; none: on all.
-             * @default []
              */
             only?: string[] | null;
             /**
              * Never on nodes
              * @description It is started on none of these nodes.
-             * @default []
              */
             avoid?: string[] | null;
         };
@@ -5813,7 +6249,6 @@ export interface components {
             time_limit?: (string | number) | null;
             /**
              * @description Names and values of your own, by which jobs are found again.
-             * @default {}
              * @example {
              *       "team": "vision"
              *     }
@@ -6209,7 +6644,6 @@ export interface components {
             max_attempts?: number | null;
             /**
              * @description Attempts that failures of a class or layer leave the job (docs/failures.md).
-             * @default {}
              * @example {
              *       "collective_error": 3
              *     }
@@ -6219,7 +6653,6 @@ export interface components {
             } | null;
             /**
              * @description The same by a text that occurs in the failure's message.
-             * @default {}
              * @example {
              *       "worker died": 2
              *     }
@@ -6528,7 +6961,6 @@ export interface components {
         SensitivityRequest: {
             /**
              * @description Relative speed of a replica by its CPUs, fastest last: on the line between two, and no faster beyond the last.
-             * @default {}
              * @example {
              *       "3": 1,
              *       "9": 2.5
@@ -6539,7 +6971,6 @@ export interface components {
             } | null;
             /**
              * @description The same by its memory. The slower of the two decides.
-             * @default {}
              * @example {
              *       "60GiB": 1,
              *       "120GiB": 2.5
@@ -6870,7 +7301,6 @@ export interface components {
             command: string | string[];
             /**
              * @description Environment variables of each replica. For passwords and keys there is secrets.
-             * @default {}
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -7368,7 +7798,7 @@ export interface components {
             /** @description How many more tenants are members. */
             other_members: number;
             usage: {
-                [key: string]: components["schemas"]["VirtualClusterUsage"];
+                [key: string]: components["schemas"]["GpuModelUsage"];
             };
             queued: number;
             running: number;
@@ -7377,13 +7807,6 @@ export interface components {
             /** @description While a cheap policy decides, since its own takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
             version: number;
-        };
-        VirtualClusterCells: {
-            virtual_cluster: string;
-            cells: components["schemas"]["OwnedCells"][];
-            guaranteed: {
-                [key: string]: number;
-            };
         };
         /** @description What is left out stays as it is. */
         VirtualClusterChangeRequest: {
@@ -7437,6 +7860,13 @@ export interface components {
             members?: components["schemas"]["WeightedTenantRequest"][];
             /** @description Refuse with 409 if it was changed since this version. */
             version?: number;
+        };
+        VirtualClusterHoldings: {
+            virtual_cluster: string;
+            cells: components["schemas"]["OwnedCells"][];
+            guaranteed: {
+                [key: string]: number;
+            };
         };
         /** @description What is left out takes its default. */
         VirtualClusterInputRequest: {
@@ -7512,10 +7942,6 @@ export interface components {
              * @description GPUs held while jobs stopped and started.
              */
             overhead_gpu_hours: number;
-        };
-        VirtualClusterUsage: {
-            guaranteed_in_use: number;
-            opportunistic_in_use: number;
         };
         /** @description When a job counts as stuck, by either of two signs, and what is done then. */
         Watch: {
@@ -7822,6 +8248,7 @@ export type FragmentedNode = components['schemas']['FragmentedNode'];
 export type Gpu = components['schemas']['Gpu'];
 export type GpuCounts = components['schemas']['GpuCounts'];
 export type GpuModel = components['schemas']['GpuModel'];
+export type GpuModelUsage = components['schemas']['GpuModelUsage'];
 export type GpuModels = components['schemas']['GpuModels'];
 export type GpuSharer = components['schemas']['GpuSharer'];
 export type GpuState = components['schemas']['GpuState'];
@@ -8076,12 +8503,11 @@ export type Violation = components['schemas']['Violation'];
 export type VirtualCells = components['schemas']['VirtualCells'];
 export type VirtualCellsRequest = components['schemas']['VirtualCellsRequest'];
 export type VirtualCluster = components['schemas']['VirtualCluster'];
-export type VirtualClusterCells = components['schemas']['VirtualClusterCells'];
 export type VirtualClusterChangeRequest = components['schemas']['VirtualClusterChangeRequest'];
+export type VirtualClusterHoldings = components['schemas']['VirtualClusterHoldings'];
 export type VirtualClusterInputRequest = components['schemas']['VirtualClusterInputRequest'];
 export type VirtualClusterMember = components['schemas']['VirtualClusterMember'];
 export type VirtualClusterPreemptions = components['schemas']['VirtualClusterPreemptions'];
-export type VirtualClusterUsage = components['schemas']['VirtualClusterUsage'];
 export type Watch = components['schemas']['Watch'];
 export type WatchRequest = components['schemas']['WatchRequest'];
 export type WatchedThen = components['schemas']['WatchedThen'];
@@ -22666,7 +23092,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VirtualClusterCells"];
+                    "application/json": components["schemas"]["VirtualClusterHoldings"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -15,7 +15,7 @@ from allot.specfiles import read_document
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import CellNode, CellsCheck, ChainCells, OwnedCells, VirtualClusterCells
+    from allot.schema import CellNode, CellsCheck, ChainCells, OwnedCells, VirtualClusterHoldings
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -101,7 +101,7 @@ def _label(cell: CellNode, shallowest: int) -> str:
     return address if address.count("/") == shallowest else address.rsplit("/", 1)[1]
 
 
-def _print_of(found: VirtualClusterCells, output: Format) -> None:
+def _print_of(found: VirtualClusterHoldings, output: Format) -> None:
     if output is not Format.table:
         print_objects(found, output)
     elif found["cells"]:
