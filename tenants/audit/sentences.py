@@ -11,6 +11,9 @@ from tenants.models import AuditEntry, Outcome
 _FIELDS_TOLD = 3
 _VALUE_CHARACTERS = 60
 
+#: Who sends a request without credentials, such as a person who accepts an invitation.
+_ANONYMOUS = "somebody who was not signed in"
+
 #: Past tense of the last word of an action, where that is not what `_past` makes of it.
 _PAST = {
     "create": "made",
@@ -44,17 +47,18 @@ _WHOLE = {
     "session.create": "opened a session in {subject}",
     "port-pass.create": "opened {subject}",
     "secret.read": "was given {object} for a job",
-    "log.read": "read the output of {subject}, which is not of a tenant of theirs",
 }
 
 
 def sentence(entry: AuditEntry) -> str:
     """Say who did what to what; of a change the first fields, from what to what."""
-    who = entry.actor.removeprefix("user ")
+    who = _ANONYMOUS if entry.actor == "nobody" else entry.actor.removeprefix("user ")
     if entry.token:
         who += f" (by token {entry.token})"
     if entry.outcome == Outcome.REFUSED:
         return f"{who} {_refusal(entry)}."
+    if entry.action == "log.read":
+        return f"{who}, not a member of tenant {entry.tenant}, read the output of {entry.subject}."
     return f"{who} {_deed(entry)}{_in_tenant(entry)}{_details(entry)}."
 
 

@@ -358,18 +358,29 @@ def test_a_page_that_asks_who_is_signed_in_is_refused_nothing_and_a_wrong_token_
         ("quota.set", "operator set quota x."),
         ("rule.make", "operator made rule x."),
         ("job.cancel", "operator cancelled job x."),
+        ("log.read", "operator, not a member of tenant red, read the output of x."),
+        ("invitation.accept", "somebody who was not signed in accepted invitation x."),
     ],
 )
 def test_an_entry_reads_as_a_sentence(action: str, said: str) -> None:
     entry = AuditEntry(
-        actor="user operator",
+        actor="nobody" if action == "invitation.accept" else "user operator",
         action=action,
         object_kind=action.partition(".")[0],
         subject="x",
         object_id="1",
         token="",
-        tenant="",
+        tenant="red" if action == "log.read" else "",
         before=None,
         after=None,
     )
     assert sentence(entry) == said
+
+
+def test_a_refused_request_to_no_route_is_named_by_its_path() -> None:
+    assert Caller("alt_0123ab_wrong").get("/no/such/thing").status_code in (401, 404)
+    Caller("alt_0123ab_wrong").get("/tenants/red")
+    assert [entry.request for entry in AuditEntry.objects.order_by("id")][
+        -1
+    ] == "GET api/v1/tenants/<str:name>"
+    assert not AuditEntry.objects.filter(request__contains="^").exists()
