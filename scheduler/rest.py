@@ -16,6 +16,8 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from tenants.api.queries import PAGING, refuse_unknown
+
 #: Of more lines than this an export has the newest.
 MOST_EXPORTED = 100_000
 _AT_ONCE = 1_000
@@ -87,8 +89,10 @@ def _cell(value: Any) -> object:
 
 
 def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """Return a request's query parameters, checked."""
+    """Return a request's query parameters, checked. Raises Invalid with each wrong or unknown one."""
     serializer = kind(data=request.query_params)
+    refuse_unknown(request, {*serializer.fields, *PAGING})
+    vars(request)["parameters_checked"] = True
     serializer.is_valid(raise_exception=True)
     parameters: dict[str, Any] = serializer.validated_data
     return parameters

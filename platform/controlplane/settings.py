@@ -153,7 +153,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["controlplane.limits.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "controlplane.pagination.NewestFirst",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_FILTER_BACKENDS": ["tenants.api.queries.FilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "controlplane.schema.Schema",
     "EXCEPTION_HANDLER": "controlplane.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,

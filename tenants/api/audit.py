@@ -111,6 +111,7 @@ class AuditExport(GenericAPIView):
     queryset = AuditEntry.objects.none()
     filterset_class = AuditFilter
     pagination_class = None
+    other_parameters = ("after",)
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         return entries_visible(viewer(self.request))
