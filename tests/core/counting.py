@@ -6,7 +6,7 @@ from types import FrameType
 
 
 def calls_in(work: Callable[[], object]) -> int:
-    """Return how many functions are called, those of C included. What NumPy does within a call is not seen."""
+    """Return how many functions are called, those of C included; what NumPy does within a call is unseen."""
     calls = 0
 
     def see(frame: FrameType, event: str, argument: object) -> None:
