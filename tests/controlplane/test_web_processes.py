@@ -12,7 +12,8 @@ import pytest
 
 from controlplane.config import SOURCE_PATH
 from controlplane.embedded import ports
-from tests.patience import until
+from controlplane.uvicorn_server import STUCK_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 from tests.processes import children_of, command_of, signal_process
 
 
@@ -55,7 +56,12 @@ def test_one_that_dies_is_replaced_and_none_outlives_its_manager(web: Web) -> No
     until(lambda: len(web.processes()) == 2)
     first, second = web.processes()
     assert signal_process(first)
-    until(lambda: len(web.processes()) == 2 and first not in web.processes())
+    # Its manager may be waiting for an answer of the one that was killed.
+    until(
+        lambda: len(web.processes()) == 2 and first not in web.processes(),
+        "a process in its place",
+        seconds=STUCK_SECONDS + PATIENCE_SECONDS,
+    )
     assert second in web.processes()
     assert web.answers()
     web.manager.kill()

@@ -9,10 +9,10 @@ import {
   RouterProvider,
 } from "@tanstack/react-router";
 import { render, within } from "@testing-library/react";
-import userEvent from "@testing-library/user-event";
 import type { UserEvent } from "@testing-library/user-event";
 import { type FunctionComponent, Suspense } from "react";
 
+import { aUser } from "@/testing/user";
 import { ToastProvider } from "@/ui/toasts";
 
 interface Person {
@@ -51,7 +51,7 @@ export async function renderPage(
     history: createMemoryHistory({ initialEntries: [at] }),
   });
   await router.load();
-  const user = userEvent.setup();
+  const user = aUser();
   render(
     <QueryClientProvider client={queries}>
       <ToastProvider>

@@ -9,7 +9,7 @@ import { server } from "@/testing/server";
 vi.stubGlobal("fetch", server.fetch);
 
 // Other tests run beside these: a second, which is usual, may not be enough for what takes milliseconds.
-configure({ asyncUtilTimeout: 15_000 });
+configure({ asyncUtilTimeout: 30_000 });
 
 afterEach(() => {
   cleanup();

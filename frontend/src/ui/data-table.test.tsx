@@ -1,8 +1,8 @@
 import { render, screen, within } from "@testing-library/react";
-import userEvent from "@testing-library/user-event";
 import { useState } from "react";
 import { describe, expect, it, vi } from "vitest";
 
+import { aUser } from "@/testing/user";
 import { DataTable, type Column } from "@/ui/data-table";
 
 interface Node {
@@ -39,7 +39,7 @@ describe("the table", () => {
   });
 
   it("sorts by what a header's button says, those without a value last, and returns to the first order", async () => {
-    const user = userEvent.setup();
+    const user = aUser();
     render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
 
     await user.click(screen.getByRole("button", { name: "Node" }));
@@ -58,7 +58,7 @@ describe("the table", () => {
   });
 
   it("can be sorted by the keyboard alone", async () => {
-    const user = userEvent.setup();
+    const user = aUser();
     render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} />);
     await user.tab();
     expect(document.activeElement).toBe(screen.getByRole("region", { name: "Nodes" }));
@@ -68,7 +68,7 @@ describe("the table", () => {
   });
 
   it("draws the first rows of the chosen order where there are too many", async () => {
-    const user = userEvent.setup();
+    const user = aUser();
     render(<DataTable label="Nodes" rows={NODES} rowKey={({ name }) => name} columns={COLUMNS} limit={2} />);
     expect(names()).toEqual(["node-10", "node-2"]);
     await user.click(screen.getByRole("button", { name: "Node" }));
@@ -76,7 +76,7 @@ describe("the table", () => {
   });
 
   it("keeps what is typed into a cell while the page draws itself again", async () => {
-    const user = userEvent.setup();
+    const user = aUser();
     function Editor() {
       const [rows, setRows] = useState([{ name: "rack" }]);
       return (
@@ -122,7 +122,7 @@ describe("the states of a list", () => {
     render(<DataTable {...props} rows={undefined} query={{ ...loaded, isError: true, error, refetch }} />);
     expect(screen.getByRole("alert").textContent).toContain("The server does not answer.");
     expect(screen.queryByText("No nodes yet")).toBeNull();
-    await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+    await aUser().click(screen.getByRole("button", { name: "Try again" }));
     expect(refetch).toHaveBeenCalledOnce();
   });
 
@@ -136,7 +136,7 @@ describe("the states of a list", () => {
     const fetchNextPage = vi.fn();
     const query = { ...loaded, hasNextPage: true, isFetchingNextPage: false, fetchNextPage };
     render(<DataTable {...props} rows={NODES} query={query} more="Show older nodes" />);
-    await userEvent.click(screen.getByRole("button", { name: "Show older nodes" }));
+    await aUser().click(screen.getByRole("button", { name: "Show older nodes" }));
     expect(fetchNextPage).toHaveBeenCalledOnce();
   });
 });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.building_blocks import interleaved_groups
 from scheduler.core.building_blocks.interleaved_groups import grouped
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_NEVER
 from scheduler.core.model.interference import PairSpeeds
@@ -19,6 +19,7 @@ from scheduler.core.model.training import Profile
 from scheduler.core.perf.interleaving import Stages, cycle_seconds, cycles_seconds, efficiency, speed_in_group
 from scheduler.core.round.decide import decide
 from tests.builders import NOW, make_job, make_node, make_running, make_snapshot, make_virtual_cluster
+from tests.core.counting import calls_in
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
 from tests.core.virtual_loop import VirtualLoop
 from tests.effort import examples
@@ -193,13 +194,30 @@ def test_many_cycles_at_once_are_each_as_one_by_one(jobs: int, data: st.DataObje
     assert cycles_seconds(np.array(groups)).tolist() == pytest.approx(expected, rel=2e-3)
 
 
-def test_a_thousand_jobs_that_are_all_different_are_grouped_in_seconds() -> None:
+def test_a_thousand_jobs_that_are_all_different_are_looked_at_in_pairs_once_a_matching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dice = np.random.default_rng(1)
     stages = {number: tuple(dice.uniform(0.01, 1.0, 3).tolist()) for number in range(1_000)}
-    begin = time.process_time()
-    groups = grouped({1: list(stages)}, lambda size: size, stages.__getitem__, 250)
-    assert time.process_time() - begin < 5
-    assert sorted(len(group) for group in groups) == [4] * 250
+    looked_at = []
+
+    def looks(both: np.ndarray) -> np.ndarray:
+        looked_at.append(len(both))
+        return cycles_seconds(both)
+
+    monkeypatch.setattr(interleaved_groups, "cycles_seconds", looks)
+    made: list[list[tuple[int, ...]]] = []
+
+    def group(many: int) -> None:
+        made.append(grouped({1: list(stages)[:many]}, lambda size: size, stages.__getitem__, many // 4))
+
+    group(100)  # The first matching of a process also loads modules.
+    looked_at.clear()
+    calls = calls_in(lambda: group(1_000))
+    assert sorted(len(one) for one in made[-1]) == [4] * 250
+    # Of a thousand jobs, then of five hundred pairs: a kind is looked at beside itself too.
+    assert looked_at == [1_000 * 1_001 / 2, 500 * 501 / 2]
+    assert calls < 500 * 1_000
 
 
 def test_sharing_by_stages_ends_a_crowd_sooner_than_waiting() -> None:

@@ -77,6 +77,6 @@ describe("What elasticity saved", () => {
     await user.click(screen.getByRole("button", { name: "Simulate" }));
     await screen.findByText(/are being simulated/);
     expect(server.sent("POST /elasticity-savings")[0]?.body).toEqual({ days: 7 });
-    await screen.findByRole("table", {}, { timeout: 3000 });
+    await screen.findByRole("table");
   });
 });
