@@ -78,7 +78,9 @@ def parser() -> argparse.ArgumentParser:
         help="of reading, such as estimate_error=0.5",
     )
     what.add_argument(
-        "--strict", action="store_true", help="stop at the first wrong row instead of skipping it"
+        "--strict",
+        action="store_true",
+        help="stop instead of leaving out wrong rows, rows without GPUs or jobs that can never run",
     )
     how = made.add_argument_group("how it is scheduled")
     how.add_argument(

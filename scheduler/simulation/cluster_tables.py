@@ -61,12 +61,14 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         )
     if not inventory.nodes:
         raise ClusterError(f"{name}: has no machine with GPUs")
-    notes = (f"{without:,} entries without GPUs were left out.",) if without else ()
+    left_out = ()
+    if without:
+        left_out = (f"{len(without):,} entries without GPUs were left out. The first: {without[0]}.",)
     return ClusterSpec(
         name=name,
         nodes=inventory.nodes,
         virtual_clusters=tuple(virtual_clusters) or one_virtual_cluster(inventory.nodes),
-        notes=notes,
+        left_out=left_out,
     )
 
 
@@ -83,13 +85,14 @@ def _philly_model(row: Mapping[str, str]) -> str:
 
 def _machines(
     rows: list[Row], inventory: Inventory, name: str, gpus: str, model: Callable[[Mapping[str, str]], str]
-) -> int:
-    without = 0
+) -> list[str]:
+    """Add the machines; return those without GPUs."""
+    without: list[str] = []
     for place, row in rows:
         if row[name] in inventory:
             raise ClusterError(f"{place}: {name}: {row[name]!r} is the name of an earlier machine")
         if not (count := _count(place, gpus, row)):
-            without += 1
+            without.append(f"{row[name]} ({place})")
             continue
         inventory.add(
             row[name],
@@ -101,7 +104,7 @@ def _machines(
     return without
 
 
-def _switches(rows: list[Row], inventory: Inventory) -> int:
+def _switches(rows: list[Row], inventory: Inventory) -> list[str]:
     place, row = rows[0]
     if len(rows) > 1:
         raise ClusterError(f"{rows[1][0]}: a Tiresias cluster has one row")
@@ -120,17 +123,20 @@ def _switches(rows: list[Row], inventory: Inventory) -> int:
                 cpus=float(_count(place, "num_cpu_p_node", row)) if "num_cpu_p_node" in row else 0.0,
                 memory_bytes=_count(place, "mem_p_node", row) * _GB if "mem_p_node" in row else 0,
             )
-    return 0
+    return []
 
 
 def _shares(
     gpus: Mapping[str, int], inventory: Inventory, virtual_clusters: list[VirtualCluster], per_node: int
-) -> int:
-    """Give every virtual cluster nodes of its own; its last one is smaller when they do not come out even."""
-    without = 0
+) -> list[str]:
+    """Give every virtual cluster nodes of its own; its last one is smaller when they do not come out even.
+
+    Return those without GPUs.
+    """
+    without: list[str] = []
     for vc, total in gpus.items():
         if not total:
-            without += 1
+            without.append(vc)
             continue
         for number, first in enumerate(range(0, total, per_node), 1):
             inventory.add(f"{vc}-{number:04d}", GPU, min(per_node, total - first))

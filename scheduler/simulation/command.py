@@ -7,7 +7,7 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -77,6 +77,7 @@ def _export(order: Order, console: Console) -> int:
     case = order.cases[0]
     workload, problems = read_workload(case, load_cluster(case.cluster) if case.cluster else None)
     _warn(problems, console)
+    _say_left_out(workload.left_out, console)
     write_native(workload, order.export)
     console.print(f"{len(workload.arrivals):,} jobs written to {order.export}", markup=False)
     return 0
@@ -89,16 +90,25 @@ def _warn(problems: Sequence[str], console: Console) -> None:
         console.print(f"and {len(problems) - PROBLEMS_SHOWN:,} rows more", style="yellow", markup=False)
 
 
+def _say_left_out(sentences: Iterable[str], console: Console) -> None:
+    """Say what is not simulated, each once."""
+    for sentence in dict.fromkeys(sentences):
+        console.print(sentence, style="yellow", markup=False, soft_wrap=True)
+
+
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
     # Read once here, whoever runs it: so that what is wrong is said at once, and only once.
     first = prepare(order.cases[0])
     _warn(first.problems, console)
+    said = (*first.experiment.workload.left_out, *first.experiment.cluster.left_out)
+    _say_left_out(said, console)
     if run_elsewhere is not None:
         results = _in_order(run_elsewhere(order.cases), len(order.cases), console, order.quiet)
     elif order.processes > 1 and len(order.cases) > 1:
         results = _in_order(run_all(order.cases, order.processes), len(order.cases), console, order.quiet)
     else:
         results = _one_by_one(order, first.experiment, console)
+    _say_left_out([each for result in results for each in result.left_out if each not in said], console)
     return _tell(results, order, first.problems, "manage.py simulate " + shlex.join(arguments), console)
 
 
@@ -220,6 +230,8 @@ def _tell(
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
         for view, why in result.degraded.items():
             console.print(f"{result.policy}: view {view} was degraded: {why}", style="red", markup=False)
+        if not result.has_run:
+            console.print(f"{result.policy}: no job ran", style="red", markup=False)
     if order.json is not None:
         write_json(
             results, order.json, command=command, problems=problems, window=window, jobs=order.jobs_in_json
@@ -229,7 +241,7 @@ def _tell(
             results, order.report, command=command, problems=problems, window=window, jobs=order.jobs_in_json
         )
         console.print(f"Report: {page}", markup=False)
-    return 1 if any(result.cut_short or result.degraded for result in results) else 0
+    return 0 if all(result.is_whole for result in results) else 1
 
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])

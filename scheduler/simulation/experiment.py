@@ -44,6 +44,8 @@ class Experiment:
     script: Sequence[ScriptedEvent] = ()
     #: Simulate each virtual cluster's private cluster too, and compare.
     private: bool = False
+    #: Stop with an error when a job can never run, instead of leaving it out.
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.round_seconds < float("inf"):

@@ -44,6 +44,8 @@ class ClusterSpec:
     pools: tuple[ServingPool, ...] = ()
     #: What was assumed, in sentences for the report.
     notes: tuple[str, ...] = ()
+    #: Entries of the file that are not in it: sentences with the number and the first.
+    left_out: tuple[str, ...] = ()
 
     @property
     def gpus_by_model(self) -> Mapping[str, int]:

@@ -16,7 +16,8 @@ def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> t
     """Make every tenant of the workload known, and a member where it submits.
 
     In a cluster with one virtual cluster every job goes there. With several, jobs that name another one are
-    left out and counted in the notes; with `strict` they raise ClusterError. A virtual cluster without
+    left out, which the workload says; with `strict` they raise ClusterError, as do entries of the cluster
+    that were left out. A virtual cluster without
     members is open: whoever submits to it is one, of weight 1. Tenants that the cluster does not name have
     no quota.
     """
@@ -32,6 +33,8 @@ def join(cluster: ClusterSpec, workload: Workload, *, strict: bool = False) -> t
                 f"have; it has {wording.listed(names)}"
             )
         workload = _without(workload, strangers)
+    if strict and cluster.left_out:
+        raise ClusterError(f"{cluster.name}: --strict leaves nothing out: {cluster.left_out[0]}")
     submitters: dict[str, set[str]] = {name: set() for name in names}
     for arrival in workload.arrivals:
         submitters[arrival.job.virtual_cluster].add(arrival.job.tenant)
@@ -74,9 +77,9 @@ def _without(workload: Workload, strangers: Sequence[str]) -> Workload:
         )
         for number, arrival in enumerate(left, 1)
     )
-    gone = len(workload.arrivals) - len(left)
-    note = (
-        f"{gone:,} jobs were left out: the cluster does not have their virtual clusters "
-        f"({wording.listed(strangers)})."
+    gone = [arrival.job for arrival in workload.arrivals if arrival.job.virtual_cluster in strangers]
+    said = (
+        f"{len(gone):,} jobs were left out: the cluster does not have their virtual clusters"
+        f" ({wording.listed(strangers)}). The first: job {gone[0].id} of {gone[0].virtual_cluster}."
     )
-    return replace(workload, arrivals=arrivals, notes=(*workload.notes, note))
+    return replace(workload, arrivals=arrivals, left_out=(*workload.left_out, said))

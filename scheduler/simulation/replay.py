@@ -50,7 +50,9 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
         output.write(f"{words}\n")
     if result.cut_short:
         output.write(f"It ended early: {result.cut_short}.\n")
-    return 1 if result.cut_short or result.degraded else 0
+    for sentence in result.left_out:
+        output.write(f"{sentence}\n")
+    return 0 if result.is_whole or not result.jobs else 1
 
 
 class _Printer:

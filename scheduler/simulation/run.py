@@ -60,6 +60,8 @@ def simulate(
 
     def is_over(engine: Engine) -> bool:
         nonlocal cut_short, reported, measured
+        if experiment.strict and engine.never:
+            raise InputError(f"--strict leaves nothing out: {_never(engine)[0]}")
         ended = engine.ended
         if ended >= reported + max(1, len(arrivals) // 100):
             reported = ended
@@ -85,6 +87,7 @@ def simulate(
     if not experiment.cluster.pools:
         all_node_seconds = len(experiment.cluster.nodes) * (ended_at - engine.began_at)
     out_seconds = 0.0 if engine.autoscaler is None else engine.autoscaler.out_seconds(ended_at)
+    left_out = (*experiment.workload.left_out, *experiment.cluster.left_out, *_never(engine))
     return Result(
         policy=_named(
             {format_plugin(vc.policy, vc.policy_parameters) for vc in facts.virtual_clusters},
@@ -122,8 +125,9 @@ def simulate(
             *experiment.cluster.notes,
             *_about(experiment),
             *([_WITHHELD] if measures_profiles else []),
-            *_never(engine),
+            *left_out,
         ),
+        left_out=left_out,
         degraded=dict(engine.degraded),
         private=privately.compare(engine, frozenset(in_window)) if privately else (),
     )

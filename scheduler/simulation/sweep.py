@@ -129,6 +129,7 @@ def prepare(case: Case) -> PreparedCase:
         rounds=case.rounds,
         window=case.window,
         private=case.private,
+        strict=case.strict,
     )
     return PreparedCase(experiment=experiment, problems=problems)
 

@@ -262,9 +262,20 @@ def test_jobs_of_virtual_clusters_that_are_not_there_are_left_out_and_counted(tm
     several = read_text(tmp_path, "vc,num\nee9e8c,3\nother,1\n", "vcs.csv")
     _, joined = join(several, workload)
     assert [(arrival.job.id, arrival.job.submitted_at) for arrival in joined.arrivals] == [(1, 0.0)]
-    assert "2 jobs were left out" in joined.notes[-1]
+    assert joined.left_out == (
+        "2 jobs were left out: the cluster does not have their virtual clusters (6214e9)."
+        " The first: job 1 of 6214e9.",
+    )
     with pytest.raises(ClusterError, match=r"philly\.csv submits to 6214e9, which vcs\.csv does not have"):
         join(several, workload, strict=True)
+
+
+def test_machines_without_gpus_are_left_out_and_named(tmp_path: Path) -> None:
+    cluster = read_text(tmp_path, "machine_id,num_gpus\nm1,0\nm2,8\nm3,0\n", "machines.csv")
+    assert cluster.left_out == ("2 entries without GPUs were left out. The first: m1 (machines.csv:2).",)
+    workload = read_trace(philly(tmp_path), "philly").workload
+    with pytest.raises(ClusterError, match=r"--strict leaves nothing out: 2 entries without GPUs"):
+        join(cluster, workload, strict=True)
 
 
 def test_nodes_of_a_serving_pool_are_its_own_until_it_lends_them() -> None:

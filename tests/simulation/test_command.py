@@ -14,6 +14,7 @@ import pytest
 
 from scheduler.simulation.command import main
 from tests.patience import PATIENCE_SECONDS, until
+from tests.simulation import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,6 +86,51 @@ def test_skips_wrong_rows_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "jobs.csv:4: duration_seconds:" in said
     assert simulate("--trace", trace, "--cluster", "v100=4:4", "--strict") == 2
     assert "jobs.csv:3: duration_seconds:" in capsys.readouterr().err
+
+
+#: A job that is too large for its virtual cluster, one that fits and one that is too large again.
+SMALL = """
+nodes: [{count: 2, gpu_model: v100, gpus: 4}]
+virtual_clusters: [{name: small, guaranteed: {v100: 4}}, {name: other, guaranteed: {v100: 4}}]
+"""
+TOO_LARGE = [(0, 8, 100, "small"), (1, 4, 50, "small"), (2, 8, 10, "small")]
+
+
+def write_small(folder: Path, jobs: Sequence[tuple[object, ...]]) -> tuple[object, ...]:
+    """Return the arguments for these jobs on two virtual clusters of four GPUs."""
+    (folder / "small.yaml").write_text(SMALL)
+    rows = [",".join(map(str, job)) for job in jobs]
+    header = "submitted_at,gpus,duration_seconds,virtual_cluster"
+    (folder / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
+    return "--trace", folder / "jobs.csv", "--cluster", folder / "small.yaml"
+
+
+def test_jobs_that_can_never_run_are_said_and_count_as_not_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = write_small(tmp_path, TOO_LARGE)
+    assert simulate(*command, "--policy", "fifo", "--policy", "sjf") == 0
+    told = capsys.readouterr()
+    assert told.err.count("2 jobs can never run on this cluster. The first, job 1: ") == 1
+    row = next(line for line in told.out.splitlines() if line.startswith("Jobs not ended"))
+    assert row.split()[-2:] == ["2", "2"]
+    assert simulate(*command, "--strict") == 2
+    assert "--strict leaves nothing out: 1 jobs can never run" in " ".join(capsys.readouterr().err.split())
+
+
+def test_where_no_job_ran_the_exit_code_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(*write_small(tmp_path, [TOO_LARGE[0]])) == 1
+    assert "fifo: no job ran" in capsys.readouterr().err
+    assert simulate(*write_small(tmp_path, [])) == 1
+
+
+def test_what_was_left_out_is_said_before_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "helios.csv").write_text(samples.HELIOS)
+    trace = tmp_path / "helios.csv"
+    for mode in (("--cluster", "v100=16:8"), ("--export", tmp_path / "copy.csv")):
+        assert simulate("--trace", trace, "--format", "helios", *mode) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == "1 rows without GPUs were left out. The first: 1425512 (helios.csv:3)."
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,19 @@ class Result:
     #: Why it ended before the last job did; empty when it did not.
     cut_short: str = ""
     notes: tuple[str, ...] = ()
+    #: Those of the notes that say what was not simulated.
+    left_out: tuple[str, ...] = ()
     #: Rounds in which a view's policy failed, with the last words.
     degraded: Mapping[str, str] = field(default_factory=dict)
     #: Delays beside those in private clusters, by virtual cluster, where that was asked for.
     private: tuple[Comparison, ...] = ()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether any job ever had GPUs."""
+        return any(job.first_started_at is not None for job in self.jobs)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it came to its end, every policy did its part, and some job ran."""
+        return not self.cut_short and not self.degraded and self.has_run

@@ -63,3 +63,5 @@ class Workload:
     arrivals: tuple[Arrival, ...]
     #: Where it came from and what was assumed to read it so, in sentences for the report.
     notes: tuple[str, ...] = ()
+    #: What of its source is not in it, or in another order: sentences with the number and the first.
+    left_out: tuple[str, ...] = ()

@@ -69,6 +69,10 @@ def _better_off_alone(one: Measures) -> float:
     return sum([share.better_off_alone for share in one.fairness.tenants])
 
 
+def _not_ended(one: Measures) -> float:
+    return one.jobs.running + one.jobs.waiting + one.jobs.never
+
+
 FIGURES: tuple[Figure, ...] = (
     *_spread("JCT", "time", lambda one: one.completion_seconds, "mean", "median", "p90", "p99", "max"),
     *_spread("Queueing delay", "time", lambda one: one.queueing_seconds, "mean", "median", "p90", "p99"),
@@ -89,7 +93,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("Overhead (GPU-hours)", "number", lambda one: one.interruptions.overhead_gpu_hours),
     Figure("Work lost (GPU-hours)", "number", lambda one: one.interruptions.lost_gpu_hours),
     Figure("Jobs ended", "count", lambda one: one.jobs.ended, None),
-    Figure("Jobs not ended", "count", lambda one: one.jobs.running + one.jobs.waiting, None),
+    Figure("Jobs not ended", "count", _not_ended, None),
 )
 
 

@@ -31,16 +31,16 @@ def read(source: Source) -> None:
     opportunistic = source.options.best_effort == "opportunistic"
 
     def job(row: tuple[str, ...]) -> TracedJob | None:
-        num_gpu, milli, models, qos, phase, created, deleted, scheduled = row
+        num_gpu, milli, models, qos, phase, created, deleted, scheduled, name = row
         gpus = count("num_gpu", num_gpu, least=0)
         if not gpus:
-            source.assumed["pods without GPUs were left out."] += 1
+            source.leave_out("pods without GPUs were left out.", name)
             return None
         part = count("gpu_milli", milli, "thousandths of a GPU")
         if part > 1000:
             raise BadField("gpu_milli", f"{part} is more than a whole GPU, which is 1000")
         if not scheduled:
-            source.assumed["pods that were never scheduled were left out."] += 1
+            source.leave_out("pods that were never scheduled were left out.", name)
             return None
         created_at = seconds("creation_time", created)
         started_at = seconds("scheduled_time", scheduled)
@@ -60,4 +60,4 @@ def read(source: Source) -> None:
             status=_PHASES[one_of("pod_phase", phase, _PHASES)],
         )
 
-    source.read(source.rows(_COLUMNS), job)
+    source.read(source.rows(_COLUMNS, ("name",)), job)

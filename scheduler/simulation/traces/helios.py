@@ -14,7 +14,7 @@ from scheduler.simulation.traces.fields import ABSENT, BadField, count, instant,
 from scheduler.simulation.traces.source import Source, TracedJob
 
 _REQUIRED = ("submit_time", "user", "vc", "gpu_num", "state", "duration")
-_OPTIONAL = ("start_time", "model", "dataset", "batchsize", "amp")
+_OPTIONAL = ("start_time", "model", "dataset", "batchsize", "amp", "job_id")
 
 
 def read(source: Source) -> None:
@@ -22,10 +22,10 @@ def read(source: Source) -> None:
     by_user = source.options.tenants == "user"
 
     def job(row: tuple[str, ...]) -> TracedJob | None:
-        submitted, user, vc, gpu_num, state, duration, start, model, dataset, batch_size, amp = row
+        submitted, user, vc, gpu_num, state, duration, start, model, dataset, batch_size, amp, name = row
         gpus = count("gpu_num", gpu_num, least=0)
         if not gpus:
-            source.assumed["rows without GPUs were left out."] += 1
+            source.leave_out("rows without GPUs were left out.", name)
             return None
         submitted_at = instant("submit_time", submitted)
         if start not in ABSENT and instant("start_time", start) < submitted_at:

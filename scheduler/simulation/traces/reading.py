@@ -47,6 +47,7 @@ def make_workload(
     gpus_per_node: int = GPUS_PER_NODE,
     limit: int | None = None,
     notes: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> Workload:
     """Return the workload of these jobs: by submission, the first at 0, ids 1, 2, ...
 
@@ -57,7 +58,6 @@ def make_workload(
     ordered: Sequence[TracedJob] = traced
     if any(map(float.__gt__, submissions, submissions[1:])):
         ordered = sorted(traced, key=itemgetter(0))
-        said.append("The rows were not in order of submission; they were sorted.")
     if limit is not None and len(ordered) > limit:
         said.append(f"Only the first {limit:,} of {len(ordered):,} jobs.")
         ordered = ordered[:limit]
@@ -67,7 +67,12 @@ def make_workload(
             f"Jobs of more than {per_node} GPUs were split into equal replicas of at most {per_node}."
         )
     said += _about_estimates(ordered, options)
-    return Workload(name=name, arrivals=_arrivals(ordered, options, per_node), notes=tuple(said))
+    return Workload(
+        name=name,
+        arrivals=_arrivals(ordered, options, per_node),
+        notes=tuple(said),
+        left_out=tuple(left_out),
+    )
 
 
 def _about_estimates(jobs: Sequence[TracedJob], options: TraceOptions) -> list[str]:

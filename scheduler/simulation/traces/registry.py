@@ -80,5 +80,6 @@ def read_trace(
         gpus_per_node=gpus_per_node,
         limit=limit,
         notes=(*source.sentences(), *about_problems(source.problems)),
+        left_out=(*source.left_out(), *filter(None, [source.disorder()])),
     )
     return Reading(workload=workload, problems=tuple(source.problems))

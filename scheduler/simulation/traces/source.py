@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,6 +91,11 @@ class Source:
         #: Ends of sentences about how rows were read, and how many rows each concerns.
         self.assumed: Counter[str] = Counter()
         self.notes: list[str] = []
+        #: What was left out: ends of sentences, with the number of rows and where the first is.
+        self._left_out: dict[str, tuple[int, str]] = {}
+        #: Lines of the jobs, in the order of `jobs`.
+        self.lines_of_jobs: list[int] = []
+        self._line = 0
         self._cut_off = ""
         self._text: str | None = None
 
@@ -103,6 +109,17 @@ class Source:
         if self.strict:
             raise TraceError(problem)
         self.problems.append(problem)
+
+    def leave_out(self, sentence: str, name: str = "") -> None:
+        """Take note that the present row is not used; raise TraceError when reading strictly.
+
+        `sentence` follows the number of such rows; `name` is what the file calls the row.
+        """
+        if self.strict:
+            raise self.unusable(f"--strict leaves nothing out: {sentence}", self._line)
+        count, first = self._left_out.get(sentence, (0, ""))
+        where = f"{self.path.name}:{self._line}"
+        self._left_out[sentence] = count + 1, first or (f"{name} ({where})" if name else where)
 
     def text(self) -> str:
         """Return the whole text, unpacked when the name ends in .gz; a cut-off archive as far as it goes."""
@@ -225,8 +242,9 @@ class Source:
     def read(self, rows: Iterable[tuple[int, Row]], job_of: Callable[[Row], TracedJob | None]) -> None:
         """Take the job of every row. `job_of` raises BadField for a wrong row; None leaves it out."""
         largest, models = self.options.largest_gpus, self.options.gpu_models
-        take = self.jobs.append
+        take, take_line = self.jobs.append, self.lines_of_jobs.append
         for line, row in rows:
+            self._line = line
             try:
                 job = job_of(row)
                 if job is None:
@@ -243,8 +261,30 @@ class Source:
                 self.skip(line, bad.field, bad.message)
             else:
                 take(job)
+                take_line(line)
 
     def sentences(self) -> tuple[str, ...]:
         """Return the notes, with the numbers of rows that each assumption concerns."""
         counted = [f"{self.assumed[sentence]:,} {sentence}" for sentence in sorted(self.assumed)]
         return (*self.notes, *counted)
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return sentences about the rows that were not used, each with their number and the first."""
+        return tuple(
+            [
+                f"{count:,} {sentence} The first: {first}."
+                for sentence, (count, first) in sorted(self._left_out.items())
+            ]
+        )
+
+    def disorder(self) -> str:
+        """Say how many rows were submitted before one above them; empty when none was."""
+        latest, late = -math.inf, []
+        for job, line in zip(self.jobs, self.lines_of_jobs, strict=True):
+            if job.submitted_at < latest:
+                late.append(line)
+            latest = max(latest, job.submitted_at)
+        if not late:
+            return ""
+        rows = "1 row was" if len(late) == 1 else f"{len(late):,} rows were"
+        return f"{rows} not in order of submission and moved. The first: {self.path.name}:{late[0]}."

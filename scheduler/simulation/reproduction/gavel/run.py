@@ -57,7 +57,13 @@ def simulate_rounds(
     began = time.process_time()
     outcome = rounds.run(range(first, end), is_over)
     elapsed = time.process_time() - began
-    notes = (*experiment.workload.notes, *experiment.cluster.notes, *_about(rules, outcome, len(arrivals)))
+    left_out = (*experiment.workload.left_out, *experiment.cluster.left_out)
+    notes = (
+        *experiment.workload.notes,
+        *experiment.cluster.notes,
+        *_about(rules, outcome, len(arrivals)),
+        *left_out,
+    )
     return Result(
         policy=experiment.policy,
         placer="gavel",
@@ -81,6 +87,7 @@ def simulate_rounds(
         ended_at=outcome.ended_at,
         cut_short=_why_early(outcome),
         notes=notes,
+        left_out=left_out,
     )
 
 
