@@ -1,6 +1,7 @@
 """Clusters in the tables that were published with traces; the header tells which it is.
 
-- Philly: machine_id, num_gpus[, gpu_mem_gb]: one row a machine; models are named by their memory;
+- Philly: machineId, number of GPUs, single GPU mem (24GB), or machine_id, num_gpus[, gpu_mem_gb]: one row a
+  machine; models are named by their memory;
 - openb (Alibaba): sn, cpu_milli, memory_mib, gpu, model: one row a node;
 - Tiresias: num_switch, num_node_p_switch, num_gpu_p_node, num_cpu_p_node, mem_p_node (GB): one row, and a
 rack
@@ -14,11 +15,13 @@ Machines without GPUs are left out. GPUs whose model is not given are called "gp
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Mapping
 
 from scheduler.core.model import wording
 from scheduler.core.model.snapshot import VirtualCluster
 from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.file_kinds import not_a_table
 from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_cluster
 
 GPU = "gpu"
@@ -26,22 +29,49 @@ _MIB, _GB = 2**20, 10**9
 #: Of the longest number that is believed.
 _DIGITS = 12
 Row = tuple[str, dict[str, str]]
+_PHILLYS_OWN = ("machineId", "number of GPUs", "single GPU mem")
+_GIGABYTES = re.compile(r"(\d{1,4})\s*GB", re.IGNORECASE)
+#: What the first line of each table is, as far as it is needed.
+_HEADERS = (
+    '"machine_id,num_gpus,gpu_mem_gb"',
+    f'"{",".join(_PHILLYS_OWN)}" (Philly)',
+    '"sn,cpu_milli,memory_mib,gpu,model" (openb)',
+    '"num_switch,num_node_p_switch,num_gpu_p_node" (Tiresias)',
+    '"vc,num" (Lucid)',
+    '"date,...,total" (Helios)',
+)
+
+
+def is_cluster_table(text: str) -> bool:
+    """Whether a file without a name that says so is a machine list, as Philly's own is."""
+    return set(_PHILLYS_OWN) <= set(_columns(text))
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    first = next(csv.reader(text.splitlines()[:1], skipinitialspace=True), [])
+    return tuple([column.strip() for column in first])
 
 
 def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSpec:
     """Read any of these tables. Raise ClusterError."""
-    reader = csv.DictReader(text.splitlines())
-    columns = tuple(reader.fieldnames or ())
+    columns = _columns(text)
+    if words := not_a_table(columns):
+        raise ClusterError(f"{name}:1: {words}")
+    reader = csv.DictReader(text.splitlines()[1:], columns, skipinitialspace=True)
     rows: list[Row] = []
     for row in reader:
         if None in row or None in row.values():
-            raise ClusterError(f"{name}:{reader.line_num}: has not the {len(columns)} fields of the header")
-        rows.append((f"{name}:{reader.line_num}", row))
+            raise ClusterError(
+                f"{name}:{reader.line_num + 1}: has not the {len(columns)} fields of the header"
+            )
+        rows.append((f"{name}:{reader.line_num + 1}", row))
     if not rows:
         raise ClusterError(f"{name}: has no rows")
     inventory = Inventory()
     virtual_clusters: list[VirtualCluster] = []
-    if {"machine_id", "num_gpus"} <= set(columns):
+    if set(_PHILLYS_OWN) <= set(columns):
+        without = _machines(rows, inventory, *_PHILLYS_OWN[:2], _own_philly_model)
+    elif {"machine_id", "num_gpus"} <= set(columns):
         without = _machines(rows, inventory, "machine_id", "num_gpus", _philly_model)
     elif {"sn", "gpu", "model", "cpu_milli", "memory_mib"} <= set(columns):
         without = _machines(rows, inventory, "sn", "gpu", lambda row: row["model"])
@@ -56,8 +86,8 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         without = _shares(sizes, inventory, virtual_clusters, gpus_per_node)
     else:
         raise ClusterError(
-            f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table "
-            "(Philly, openb, Tiresias, Lucid, Helios); a YAML file can describe any cluster"
+            f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table;"
+            f" a header that would do is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
         )
     if not inventory.nodes:
         raise ClusterError(f"{name}: has no machine with GPUs")
@@ -81,6 +111,11 @@ def _count(place: str, column: str, row: Mapping[str, str]) -> int:
 
 def _philly_model(row: Mapping[str, str]) -> str:
     return f"{GPU}-{row['gpu_mem_gb']}gb" if row.get("gpu_mem_gb") else GPU
+
+
+def _own_philly_model(row: Mapping[str, str]) -> str:
+    memory = _GIGABYTES.fullmatch(row[_PHILLYS_OWN[2]].strip())
+    return f"{GPU}-{memory[1]}gb" if memory else GPU
 
 
 def _machines(

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scheduler.simulation.cluster_tables import read_cluster_table
+from scheduler.simulation.cluster_tables import is_cluster_table, read_cluster_table
 from scheduler.simulation.cluster_yaml import read_cluster_yaml
 from scheduler.simulation.errors import ClusterError
+from scheduler.simulation.file_kinds import decoded
 from scheduler.simulation.inventory import MOST_GPUS, ClusterSpec, Inventory, one_virtual_cluster
 
 GPUS_PER_NODE = 8
@@ -37,10 +38,12 @@ def read_cluster(path: str | Path, *, gpus_per_node: int = GPUS_PER_NODE) -> Clu
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = decoded(path.read_bytes())
+    except OSError as error:
         raise ClusterError(f"{path.name}: cannot be read: {error}") from None
-    if path.suffix == ".csv":
+    except ValueError as error:
+        raise ClusterError(f"{path.name}: {error}") from None
+    if path.suffix == ".csv" or is_cluster_table(text):
         return read_cluster_table(path.name, text, gpus_per_node=gpus_per_node)
     return read_cluster_yaml(path.name, text)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from scheduler.core.model import wording
 from scheduler.simulation.errors import ThroughputError
+from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
 
 _SPREAD = "_unconsolidated"
@@ -36,15 +37,19 @@ def read_throughputs(path: str | Path, *, reference: str | None = None) -> Throu
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = decoded(path.read_bytes())
+    except OSError as error:
         raise ThroughputError(f"{path.name}: cannot be read: {error}") from None
+    except ValueError as error:
+        raise ThroughputError(f"{path.name}: {error}") from None
     reference = reference.lower() if reference else None
     if text.lstrip().startswith("{"):
         try:
             table = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ThroughputError(f"{path.name}:{error.lineno}: is not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            words, place = json_fault(error)
+            line = text.count("\n", 0, place or 0) + 1
+            raise ThroughputError(f"{path.name}:{line}: is not JSON: {words}") from None
         if any(
             _GAVEL_KEY.fullmatch(key) for rates in table.values() if isinstance(rates, dict) for key in rates
         ):
@@ -52,6 +57,8 @@ def read_throughputs(path: str | Path, *, reference: str | None = None) -> Throu
         return _chronus(path.name, table)
     rows = csv.DictReader(text.splitlines())
     columns = set(rows.fieldnames or ())
+    if words := not_a_table(rows.fieldnames or ()):
+        raise ThroughputError(f"{path.name}:1: {words}")
     if {"model1", "speed1", "model2", "speed2"} <= columns:
         return _lucid(path.name, rows)
     if missing := sorted({"application", "gpus", "gpu_model", "rate"} - columns):

@@ -177,6 +177,10 @@ def test_a_file_without_nodes_is_refused(tmp_path: Path) -> None:
 
 TABLES = [
     ("machine_id,num_gpus,gpu_mem_gb\nm0,2,12\nm1,8,24\nm2,0,12\n", {"gpu-12gb": [2], "gpu-24gb": [8]}),
+    (
+        "machineId,number of GPUs, single GPU mem\nm0,2, 12GB\nm1,8,24GB\nm2,0,12GB\n",
+        {"gpu-12gb": [2], "gpu-24gb": [8]},
+    ),
     ("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,64000,2048,2,P100\n", {"P100": [2]}),
     ("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,1,4,8,9\n", {"gpu": [4, 4]}),
     (",num\nvcA,2\nvcB,1\n", {"gpu": [8] * 3}),
@@ -187,6 +191,21 @@ TABLES = [
 @pytest.mark.parametrize(("text", "expected"), TABLES)
 def test_published_tables_are_clusters(tmp_path: Path, text: str, expected: dict[str, list[int]]) -> None:
     assert sizes(read_text(tmp_path, text, "cluster.csv")) == expected
+
+
+def test_phillys_own_list_has_no_ending(tmp_path: Path) -> None:
+    text = "machineId,number of GPUs, single GPU mem\nm0,2, 12GB\n"
+    assert sizes(read_text(tmp_path, text, "cluster_machine_list")) == {"gpu-12gb": [2]}
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    for data, words in (
+        ("nodes: []".encode("utf-16"), r"cluster\.yaml: is text in UTF-16"),
+        (b"nodes:\n- {name: M\xfcller}", r"cluster\.yaml: is not UTF-8: line 2 has a byte 0xfc"),
+    ):
+        (tmp_path / "cluster.yaml").write_bytes(data)
+        with pytest.raises(ClusterError, match=words):
+            read_cluster(tmp_path / "cluster.yaml")
 
 
 def test_tables_of_virtual_clusters_give_each_its_nodes(tmp_path: Path) -> None:
@@ -202,6 +221,10 @@ def test_a_wrong_table_names_file_and_line(tmp_path: Path) -> None:
         read_text(tmp_path, "machine_id,num_gpus\nm0,2\nm1,two\n", "cluster.csv")
     with pytest.raises(ClusterError, match="a and b are those of no known cluster table"):
         read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")
+    with pytest.raises(ClusterError, match='a header that would do is "machine_id,num_gpus,gpu_mem_gb", '):
+        read_text(tmp_path, "a,b\n1,2\n", "cluster.csv")
+    with pytest.raises(ClusterError, match=r"cluster\.csv:1: the columns are divided by semicolons"):
+        read_text(tmp_path, "machine_id;num_gpus\nm0;2\n", "cluster.csv")
     with pytest.raises(ClusterError, match=r"cluster\.csv:3: has not the 2 fields of the header"):
         read_text(tmp_path, "machine_id,num_gpus\nm0,2\nm1\n", "cluster.csv")
 

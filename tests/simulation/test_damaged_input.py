@@ -24,7 +24,22 @@ from tests.simulation.test_generate import SPEC
 from tests.simulation.test_throughputs import GAVEL
 
 DAMAGE = (
-    *("nan", "inf", "-1", "0", "", "1e400", "9" * 30, "9" * 5000, "1_0", "-0", "None", "null", "true"),
+    *(
+        "nan",
+        "inf",
+        "-1",
+        "0",
+        "",
+        "1e400",
+        "1e308",
+        "9" * 30,
+        "9" * 5000,
+        "1_0",
+        "-0",
+        "None",
+        "null",
+        "true",
+    ),
     *('"', "\0", "\n", "\r", ",", "\t", "{", "}", "[", "]", ":", "|", "=", "\u0663", "- "),
     *("9999-99-99 00:00:00", "0001-01-01 00:00:00+23:59"),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from scheduler.core.model.training import Profile, Regime, Training
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import InputError, Problem, TraceError
 from scheduler.simulation.profiles import read_application
+from scheduler.simulation.rates import ThroughputTable
 from scheduler.simulation.traces.options import TraceOptions, parse_options
 from scheduler.simulation.traces.reading import PACK_LIMIT, Reading, gang, skew_of
 from scheduler.simulation.traces.registry import FORMATS, read_trace
@@ -87,6 +90,42 @@ def test_philly_log_sums_the_attempts_and_knows_users(tmp_path: Path) -> None:
     assert work(reading) == [74 + (2 * 86_400 + 5 * 3600 + 39 * 60 + 42), 60]
     assert second.gpus == 2
     assert reading.workload.arrivals[1].truth.status == "killed"
+
+
+#: In seconds from 00:00: the attempts of a job, None where the log lost an end, and how long it ran.
+ATTEMPTS = {
+    "one inside another": ([(0, 100), (20, 60)], 100),
+    "one overlaps another": ([(0, 100), (60, 150)], 150),
+    "the same twice": ([(0, 100), (0, 100)], 100),
+    "one after another": ([(0, 100), (200, 250)], 150),
+    "an end that was lost": ([(0, None), (200, 250)], 250),
+    "an end that was lost, and a start as well": ([(0, None), (None, 150), (200, 250)], 250),
+}
+
+
+def philly_log(attempts: Sequence[tuple[int | None, int | None]]) -> str:
+    def at(second: int | None) -> str | None:
+        return None if second is None else f"2017-10-07 00:{second // 60:02}:{second % 60:02}"
+
+    detail = [{"ip": "m1", "gpus": ["gpu0"]}]
+    told = [{"start_time": at(begin), "end_time": at(end), "detail": detail} for begin, end in attempts]
+    return json.dumps(
+        [{"status": "Pass", "vc": "v", "attempts": told, "submitted_time": at(0), "user": "u", "jobid": "j"}]
+    )
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), ATTEMPTS.values(), ids=ATTEMPTS)
+def test_philly_counts_the_time_in_which_an_attempt_ran_once(
+    tmp_path: Path, attempts: list[tuple[int | None, int | None]], seconds: float
+) -> None:
+    reading = read(tmp_path, "philly", philly_log(attempts))
+    assert work(reading) == [seconds]
+    assert ("1 attempts have no end in the log" in said(reading.workload)) == (attempts[0][1] is None)
+
+
+def test_an_end_that_no_later_attempt_tells_is_a_problem(tmp_path: Path) -> None:
+    found = problem(tmp_path, "philly", philly_log([(0, None), (None, 150)]))
+    assert found.field == "attempts[0].end_time"
 
 
 def test_gavel_divides_steps_by_the_rate_of_the_gang_on_the_reference_model(tmp_path: Path) -> None:
@@ -432,6 +471,95 @@ def test_bytes_that_are_no_text_are_a_problem_of_their_row(tmp_path: Path) -> No
     path = tmp_path / "trace.csv"
     path.write_bytes(samples.PHILLY.encode().replace(b",16,", b",\xff\x00,"))
     assert [problem.line for problem in read_trace(path, "philly").problems] == [3]
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "name"),
+    [
+        ("philly", samples.PHILLY, "ee9e8c"),
+        ("philly", samples.PHILLY_LOG, "ee9e8c"),
+        ("allot", samples.ALLOT, "speech"),
+        ("allot", samples.ALLOT_LINES.replace('"gpus": 1', '"gpus": 1, "tenant": "speech"'), "speech"),
+    ],
+)
+def test_a_name_that_is_not_utf_8_is_a_problem_of_its_row(
+    tmp_path: Path, format: str, text: str, name: str
+) -> None:
+    """Read as something else, the job would be another tenant's."""
+    path = tmp_path / "trace.csv"
+    path.write_bytes(text.encode().replace(name.encode(), b"M\xfcller"))
+    reading = read_trace(path, format)
+    assert [found.message for found in reading.problems] == ["has bytes that are not UTF-8"]
+    assert len(jobs(reading)) == len(jobs(read(tmp_path, format, text))) - 1
+
+
+#: What is not a table in UTF-8, and what it is said to be.
+FOREIGN = {
+    "semicolons": (samples.ALLOT.replace(",", ";").encode(), "columns are divided by semicolons"),
+    "tabs": (samples.ALLOT.replace(",", "\t").encode(), "columns are divided by tabs"),
+    "utf-16": (samples.ALLOT.encode("utf-16"), "is text in UTF-16; save it as UTF-8"),
+    "utf-16 without a mark": (samples.ALLOT.encode("utf-16-le"), "is text in UTF-16; save it as UTF-8"),
+    "utf-32": (samples.ALLOT.encode("utf-32"), "is text in UTF-32"),
+    "gzip": (gzip.compress(samples.ALLOT.encode()), "is a gzip archive; let its name end in .gz"),
+    "a spreadsheet": (b"PK\x03\x04 and more", "is a zip archive or a spreadsheet"),
+    "a list": (b'[{"submitted_at": 0, "gpus": 1}]', "is JSON; it must be a table"),
+    "the header": (b"submitted_at,gpus,duration_seconds,\xff\n", "the header has bytes that are not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), FOREIGN.values(), ids=FOREIGN)
+def test_a_file_that_is_something_else_is_said_to_be_that(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=words):
+        read_trace(path, "allot")
+
+
+@pytest.mark.parametrize(("value", "words"), [("9" * 5_000, "number is too long"), ("[" * 99_999, "nested")])
+@pytest.mark.parametrize("format", ["allot", "philly"])
+def test_json_that_no_reader_takes_ends_in_a_problem(
+    tmp_path: Path, format: str, value: str, words: str
+) -> None:
+    text = samples.ALLOT_LINES.replace("60,", f"{value},")
+    if format == "philly":
+        text = samples.PHILLY_LOG.replace('"Killed"', value)
+    assert words in problem(tmp_path, format, text).message
+
+
+@pytest.mark.parametrize("format", ["chronus", "gavel", "muri", "shockwave"])
+def test_numbers_whose_product_is_infinite_are_a_problem(tmp_path: Path, format: str) -> None:
+    rows = {
+        "chronus": "submit_time,user,num_gpu,duration,model_name\n0,v,1,1e308,bert\n",
+        "gavel": "arrival_s,job_type,scale_factor,total_steps\n0,Slow,1,1e308\n",
+        "muri": "submit_time,num_gpu,iterations,iteration_time,model_name\n0,1,9e9,1e308,bert\n",
+        "shockwave": samples.SHOCKWAVE.replace("10:60.5", "10:1e308"),
+    }
+    slow = ThroughputTable(name="slow", reference="v100", alone={("Slow", 1, "v100"): 0.1})
+    found = problem(tmp_path, format, rows[format], TraceOptions(throughputs=slow))
+    assert found.message == '"inf" is not a number of seconds of at least 0'
+
+
+@pytest.mark.parametrize("name", ["NaN", "None", "null", "nan", "NULL"])
+def test_what_tools_write_for_a_missing_name_is_no_virtual_cluster(tmp_path: Path, name: str) -> None:
+    for format, text in (
+        ("philly", samples.PHILLY),
+        ("philly", samples.PHILLY_LOG),
+        ("helios", samples.HELIOS.replace("vcJkd", "ee9e8c").replace(",vchbv,0,", ",vchbv,1,")),
+        ("allot", samples.ALLOT.replace("vision,research", "vision,ee9e8c")),
+    ):
+        found = problem(tmp_path, format, text.replace("ee9e8c", name))
+        assert found.message == f'"{name}" means that there is none; it must be a name'
+
+
+def test_the_name_of_an_application_may_be_too_long_for_a_file(tmp_path: Path) -> None:
+    options = TraceOptions(profiles=samples.write_profiles(tmp_path))
+    long = "ncf" * 200
+    assert (
+        problem(tmp_path, "pollux", samples.POLLUX.replace(",ncf,6", f",{long},6"), options).field
+        == "application"
+    )
+    own = "submitted_at,gpus,application,batch_size\n0,1,ncf,256\n"
+    assert problem(tmp_path, "allot", own + f"1,1,{long},256\n", options).field == "application"
 
 
 def test_the_first_jobs_to_arrive_can_be_kept(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def read(source: Source) -> None:
         submitted, user, gpus, duration, model, best_effort = row
         vc = named("user", user)
         return TracedJob(
-            60 * seconds("submit_time", submitted, "minutes"),
+            seconds("submit_time", 60 * seconds("submit_time", submitted, "minutes")),
             count("num_gpu", gpus),
-            60 * seconds("duration", duration, "minutes"),
+            seconds("duration", 60 * seconds("duration", duration, "minutes")),
             vc,
             vc,
             application=named("model_name", model),

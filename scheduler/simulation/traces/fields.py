@@ -12,6 +12,8 @@ from scheduler.core.sim.workload import Status
 
 #: What a missing time is called in the published logs.
 ABSENT = frozenset({"", "None", "NaN", "nan", "NaT", "null", "Unknown"})
+#: What a missing name is called by the tools that write traces; lower case.
+_NO_NAMES = frozenset({"nan", "nat", "none", "null"})
 #: Longer texts are cut in messages.
 _SHOWN = 60
 
@@ -114,7 +116,10 @@ def named(field: str, text: str) -> str:
     """Return a name, which may not be empty."""
     if not isinstance(text, str) or not text.strip():
         raise BadField(field, "is empty; it must be a name")
-    return text.strip()
+    name = text.strip()
+    if name.lower() in _NO_NAMES:
+        raise BadField(field, f"{shown(name)} means that there is none; it must be a name")
+    return name
 
 
 def one_of(field: str, text: str, known: Collection[str]) -> str:

@@ -49,7 +49,7 @@ def read(source: Source) -> None:
         return TracedJob(
             arrival,
             gpus,
-            steps / rate,
+            seconds("total_steps", steps / rate),
             vc or ANY_TENANT,
             vc or ANY_VIRTUAL_CLUSTER,
             application=kind,
@@ -65,7 +65,7 @@ def read(source: Source) -> None:
             count("scale_factor", gpus),
             positive("total_steps", steps, "steps"),
             number("priority_weight", weight or "1"),
-            vc,
+            vc and named("virtual_cluster", vc),
         )
 
     def from_line(line: str) -> TracedJob:

@@ -31,6 +31,7 @@ from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.file_kinds import json_fault
 from scheduler.simulation.traces import fields
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
@@ -129,8 +130,9 @@ def read_job(given: Mapping[str, Any], profiles: Path | None = None) -> TracedJo
 def _object(line: str) -> dict[str, Any]:
     try:
         job = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise BadField("", f"is not JSON: {error.msg}; the line may be cut off") from None
+    except (ValueError, RecursionError) as error:
+        words, _ = json_fault(error)
+        raise BadField("", f"is not JSON: {words}; the line may be cut off") from None
     if not isinstance(job, dict):
         raise BadField("", "is not a JSON object")
     _check_names(job)

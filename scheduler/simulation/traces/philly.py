@@ -1,9 +1,10 @@
 """Philly (Microsoft, ATC'19): the published `cluster_job_log` JSON, and the CSVs derived from it.
 
 The log is a list of jobs with their attempts. GPUs are those of the first attempt, as in the published
-notebook. The run time is the sum of the attempts' (the notebook takes first start to last end, which counts
-waiting in between). A job without an attempt, or whose last attempt has no end, is a problem: how long it
-runs is not known.
+notebook. The run time is how long an attempt ran (the notebook takes first start to last end, which counts
+waiting in between); where attempts overlap, the log has two entries for the same time, which counts once. An
+attempt whose end the log lost ran at most until the next one started, which is taken for its end and said. A
+job without an attempt, or whose last attempt has no end, is a problem: how long it runs is not known.
 
 The CSVs have the columns submit_time (or submit_s), vc, num_gpus and duration_s; Pollux's packaging of the
 same jobs has timestamp, cluster, num_gpus and duration.
@@ -11,6 +12,8 @@ same jobs has timestamp, cluster, num_gpus and duration.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scheduler.simulation.traces.fields import ABSENT, BadField, count, instant, named, seconds, status
@@ -21,7 +24,7 @@ def read(source: Source) -> None:
     """Read the log, or a table of either layout; the first character and the header tell."""
     text = source.text().lstrip()
     if text.startswith(("[", "{")):
-        source.read(source.objects(), lambda job: _job(job, by_user=source.options.tenants == "user"))
+        source.read(source.objects(), lambda job: _job(job, source))
     elif text.startswith("timestamp,"):
         _read_table(source, ("timestamp", "cluster", "num_gpus", "duration"))
     else:
@@ -32,15 +35,13 @@ def _read_table(source: Source, columns: tuple[str, str, str, str]) -> None:
     when, where, gpus, duration = columns
 
     def job(row: tuple[str, ...]) -> TracedJob:
-        vc = row[1]
-        if not vc:
-            vc = named(where, vc)
+        vc = named(where, row[1])
         return TracedJob(instant(when, row[0]), count(gpus, row[2]), seconds(duration, row[3]), vc, vc)
 
     source.read(source.rows(columns), job)
 
 
-def _job(job: dict[str, Any], *, by_user: bool) -> TracedJob:
+def _job(job: dict[str, Any], source: Source) -> TracedJob:
     submitted_at = _time("submitted_time", job.get("submitted_time"))
     if submitted_at is None:
         raise BadField("submitted_time", "is missing; it must be a time like 2017-10-07 01:11:39")
@@ -51,30 +52,58 @@ def _job(job: dict[str, Any], *, by_user: bool) -> TracedJob:
     if not attempts:
         raise BadField("attempts", "is empty: the job never started, so its size and run time are not known")
     gpus = _gpus(attempts[0])
-    run_seconds = 0.0
-    for number, attempt in enumerate(attempts):
-        started = _time(f"attempts[{number}].start_time", attempt.get("start_time"))
-        ended = _time(f"attempts[{number}].end_time", attempt.get("end_time"))
-        if started is not None and started < submitted_at:
-            raise BadField(f"attempts[{number}].start_time", "is before the submission")
-        if ended is None and number == len(attempts) - 1:
-            raise BadField(
-                f"attempts[{number}].end_time", "is missing: the job still ran when the log was taken"
-            )
-        if started is None or ended is None:
-            continue
-        if ended < started:
-            raise BadField(f"attempts[{number}].end_time", "is before the start")
-        run_seconds += ended - started
+    stretches, lost = _stretches(attempts, submitted_at)
+    if lost:
+        source.assumed["attempts have no end in the log; they count until the next one started."] += lost
     return TracedJob(
         submitted_at,
         gpus,
-        run_seconds,
-        tenant=named("user", job.get("user", "")) if by_user else vc,
+        _covered_seconds(stretches),
+        tenant=named("user", job.get("user", "")) if source.options.tenants == "user" else vc,
         virtual_cluster=vc,
         status=status("status", job.get("status", "")),
         user=str(job.get("user") or ""),
     )
+
+
+def _stretches(
+    attempts: Sequence[dict[str, Any]], submitted_at: float
+) -> tuple[list[tuple[float, float]], int]:
+    """Return from when to when each attempt ran, and how many ends the log lost."""
+    last = len(attempts) - 1
+    starts: list[float | None] = []
+    for number, attempt in enumerate(attempts):
+        started = _time(f"attempts[{number}].start_time", attempt.get("start_time"))
+        if started is not None and started < submitted_at:
+            raise BadField(f"attempts[{number}].start_time", "is before the submission")
+        starts.append(started)
+    stretches, lost = [], 0
+    for number, (attempt, started) in enumerate(zip(attempts, starts, strict=True)):
+        ended = _time(f"attempts[{number}].end_time", attempt.get("end_time"))
+        if ended is None and number == last:
+            raise BadField(
+                f"attempts[{number}].end_time", "is missing: the job still ran when the log was taken"
+            )
+        if started is None:
+            continue
+        if ended is None:
+            later = [start for start in starts[number + 1 :] if start is not None and start >= started]
+            if not later:
+                raise BadField(f"attempts[{number}].end_time", "is missing, and no later attempt tells it")
+            ended, lost = min(later), lost + 1
+        if ended < started:
+            raise BadField(f"attempts[{number}].end_time", "is before the start")
+        stretches.append((started, ended))
+    return stretches, lost
+
+
+def _covered_seconds(stretches: Iterable[tuple[float, float]]) -> float:
+    """Return for how long at least one of the stretches lasts."""
+    covered, until = 0.0, -math.inf
+    for started, ended in sorted(stretches):
+        covered += max(0.0, ended - max(started, until))
+        until = max(until, ended)
+    return covered
 
 
 def _time(field: str, text: Any) -> float | None:

@@ -151,7 +151,7 @@ def read(source: Source) -> None:
         time, kind, replicas, batch_size = row
         application = named("application", kind)
         if application not in profiles:
-            if not (folder / application).is_dir() or application not in EPOCHS:
+            if application not in EPOCHS or not (folder / application).is_dir():
                 raise BadField("application", f"{shown(kind)} has no profile; there are {_listed(folder)}")
             profiles[application] = read_profile(folder / application)
         gpus = count("num_replicas", replicas, "replicas")
@@ -186,7 +186,7 @@ def _profiled_job(folder: Path, options: TraceOptions, row: tuple[str, ...]) -> 
 def with_profile(job: TracedJob, folder: Path, batch: int) -> TracedJob:
     """Return a job that progresses as the application that it names, with this total batch unless it is
     adaptive; its run time is that with its own GPUs on as few nodes as possible. Raises BadField."""
-    if not (folder / job.application).is_dir() or job.application not in EPOCHS:
+    if job.application not in EPOCHS or not (folder / job.application).is_dir():
         raise BadField("application", f"{shown(job.application)} has no profile; there are {_listed(folder)}")
     measured = read_application(folder / job.application)
     if not measured.initial_batch <= batch <= measured.max_batch:

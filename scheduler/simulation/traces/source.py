@@ -19,6 +19,7 @@ from scheduler.core.model.training import Profile, Regime
 from scheduler.core.perf.convergence import LossCurve
 from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
+from scheduler.simulation import file_kinds
 from scheduler.simulation.errors import Problem, TraceError
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
@@ -97,6 +98,7 @@ class Source:
         self.lines_of_jobs: list[int] = []
         self._line = 0
         self._cut_off = ""
+        self._has_bad_bytes = False
         self._text: str | None = None
 
     def unusable(self, message: str, line: int = 0, field: str = "") -> TraceError:
@@ -132,7 +134,20 @@ class Source:
             data = self._unpacked() if self.path.suffix == ".gz" else self.path.read_bytes()
         except OSError as error:
             raise self.unusable(f"cannot be read: {error.strerror or error}") from None
-        return data.decode("utf-8-sig", errors="replace")
+        if words := file_kinds.not_text(data):
+            raise self.unusable(words)
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            self._has_bad_bytes = True
+            return data.decode("utf-8-sig", errors="surrogateescape")
+
+    def _is_bad(self, line: int, text: Iterable[str]) -> bool:
+        """Whether a row is left out because some of its bytes are not UTF-8."""
+        if not self._has_bad_bytes or not any(map(file_kinds.has_bad_bytes, text)):
+            return False
+        self.skip(line, "", "has bytes that are not UTF-8")
+        return True
 
     def _unpacked(self) -> bytes:
         packed = self.path.read_bytes()
@@ -161,9 +176,14 @@ class Source:
 
     def _header(self, reader: Iterator[list[str]]) -> list[str]:
         try:
-            return [name.strip() for name in next(reader, [])]
+            names = [name.strip() for name in next(reader, [])]
         except csv.Error as error:
             raise self.unusable(f"does not begin with the header of a table: {error}", 1) from None
+        if self._has_bad_bytes and any(map(file_kinds.has_bad_bytes, names)):
+            raise self.unusable("the header has bytes that are not UTF-8", 1)
+        if words := file_kinds.not_a_table(names):
+            raise self.unusable(words, 1)
+        return names
 
     def rows(
         self, required: Sequence[str], optional: Sequence[str] = ()
@@ -186,6 +206,8 @@ class Source:
         pick = itemgetter(*[header.index(name) if name in header else width for name in columns])
         try:
             for row in reader:
+                if self._has_bad_bytes and self._is_bad(reader.line_num, row):
+                    continue
                 if len(row) == width:
                     row.append("")
                     yield reader.line_num, pick(row)
@@ -201,7 +223,7 @@ class Source:
         """Yield (line, text) of the lines that are not empty."""
         number = 0
         for number, line in enumerate(self.text().splitlines(), 1):
-            if line.strip():
+            if line.strip() and not self._is_bad(number, [line]):
                 yield number, line
         if self._cut_off:
             self.skip(number, "", self._cut_off)
@@ -227,10 +249,13 @@ class Source:
             line, behind = line + text.count("\n", behind, at), at
             try:
                 value, at = decoder.raw_decode(text, at)
-            except json.JSONDecodeError as error:
-                where = text.count("\n", 0, error.pos) + 1
-                self.skip(where, "", f"is not JSON: {error.msg}; the file may be cut off after this")
+            except (ValueError, RecursionError) as error:
+                words, place = file_kinds.json_fault(error)
+                where = text.count("\n", 0, at if place is None else place) + 1
+                self.skip(where, "", f"is not JSON: {words}; the file may be cut off after this")
                 return
+            if self._is_bad(line, [text[behind:at]]):
+                continue
             if isinstance(value, dict):
                 yield line, value
             else:
