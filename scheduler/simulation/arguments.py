@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.experiment import ROUND_SECONDS
+from scheduler.simulation.experiment import DEFAULT_POLICY, ROUND_SECONDS
+from scheduler.simulation.modes import given_options, refuse_unused
 from scheduler.simulation.reproduction.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.sweep import Case, expand
 from scheduler.simulation.traces.registry import FORMATS
@@ -195,15 +196,12 @@ def parser() -> argparse.ArgumentParser:
 
 def understand(arguments: Sequence[str]) -> Order:
     """Return what a command line asks for; raise InputError for what cannot be."""
-    given = parser().parse_args(arguments)
+    reader = parser()
+    given = reader.parse_args(arguments)
+    options = given_options(reader, list(arguments))
     if not given.cluster and not given.scenario and not given.export:
         raise InputError("there is no cluster: give --cluster v100=16:8, or a file")
-    if given.rounds and given.scenario:
-        raise InputError(
-            "--rounds is for a trace or a generator: a scenario is told in the platform's rounds"
-        )
-    if given.private and given.scenario:
-        raise InputError("--private is for a trace or a generator: a scenario has no private clusters")
+    refuse_unused(given, options)
     case = Case(
         cluster=given.cluster,
         trace=given.trace,
@@ -237,13 +235,13 @@ def understand(arguments: Sequence[str]) -> Order:
         cells=given.cells,
         private=given.private,
     )
-    if given.ledger and (given.scenario or given.rounds):
-        raise InputError("--ledger is for the platform's rounds of a trace or a generator")
     if given.report is not None and find_spec("matplotlib") is None:
         raise InputError("--report draws with matplotlib: install allotment-server[simulator]")
     axes = {name: values.split(",") for name, values in (pair_of("--sweep", each) for each in given.sweep)}
-    cases = tuple(expand(case, given.policy or ["fifo"], given.seed or [0], axes))
-    if given.ledger and (len(cases) > 1 or given.celery):
+    # What the command line does not say of a scenario its file may.
+    policies = given.policy or ["" if given.scenario else DEFAULT_POLICY]
+    cases = tuple(expand(case, policies, given.seed or [0], axes))
+    if given.ledger and len(cases) > 1:
         raise InputError("--ledger is for one run on this machine: give one policy, one seed and no sweep")
     return Order(
         cases=cases,

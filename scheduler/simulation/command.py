@@ -51,7 +51,7 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
         for case in order.cases:
             _check_plugins(case)
         if order.scenario is not None:
-            return replay_scenario(order.scenario, order.cases[0], sys.stdout)
+            return _replay(order.scenario, order, _command(arguments), console)
         if order.export is not None:
             return _export(order, console)
         return _simulate(order, arguments, console, run_elsewhere)
@@ -62,14 +62,33 @@ def main(arguments: Sequence[str], run_elsewhere: Runner | None = None) -> int:
 
 def _check_plugins(case: Case) -> None:
     """Find a wrong name before hours of reading and simulating."""
-    policy = policy_text(case.policy)
-    parse_plugin(policy)
-    if case.rounds:
-        shares_named(policy)
-    else:
-        make_policy(policy)
+    # A scenario's policy may be left to its file.
+    if policy := policy_text(case.policy):
+        parse_plugin(policy)
+        if case.rounds:
+            shares_named(policy)
+        else:
+            make_policy(policy)
     if case.placer:
         make_placer(placer_text(case.placer))
+
+
+def _command(arguments: Sequence[str]) -> str:
+    return "manage.py simulate " + shlex.join(arguments)
+
+
+def _replay(scenario: Path, order: Order, command: str, console: Console) -> int:
+    with ExitStack() as files:
+        ledger = None if order.ledger is None else files.enter_context(LedgerFile(order.ledger))
+        on_round = None if ledger is None else ledger.on_round
+        result = replay_scenario(scenario, order.cases[0], sys.stdout, on_round)
+        if ledger is not None:
+            console.print(ledger.words, markup=False)
+    _say_left_out(result.left_out, console)
+    # A story of loans and nodes needs no jobs.
+    _say_faults([result] if result.jobs or result.cut_short else [], console)
+    _write([result], order, (), command, console)
+    return 0 if result.is_whole or not (result.jobs or result.cut_short or result.degraded) else 1
 
 
 def _export(order: Order, console: Console) -> int:
@@ -109,7 +128,7 @@ def _simulate(order: Order, arguments: Sequence[str], console: Console, run_else
     else:
         results = _one_by_one(order, first.experiment, console)
     _say_left_out([each for result in results for each in result.left_out if each not in said], console)
-    return _tell(results, order, first.problems, "manage.py simulate " + shlex.join(arguments), console)
+    return _tell(results, order, first.problems, _command(arguments), console)
 
 
 def _in_order(done: Iterator[tuple[int, Result]], cases: int, console: Console, quiet: bool) -> list[Result]:
@@ -153,7 +172,7 @@ def _one_by_one(order: Order, first: Experiment, console: Console) -> list[Resul
                     )
                 )
                 if file is not None:
-                    console.print(f"Ledger: {file.lines:,} lines in {order.ledger}", markup=False)
+                    console.print(file.words, markup=False)
             if not results[-1].cut_short:
                 progress.update(task, completed=len(experiment.workload.arrivals))
     return results
@@ -211,7 +230,6 @@ def _tell(
     from scheduler.simulation.report.measure import measure
     from scheduler.simulation.report.privately import against_private, private_text
     from scheduler.simulation.report.quantities import labels
-    from scheduler.simulation.report.write import write_json, write_report
 
     if not results:
         console.print("Nothing was simulated.", style="yellow")
@@ -225,6 +243,13 @@ def _tell(
     for result, name in zip(results, labels(measures), strict=True):
         if words := service_words(result):
             sys.stdout.write(f"{name}: {words}\n")
+    _say_faults(results, console)
+    _write(results, order, problems, command, console)
+    return 0 if all(result.is_whole for result in results) else 1
+
+
+def _say_faults(results: Sequence[Result], console: Console) -> None:
+    """Say of runs that did not come to their end why not."""
     for result in results:
         if result.cut_short:
             console.print(f"{result.policy}: {result.cut_short}", style="yellow", markup=False)
@@ -232,6 +257,15 @@ def _tell(
             console.print(f"{result.policy}: view {view} was degraded: {why}", style="red", markup=False)
         if not result.has_run:
             console.print(f"{result.policy}: no job ran", style="red", markup=False)
+
+
+def _write(
+    results: Sequence[Result], order: Order, problems: Sequence[str], command: str, console: Console
+) -> None:
+    """Write the numbers and the page where they were asked for."""
+    from scheduler.simulation.report.write import write_json, write_report
+
+    window = order.cases[0].window
     if order.json is not None:
         write_json(
             results, order.json, command=command, problems=problems, window=window, jobs=order.jobs_in_json
@@ -241,7 +275,6 @@ def _tell(
             results, order.report, command=command, problems=problems, window=window, jobs=order.jobs_in_json
         )
         console.print(f"Report: {page}", markup=False)
-    return 0 if all(result.is_whole for result in results) else 1
 
 
 _SAID = tuple([each.name for each in fields(LedgerLine)])
@@ -257,6 +290,7 @@ class LedgerFile:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = path.open("w", newline="", encoding="utf-8")
         self._table = csv.writer(self._file, lineterminator="\n")
         self._table.writerow(COLUMNS)
@@ -269,6 +303,10 @@ class LedgerFile:
                 said = [_cell(getattr(line, name)) for name in _SAID]
                 self._table.writerow([engine.now, plan.round_number, view, position, *said, ""])
                 self.lines += 1
+
+    @property
+    def words(self) -> str:
+        return f"Ledger: {self.lines:,} lines in {self._path}"
 
     def __enter__(self) -> LedgerFile:
         return self

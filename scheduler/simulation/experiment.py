@@ -23,6 +23,7 @@ from scheduler.simulation.reproduction.gavel.choices import rules_named, shares_
 
 #: Seconds between rounds unless told otherwise; a minute is what most papers use.
 ROUND_SECONDS = 60.0
+DEFAULT_POLICY = "fifo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -15,34 +15,46 @@ from scheduler.core.model.snapshot import JobId, NodeId
 from scheduler.core.round.explain import explain
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.rules import Rules
-from scheduler.simulation.autoscaling import read_autoscaling, service_words
-from scheduler.simulation.experiment import Experiment
+from scheduler.core.sim.result import Result
+from scheduler.simulation.autoscaling import service_words
+from scheduler.simulation.division import divided_by_cells
+from scheduler.simulation.experiment import DEFAULT_POLICY, Experiment
 from scheduler.simulation.joining import join
-from scheduler.simulation.outside import policy_text
+from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.run import simulate
 from scheduler.simulation.scenario import Scenario, ScenarioEvent, read_scenario
-from scheduler.simulation.sweep import Case
+from scheduler.simulation.sweep import Case, rules_of, table_of
+
+OnRound = Callable[[Engine, Sequence[ViewOutcome], Plan], None]
 
 
-def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
-    """Simulate a scenario and print every decision; what the file leaves open is taken from the case."""
+def replay_scenario(path: Path, case: Case, output: TextIO, on_round: OnRound | None = None) -> Result:
+    """Simulate a scenario and print every decision; what the case leaves open is taken from the file."""
     scenario = read_scenario(path, case.cluster)
-    cluster, workload = join(scenario.cluster, scenario.workload)
+    cluster = divided_by_cells(scenario.cluster) if case.cells else scenario.cluster
+    cluster, workload = join(cluster, scenario.workload, strict=case.strict)
     teller = _Printer(scenario, output)
-    autoscaling = scenario.autoscaling
-    if autoscaling is None and case.autoscaling:
-        autoscaling = read_autoscaling("autoscaling", case.autoscaling)
+    rules = rules_of(case, cluster, table_of(case))
+    if rules.autoscaling is None:
+        rules = replace(rules, autoscaling=scenario.autoscaling)
+    round_seconds = scenario.round_seconds or 0.0 if case.round_seconds is None else case.round_seconds
     experiment = Experiment(
         cluster=cluster,
         workload=workload,
-        policy=scenario.policy or policy_text(case.policy),
-        placer=scenario.placer or case.placer,
-        rules=Rules(autoscaling=autoscaling),
-        round_seconds=scenario.round_seconds if scenario.round_seconds is not None else 0.0,
+        policy=policy_text(case.policy) or scenario.policy or DEFAULT_POLICY,
+        placer=placer_text(case.placer) or scenario.placer,
+        rules=rules,
+        round_seconds=round_seconds,
         script=tuple(teller.printed(event) for event in scenario.script),
+        strict=case.strict,
     )
-    result = simulate(experiment, on_round=teller.tell)
+
+    def tell(engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
+        teller.tell(engine, outcomes, plan)
+        if on_round is not None:
+            on_round(engine, outcomes, plan)
+
+    result = simulate(experiment, on_round=tell)
     for record in result.jobs:
         ended = "-" if record.ended_at is None else f"{record.ended_at:g}"
         output.write(f"{teller.name(record.id)}: {record.outcome} at {ended} s\n")
@@ -50,9 +62,7 @@ def replay_scenario(path: Path, case: Case, output: TextIO) -> int:
         output.write(f"{words}\n")
     if result.cut_short:
         output.write(f"It ended early: {result.cut_short}.\n")
-    for sentence in result.left_out:
-        output.write(f"{sentence}\n")
-    return 0 if result.is_whole or not result.jobs else 1
+    return result
 
 
 class _Printer:

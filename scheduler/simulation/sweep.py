@@ -101,14 +101,31 @@ class PreparedCase:
 def prepare(case: Case) -> PreparedCase:
     """Read the files of a case; raise InputError for what cannot be used."""
     _check_rounds(case)
-    table = _table(case)
+    table = table_of(case)
     cluster = load_cluster(case.cluster)
     if case.cells:
         cluster = divided_by_cells(cluster)
     workload, problems = read_workload(case, cluster)
     cluster, workload = join(cluster, workload, strict=case.strict)
     _check_window(case.window, workload)
-    rules = Rules(
+    experiment = Experiment(
+        cluster=cluster,
+        workload=workload,
+        policy=policy_text(case.policy),
+        placer=placer_text(case.placer),
+        rules=rules_of(case, cluster, table),
+        round_seconds=_round_seconds(case),
+        rounds=case.rounds,
+        window=case.window,
+        private=case.private,
+        strict=case.strict,
+    )
+    return PreparedCase(experiment=experiment, problems=problems)
+
+
+def rules_of(case: Case, cluster: ClusterSpec, table: ThroughputTable | None) -> Rules:
+    """Return the rules of the world that a case describes; raise InputError for what cannot be."""
+    return Rules(
         speeds=Speeds(tables=table, default_locality=case.locality, gpus_per_node=cluster.largest_node),
         costs=_costs(case.costs),
         failures=_made(Failures, "failure", case.failures),
@@ -119,19 +136,6 @@ def prepare(case: Case) -> PreparedCase:
         autoscaling=read_autoscaling("autoscaling", case.autoscaling) if case.autoscaling else None,
         seed=case.seed,
     )
-    experiment = Experiment(
-        cluster=cluster,
-        workload=workload,
-        policy=policy_text(case.policy),
-        placer=placer_text(case.placer),
-        rules=rules,
-        round_seconds=_round_seconds(case),
-        rounds=case.rounds,
-        window=case.window,
-        private=case.private,
-        strict=case.strict,
-    )
-    return PreparedCase(experiment=experiment, problems=problems)
 
 
 def _goodput(text: str) -> GoodputFacts:
@@ -165,6 +169,8 @@ def _check_rounds(case: Case) -> None:
         "locality": case.locality != 1.0,
         "steps": case.steps,
         "interference": case.interference != 0.0,
+        "bans on moving": not case.moves,
+        "goodput": case.goodput != "measured",
     }
     strange = [name for name, is_given in given.items() if is_given]
     if case.rounds and strange:
@@ -176,7 +182,7 @@ def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workl
 
     For a cluster, gangs are split as its nodes demand, and jobs that it is too small for are problems.
     """
-    options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=_table(case)))
+    options = parse_options(case.options, TraceOptions(seed=case.seed, throughputs=table_of(case)))
     if case.generator:
         if case.trace:
             raise InputError("a trace and a generator exclude each other")
@@ -191,7 +197,8 @@ def read_workload(case: Case, cluster: ClusterSpec | None = None) -> tuple[Workl
     return reading.workload, tuple(map(str, reading.problems))
 
 
-def _table(case: Case) -> ThroughputTable | None:
+def table_of(case: Case) -> ThroughputTable | None:
+    """Return the throughput table that a case names."""
     return read_throughputs(case.throughputs) if case.throughputs else None
 
 

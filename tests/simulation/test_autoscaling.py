@@ -58,7 +58,7 @@ def test_node_hours_end_with_the_last_job_whatever_was_foreseen(tmp_path: Path) 
         " duration_seconds: 40000}}\n"
     )
     output = io.StringIO()
-    assert replay_scenario(path, Case(cluster="", autoscaling={"min_nodes": 1}), output) == 0
+    assert replay_scenario(path, Case(cluster="", autoscaling={"min_nodes": 1}), output).is_whole
     ended = float(output.getvalue().split("long: succeeded at ")[1].split()[0])
     assert ended < 20_000
     # To the end of its minute.
@@ -70,7 +70,7 @@ def test_a_scenario_says_which_nodes_are_in_service(tmp_path: Path) -> None:
     path = tmp_path / "story.yaml"
     path.write_text(STORY)
     output = io.StringIO()
-    assert replay_scenario(path, Case(cluster=""), output) == 0
+    assert replay_scenario(path, Case(cluster=""), output).is_whole
     said = [line.split(maxsplit=1) for line in output.getvalue().splitlines() if "in service: " in line]
     assert [(at, words.count("v100-")) for at, words in said] == [("0", 1), ("1200", 4), ("1800", 1)]
     assert output.getvalue().endswith(

@@ -58,4 +58,5 @@ def test_it_is_for_one_run_of_the_platforms_rounds(
     more: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert simulate("--trace", trace, "--cluster", "V100=4", "--ledger", tmp_path / "out.csv", *more) == 2
-    assert "--ledger is for" in capsys.readouterr().err
+    refusal = "--ledger is not for --rounds" if "--rounds" in more else "--ledger is for one run"
+    assert refusal in capsys.readouterr().err
