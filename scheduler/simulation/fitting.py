@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import NormalDist, fmean, median
 
+from scheduler.core.model.snapshot import Job
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import GeneratorError
 from scheduler.simulation.generator_spec import (
@@ -24,6 +25,7 @@ from scheduler.simulation.generator_spec import (
     LogUniform,
     Submitter,
 )
+from scheduler.simulation.traces.parts import amount
 
 _DAY_HOURS, _WEEK_DAYS = 24, 7
 #: Durations are taken to be at least this long: a logarithm needs it.
@@ -37,9 +39,9 @@ def fit(workload: Workload) -> GeneratorSpec:
     arrivals = workload.arrivals
     if not arrivals:
         raise GeneratorError(f"{workload.name}: a generator cannot be fitted to no jobs")
-    durations: dict[int, list[float]] = defaultdict(list)
+    durations: dict[float, list[float]] = defaultdict(list)
     for arrival in arrivals:
-        durations[arrival.job.gpus].append(max(_SHORTEST_SECONDS, arrival.truth.work_seconds))
+        durations[_size(arrival.job)].append(max(_SHORTEST_SECONDS, arrival.truth.work_seconds))
     kinds = Counter(arrival.job.application for arrival in arrivals)
     submitters = Counter((arrival.job.tenant, arrival.job.virtual_cluster) for arrival in arrivals)
     by_size: dict[str, LogNormal | LogUniform] = {
@@ -62,6 +64,11 @@ def fit(workload: Workload) -> GeneratorSpec:
             for status, count in sorted(Counter(arrival.truth.status for arrival in arrivals).items())
         },
     )
+
+
+def _size(job: Job) -> float:
+    """Return its GPUs, or the part of one; of a gang with several parts, the GPUs that it is on."""
+    return amount(job.tasks) if job.has_parts and job.gpus == 1 else job.gpus
 
 
 def fit_arrivals(submissions: Sequence[float]) -> Arrivals:

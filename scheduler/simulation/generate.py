@@ -23,6 +23,7 @@ from scheduler.simulation.generator_spec import (
     Piece,
 )
 from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.traces import parts
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
 from scheduler.simulation.traces.source import TracedJob
@@ -51,40 +52,43 @@ def generate(
     streams = {
         kind: Random(f"{kind}/{seed}") for kind in ("arrival", "size", "duration", "kind", "who", "end")
     }
-    sizes = _chooser([(int(size), weight) for size, weight in spec.sizes.items()], streams["size"])
+    sizes = _chooser(list(spec.sizes.items()), streams["size"])
     submitters = _chooser([(who, who.weight) for who in spec.submitters], streams["who"])
     ends = _chooser(list(spec.statuses.items()), streams["end"])
     kinds = {
-        int(size): _chooser(
+        size: _chooser(
             [
                 (application.name, application.weight)
                 for application in spec.applications
-                if application.largest_gpus is None or application.largest_gpus >= int(size)
+                if application.largest_gpus is None or application.largest_gpus >= float(size)
             ]
             or [("", 1.0)],
             streams["kind"],
         )
         for size in spec.sizes
     }
-    durations = {int(size): spec.durations.get(size) or spec.durations[ANY_SIZE] for size in spec.sizes}
+    durations = {size: spec.durations.get(size) or spec.durations[ANY_SIZE] for size in spec.sizes}
+    replicas = {size: parts.replica("sizes", size) for size in spec.sizes}
     rates: dict[tuple[str, int], Mapping[str, float]] = {}
     static = spec.arrivals.process == "static"
     traced = []
     for submitted_at in islice(spec.arrivals.draw(streams["arrival"]), spec.jobs):
-        gpus, who = sizes(), submitters()
-        kind = kinds[gpus]()
+        size, who = sizes(), submitters()
+        kind, own = kinds[size](), replicas[size]
+        gpus = own.gpus
         if (kind, gpus) not in rates:
             rates[kind, gpus] = options.throughputs.throughput(kind, gpus) if options.throughputs else {}
         traced.append(
             TracedJob(
                 0.0 if static else submitted_at,
                 gpus,
-                durations[gpus].draw(streams["duration"]),
+                durations[size].draw(streams["duration"]),
                 who.tenant,
                 who.virtual_cluster,
                 application=kind,
                 status=ends(),
                 throughput=rates[kind, gpus],
+                tasks=None if own.part is None else (own,),
             )
         )
     return make_workload(name, traced, options, notes=(f"Generated from seed {seed}.",))

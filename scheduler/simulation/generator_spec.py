@@ -6,6 +6,7 @@ What is drawn is independent, but for durations, which may depend on the size of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,6 +21,8 @@ from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER
 HOUR_SECONDS = 3600.0
 #: The duration of gangs whose size has no entry of its own.
 ANY_SIZE = "*"
+#: A part of a GPU, or so many GPUs.
+_SIZE = re.compile(r"0?\.[0-9]{1,3}|[0-9]{1,9}")
 #: Jobs a week below which drawing them would take for ever.
 _FEWEST_A_WEEK = 1e-4
 
@@ -151,7 +154,7 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
 
     jobs: int
     arrivals: Arrivals = Arrivals()
-    #: GPUs of a gang -> weight. Keys are texts, as JSON has it.
+    #: GPUs of a gang, or a part of one such as "0.25", -> weight. Keys are texts, as JSON has it.
     sizes: dict[str, float] = msgspec.field(default_factory=lambda: {"1": 1.0})
     #: GPUs of a gang -> how long such jobs run; "*": all others.
     durations: dict[str, LogNormal | LogUniform] = msgspec.field(
@@ -166,8 +169,8 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
         _need(1 <= self.jobs <= 10_000_000, "jobs must be from 1 to 10,000,000")
         for size, weight in self.sizes.items():
             _need(
-                size.isdecimal() and len(size) < 10 and int(size) >= 1,
-                f"sizes: {size!r} is not a whole number of at least 1",
+                _is_size(size),
+                f"sizes: {size!r} is neither a whole number of at least 1 nor a part such as 0.25",
             )
             _need(0 < weight < math.inf, f"sizes: the weight of {size} must be above 0")
             _need(
@@ -177,13 +180,13 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
             _need(
                 not self.applications
                 or any(
-                    app.largest_gpus is None or app.largest_gpus >= int(size) for app in self.applications
+                    app.largest_gpus is None or app.largest_gpus >= float(size) for app in self.applications
                 ),
                 f"applications: none takes {size} GPUs",
             )
         for size in self.durations:
             _need(
-                size == ANY_SIZE or (size.isdecimal() and len(size) < 10),
+                size == ANY_SIZE or _is_size(size),
                 f'durations: {size!r} is neither GPUs nor "*"',
             )
         _need(bool(self.sizes), "sizes must not be empty")
@@ -193,6 +196,10 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
             all(0 < weight < math.inf for weight in self.statuses.values()),
             "statuses: weights must be above 0",
         )
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and _SIZE.fullmatch(text) is not None and float(text) > 0
 
 
 def to_json(spec: GeneratorSpec) -> str:

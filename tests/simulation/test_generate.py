@@ -216,7 +216,7 @@ def test_parameters_survive_a_file(tmp_path: Path) -> None:
         ('{"jobs": 1, "arrivals": {"jobs_per_hour": -1}}', r"must be above 0 - at `\$\.arrivals`"),
         ('{"jobs": 1, "arrivals": {"by_hour": [1]}}', r"by_hour must be 24 factors - at `\$\.arrivals`"),
         ('{"jobs": 1, "arrivals": {"process": "weekly"}}', r"Invalid enum value 'weekly' - at `\$\.arrivals"),
-        ('{"jobs": 1, "sizes": {"0": 1}}', "sizes: '0' is not a whole number of at least 1"),
+        ('{"jobs": 1, "sizes": {"0": 1}}', "sizes: '0' is neither a whole number of at least 1 nor a part"),
         ('{"jobs": 1, "sizes": {"1": -1}}', "sizes: the weight of 1 must be above 0"),
         ('{"jobs": 1, "durations": {"*": {"kind": "normal"}}}', "Invalid value 'normal'"),
         ('{"jobs": 1, "durations": {"2": {"kind": "log_uniform", "pieces": []}}}', "must not be empty"),

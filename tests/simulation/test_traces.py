@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.snapshot import Job, Task
 from scheduler.core.model.training import Profile, Regime, Training
 from scheduler.core.sim.workload import Workload
@@ -186,12 +187,13 @@ def test_lucids_log_of_the_same_family_names_kinds_of_job_as_its_table_of_pairs(
     assert jobs(read(tmp_path, "helios", text))[0].application == "ResNet18/CIFAR-10/64/amp"
 
 
-def test_openb_rounds_parts_of_a_gpu_up_and_says_so(tmp_path: Path) -> None:
+def test_openb_pods_have_the_parts_of_gpus_that_they_ask_for(tmp_path: Path) -> None:
     reading = read(tmp_path, "alibaba-gpu-v2023", samples.OPENB)
     whole, part = jobs(reading)
     assert (part.gpus, part.gpu_models, part.guaranteed) == (1, ("V100M16", "V100M32"), True)
+    assert part.tasks == (Task(replicas=1, gpus=1, part=GpuPart(request=460, limit=460)),)
+    assert not whole.has_parts
     assert work(reading) == [12_537_496, 12_902_960 - 427_161]
-    assert "1 pods ask for part of a GPU and were given a whole one." in said(reading.workload)
     assert reading.workload.left_out == (
         "1 pods that were never scheduled were left out. The first: openb-pod-0003 (trace.csv:5).",
         "1 pods without GPUs were left out. The first: openb-pod-0002 (trace.csv:4).",

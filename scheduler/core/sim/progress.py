@@ -229,7 +229,7 @@ class Progress:
             tenant=job.tenant,
             virtual_cluster=job.virtual_cluster,
             application=job.application,
-            gpus=job.gpus,
+            gpus=amount_of(job, job.gpus),
             guaranteed=job.guaranteed,
             search=job.search,
             submitted_at=job.submitted_at,

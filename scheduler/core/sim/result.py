@@ -40,6 +40,8 @@ class Stay:
     ended_at: float
     end: StayEnd
     guaranteed: bool = True
+    #: What it had of each of them, on average: less than 1 where it had parts.
+    part: float = 1.0
     #: Who else had the same GPUs for some of the time.
     shared_with: tuple[JobId, ...] = ()
     #: Whose placement took its GPUs, when it was preempted or moved for someone.
@@ -48,6 +50,11 @@ class Stay:
     overhead_seconds: float = 0.0
     #: Seconds of reference work that were done and then lost.
     lost_seconds: float = 0.0
+
+    @property
+    def amount(self) -> float:
+        """How many GPUs it had, parts counted as such."""
+        return len(self.gpus) * self.part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,8 @@ class JobRecord:
     tenant: str
     virtual_cluster: str
     application: str
-    gpus: int
+    #: What it asks for: a fraction where it has parts of GPUs.
+    gpus: float
     guaranteed: bool
     #: Jobs of a tenant that name the same search are one app; empty: it is one by itself.
     search: str = ""

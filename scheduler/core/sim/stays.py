@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.lifecycle import StopCause
 from scheduler.core.model.snapshot import GpuId, JobId, NodeId, Running
 from scheduler.core.round.facts import Facts
@@ -74,6 +75,7 @@ class Stays:
             job=job,
             gpu_model=running.gpu_model,
             gpus=running.gpus,
+            part=amount_of(self._progress[job].job, len(running.gpus)) / len(running.gpus),
             nodes=tuple(dict.fromkeys([self._node_of(gpu) for gpu in running.gpus])),
             started_at=started_at,
             ended_at=self._events.now,

@@ -176,7 +176,7 @@ def _group(name: str, chosen: NDArray[np.bool_], columns: _Columns) -> Group:
 
 
 def _by_size(columns: _Columns) -> tuple[Group, ...]:
-    masks = [(name, (columns.gpus >= low) & (columns.gpus <= high)) for name, low, high in GANG_SIZES]
+    masks = [(name, (columns.gpus > low - 1) & (columns.gpus <= high)) for name, low, high in GANG_SIZES]
     return tuple([_group(name, mask, columns) for name, mask in masks if mask.any()])
 
 
@@ -239,7 +239,7 @@ def _interruptions(jobs: Sequence[JobRecord], stays: Sequence[Stay]) -> Interrup
     ends: dict[str, list[float]] = {}
     for stay in stays:
         row = ends.setdefault(stay.end, [0, 0.0, 0.0, 0.0])
-        gpus = len(stay.gpus)
+        gpus = stay.amount
         row[0] += 1
         row[1] += gpus * (stay.ended_at - stay.started_at)
         row[2] += gpus * stay.overhead_seconds

@@ -100,7 +100,7 @@ def _received(
     for stay in result.stays:
         tenant = owners.get(stay.job)
         if tenant is not None and (speed := _speed(result, tenant, stay.gpu_model)) != 1:
-            worth[tenant] -= (1 - speed) * len(stay.gpus) * (stay.ended_at - stay.started_at) / HOUR
+            worth[tenant] -= (1 - speed) * stay.amount * (stay.ended_at - stay.started_at) / HOUR
     return received, worth
 
 

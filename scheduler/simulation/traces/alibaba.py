@@ -1,16 +1,18 @@
 """Alibaba cluster-trace-gpu-v2023: openb pod lists, as used by FGD (ATC'23).
 
 Columns: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) gets a whole one:
-the simulator does not divide GPUs. Pods without GPUs and pods that were never scheduled are left out. A pod
+deletion_time, scheduled_time. A pod that asks for part of a GPU (gpu_milli below 1000) has that part. Pods
+without GPUs and pods that were never scheduled are left out. A pod
 runs from scheduled_time to deletion_time; those still running when the list was taken count as passed then.
 CPU and memory are not carried over.
 """
 
 from __future__ import annotations
 
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.sim.workload import Status
 from scheduler.simulation.traces.fields import BadField, count, one_of, seconds
+from scheduler.simulation.traces.parts import part_of_one
 from scheduler.simulation.traces.source import Source, TracedJob
 
 _COLUMNS = (
@@ -37,8 +39,8 @@ def read(source: Source) -> None:
             source.leave_out("pods without GPUs were left out.", name)
             return None
         part = count("gpu_milli", milli, "thousandths of a GPU")
-        if part > 1000:
-            raise BadField("gpu_milli", f"{part} is more than a whole GPU, which is 1000")
+        if part > WHOLE_GPU:
+            raise BadField("gpu_milli", f"{part} is more than a whole GPU, which is {WHOLE_GPU}")
         if not scheduled:
             source.leave_out("pods that were never scheduled were left out.", name)
             return None
@@ -49,12 +51,13 @@ def read(source: Source) -> None:
             raise BadField("scheduled_time", "is before the creation")
         if ended_at < started_at:
             raise BadField("deletion_time", "is before the pod was scheduled")
-        if part < 1000:
-            source.assumed["pods ask for part of a GPU and were given a whole one."] += 1
+        if part < WHOLE_GPU and gpus > 1:
+            raise BadField("gpu_milli", f"{part} is not {WHOLE_GPU}; who has several GPUs has them whole")
         return TracedJob(
             created_at,
             gpus,
             ended_at - started_at,
+            tasks=(part_of_one(part),) if part < WHOLE_GPU else None,
             gpu_models=tuple(filter(None, models.split("|"))),
             guaranteed=not (opportunistic and qos == "BE"),
             status=_PHASES[one_of("pod_phase", phase, _PHASES)],

@@ -10,7 +10,7 @@ import gzip
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
@@ -32,7 +32,7 @@ from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.file_kinds import json_fault
-from scheduler.simulation.traces import fields
+from scheduler.simulation.traces import fields, parts
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.pollux import with_profile
@@ -189,7 +189,12 @@ def _job(
         profile=_profile(given.get("profile", "")),
     )
     job = job._replace(elastic=_elastic(given, job, tasks))
+    has_parts = any(task.part is not None for task in tasks or ())
+    if has_parts and job.elastic is not None:
+        raise BadField("min_gpus", "a job with parts of GPUs has a fixed number of replicas")
     if profiles and "batch_size" in given:
+        if has_parts:
+            raise BadField("batch_size", "a job with parts of GPUs does not progress by a profile")
         job = with_profile(job, profiles, fields.count("batch_size", given["batch_size"], "samples"))
     seen.ids.add(key)
     return job
@@ -263,13 +268,15 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     if "replicas" not in given and "gpus_per_replica" not in given:
         if "gpus" not in given:
             raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica, or tasks")
-        return None
+        own = parts.replica("gpus", given["gpus"])
+        return None if own.part is None else (own,)
     for name in ("replicas", "gpus_per_replica"):
         if name not in given:
             raise BadField(name, "is missing; replicas and gpus_per_replica belong together")
-    task = Task(
-        replicas=fields.count("replicas", given["replicas"], "replicas"),
-        gpus=fields.count("gpus_per_replica", given["gpus_per_replica"]),
+    task = parts.replica(
+        "gpus_per_replica",
+        given["gpus_per_replica"],
+        fields.count("replicas", given["replicas"], "replicas"),
     )
     _check_total(given, (task,), "replicas x gpus_per_replica")
     return (task,)
@@ -289,16 +296,15 @@ def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
     ):
         raise BadField("tasks", f"{shown(value)} is not a list like 1x4|2x1: replicas x GPUs of each")
     tasks = tuple(
-        Task(replicas=fields.count("tasks", replicas, "replicas"), gpus=fields.count("tasks", gpus))
-        for replicas, gpus in pairs
+        parts.replica("tasks", gpus, fields.count("tasks", replicas, "replicas")) for replicas, gpus in pairs
     )
     _check_total(given, tasks, "the sum of tasks")
     return tasks
 
 
 def _check_total(given: Mapping[str, Any], tasks: Sequence[Task], what: str) -> None:
-    total = sum(task.replicas * task.gpus for task in tasks)
-    if "gpus" in given and fields.count("gpus", given["gpus"]) != total:
+    total = parts.amount(tasks)
+    if "gpus" in given and fields.positive("gpus", given["gpus"], "GPUs") != total:
         raise BadField("gpus", f"{shown(given['gpus'])} is not {what}, which is {total}")
 
 
@@ -410,8 +416,10 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "tenant": job.tenant,
         "virtual_cluster": job.virtual_cluster,
         "replicas": only and only.replicas,
-        "gpus_per_replica": only and only.gpus,
-        "tasks": None if only else "|".join(f"{task.replicas}x{task.gpus}" for task in job.tasks),
+        "gpus_per_replica": only and parts.amount([replace(only, replicas=1)]),
+        "tasks": None
+        if only
+        else "|".join(f"{task.replicas}x{parts.amount([replace(task, replicas=1)])}" for task in job.tasks),
         "gpu_models": list(job.gpu_models) or None,
         "duration_seconds": truth.work_seconds,
         "application": job.application or None,

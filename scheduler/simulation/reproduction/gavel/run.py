@@ -122,6 +122,10 @@ def _jobs(
     jobs = []
     for arrival in arrivals:
         job = arrival.job
+        if job.has_parts:
+            raise InputError(
+                f"job {job.id} has part of a GPU, which Gavel's rounds do not know; leave it out"
+            )
         key = job.application, job.gpus
         if key not in rates:
             rates[key] = tuple([_rate(table, *key, model) for model in models])

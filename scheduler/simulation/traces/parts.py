@@ -1,0 +1,35 @@
+"""Parts of a GPU as traces, scenarios and the generator write them: a number of GPUs below 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.snapshot import Task
+from scheduler.simulation.traces.fields import count
+
+
+def replica(field: str, value: str | float, replicas: int = 1) -> Task:
+    """Return replicas of so many GPUs each, or with a part of one; raise BadField for another number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if 0 < number < 1 and value is not True:
+        # Up to a whole thousandth, as on the platform; 0.29 times 1,000 is a little above 290.
+        return part_of_one(math.ceil(round(number * WHOLE_GPU, 6)), replicas)
+    return Task(replicas=replicas, gpus=count(field, value))
+
+
+def part_of_one(thousandths: int, replicas: int = 1) -> Task:
+    """Return replicas that each have so many thousandths of a GPU, and never more."""
+    if thousandths >= WHOLE_GPU:
+        return Task(replicas=replicas, gpus=1)
+    return Task(replicas=replicas, gpus=1, part=GpuPart(request=thousandths, limit=thousandths))
+
+
+def amount(tasks: Iterable[Task]) -> float:
+    """Return how many GPUs a gang asks for; whole where it has no parts."""
+    milligpus = sum([task.replicas * task.milligpus for task in tasks])
+    return milligpus // WHOLE_GPU if milligpus % WHOLE_GPU == 0 else milligpus / WHOLE_GPU
