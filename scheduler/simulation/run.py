@@ -14,6 +14,7 @@ from scheduler.core.round.registry import make_policy
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.result import Result
+from scheduler.core.sim.stays import with_company
 from scheduler.core.sim.workload import Arrival
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
@@ -109,7 +110,7 @@ def simulate(
         },
         speeds=_speeds_by_tenant(experiment, arrivals),
         jobs=tuple(engine.records()),
-        stays=tuple(engine.stays),
+        stays=with_company(tuple(engine.stays)),
         samples=tuple(engine.samples),
         rounds=engine.rounds,
         node_seconds=None if all_node_seconds is None else all_node_seconds - out_seconds,

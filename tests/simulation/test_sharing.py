@@ -9,12 +9,14 @@ from itertools import product
 import pytest
 
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_MEASURED
+from scheduler.core.model.snapshot import GpuId, JobId, NodeId
 from scheduler.core.model.training import Profile
 from scheduler.core.perf.interference import predicted
-from scheduler.core.sim.result import Result
+from scheduler.core.sim.result import Result, Stay
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
-from scheduler.core.sim.workload import Arrival, Workload
+from scheduler.core.sim.stays import with_company
+from scheduler.core.sim.workload import Arrival, Truth, Workload
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.joining import join
@@ -103,6 +105,43 @@ def test_lucid_goes_by_what_is_foretold_where_jobs_share_freely(
     """Nobody measured the two; by the tree heavy ones go together, and medium ones do not."""
     result = simulate(experiment({"x": profile, "y": profile}, sharing=sharing))
     assert pairs_of(result) == ([(1, 2)] if shared else [])
+
+
+def test_who_shared_is_who_was_there_at_the_same_time() -> None:
+    """The first has its GPU with the second, then with nobody, then with the third, and at last alone."""
+
+    def stay(job: int, gpus: tuple[int, ...], begin: float, end: float) -> Stay:
+        return Stay(
+            job=JobId(job),
+            gpu_model="v100",
+            gpus=tuple(map(GpuId, gpus)),
+            nodes=(NodeId(1),),
+            started_at=begin,
+            ended_at=end,
+            end="finished",
+            # What is known when it ends: who is there then.
+            shared_with=(JobId(9),),
+        )
+
+    stays = [
+        stay(1, (1, 2), 0, 100),
+        stay(2, (1,), 0, 40),
+        stay(3, (2,), 60, 80),
+        stay(4, (1,), 100, 150),
+        stay(5, (1,), 50, 50),
+        stay(3, (3,), 80, 120),
+    ]
+    assert [each.shared_with for each in with_company(stays)] == [(2, 3), (1,), (1,), (), (), ()]
+
+
+def test_a_job_that_was_left_alone_did_share() -> None:
+    """The shorter of two ends first; who stays shared the GPU with it all the same."""
+    both = experiment({"x": HEAVY, "y": HEAVY})
+    shorter = replace(both.workload.arrivals[0], truth=Truth(work_seconds=100.0))
+    workload = replace(both.workload, arrivals=(shorter, *both.workload.arrivals[1:]))
+    result = simulate(replace(both, workload=workload))
+    first, second = (next(stay for stay in result.stays if stay.job == job) for job in (1, 2))
+    assert (first.shared_with, second.shared_with) == ((2,), (1,))
 
 
 def test_a_policy_that_measures_profiles_is_told_none_before() -> None:

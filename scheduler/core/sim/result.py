@@ -42,7 +42,7 @@ class Stay:
     guaranteed: bool = True
     #: What it had of each of them, on average: less than 1 where it had parts.
     part: float = 1.0
-    #: Who else had the same GPUs for some of the time.
+    #: Who had one of the same GPUs at the same time; while a simulation runs, who is in its allocation.
     shared_with: tuple[JobId, ...] = ()
     #: Whose placement took its GPUs, when it was preempted or moved for someone.
     preempted_by: tuple[JobId, ...] = ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.lifecycle import StopCause
@@ -91,3 +92,26 @@ class Stays:
         cluster = self._facts().cluster
         model, number, _ = cluster.where[gpu]
         return cluster.fleets[model].nodes[number].id
+
+
+def with_company(stays: Sequence[Stay]) -> tuple[Stay, ...]:
+    """Return the stays, each with the jobs that had one of its GPUs at the same time."""
+    others: dict[int, set[JobId]] = {}
+    there: dict[GpuId, list[int]] = {}
+    for place in sorted(range(len(stays)), key=lambda place: stays[place].started_at):
+        stay = stays[place]
+        for gpu in stay.gpus:
+            still = [each for each in there.get(gpu, ()) if stays[each].ended_at > stay.started_at]
+            for each in still:
+                if stays[each].job != stay.job and stay.ended_at > stay.started_at:
+                    others.setdefault(place, set()).add(stays[each].job)
+                    others.setdefault(each, set()).add(stay.job)
+            still.append(place)
+            there[gpu] = still
+    found = [tuple(sorted(others.get(place, ()))) for place in range(len(stays))]
+    return tuple(
+        [
+            stay if stay.shared_with == shared else replace(stay, shared_with=shared)
+            for stay, shared in zip(stays, found, strict=True)
+        ]
+    )

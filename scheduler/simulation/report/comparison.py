@@ -65,8 +65,9 @@ def _of_cluster(part: str) -> Callable[[Measures], float | None]:
     return lambda one: None if one.cluster_use is None else float(getattr(one.cluster_use, part))
 
 
-def _better_off_alone(one: Measures) -> float:
-    return sum([share.better_off_alone for share in one.fairness.tenants])
+def _better_off_alone(one: Measures) -> float | None:
+    found = [share.better_off_alone for share in one.fairness.tenants]
+    return sum([bool(each) for each in found]) if any(each is not None for each in found) else None
 
 
 def _not_ended(one: Measures) -> float:
@@ -168,5 +169,10 @@ def summary_table(measures: Sequence[Measures]) -> str:
         f"{name}: cut short, {one.cut_short}"
         for name, one in zip(labels(measures), measures, strict=True)
         if one.cut_short
+    ]
+    table += [
+        f"{name}: slowdown and ρ leave out {one.jobs.without_work:,} jobs without work"
+        for name, one in zip(labels(measures), measures, strict=True)
+        if one.jobs.without_work
     ]
     return "\n".join(table) + "\n"

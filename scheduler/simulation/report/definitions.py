@@ -25,7 +25,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "Slowdown",
         "JCT / run time alone. The run time alone is that of the whole gang, undisturbed and"
-        " consolidated, on the fastest GPU model the job accepts.",
+        " consolidated, on the fastest GPU model the job accepts. Jobs without"
+        " work have no slowdown and no rho.",
     ),
     (
         "Finish-time fairness ρ",

@@ -63,7 +63,7 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
                 f" {len(result.jobs) - 1} here, and a window ends before its second number"
             )
     columns = _Columns(jobs, result)
-    rho = distribution(columns.rho[columns.ended], curve=True)
+    rho = distribution(columns.rho[columns.worked], curve=True)
     shares = tenant_shares(result, jobs)
     return Measures(
         policy=result.policy,
@@ -78,10 +78,10 @@ def measure(result: Result, window: tuple[int, int] | None = None) -> Measures:
         jobs=_counts(jobs, len(result.jobs), columns),
         completion_seconds=distribution(columns.completion[columns.ended], curve=True),
         queueing_seconds=distribution(columns.queueing[columns.started], curve=True),
-        slowdown=distribution(columns.slowdown[columns.ended], curve=True),
+        slowdown=distribution(columns.slowdown[columns.worked], curve=True),
         fairness=Fairness(
             rho=rho,
-            rho_above_one=float((columns.rho[columns.ended] > 1 + 1e-9).mean()) if rho else None,
+            rho_above_one=float((columns.rho[columns.worked] > 1 + 1e-9).mean()) if rho else None,
             jain_gpu_time=_jain(result.jobs),
             jain_of_parts=jain_of_parts(shares),
             tenants=shares,
@@ -122,23 +122,23 @@ class _Columns:
         self.ended: NDArray[np.bool_] = self.started & ~np.isnan(ended)
         self.queueing = started - submitted
         self.completion = ended - submitted
-        # A job without work is as fast alone as here; it must not divide by zero.
-        alone = np.where(alone > 0, alone, np.maximum(self.completion, 1.0))
-        self.slowdown = self.completion / alone
+        #: Those of them that had work: a ratio to no run time at all says nothing.
+        self.worked: NDArray[np.bool_] = self.ended & (alone > 0)
+        self.slowdown = np.divide(self.completion, alone, out=np.full(len(jobs), np.nan), where=self.worked)
         self.rho = np.full(len(jobs), np.nan)
         present = [job for job in result.jobs if job.outcome != "never"]
         contention = mean_contention(
-            submitted[self.ended],
-            ended[self.ended],
+            submitted[self.worked],
+            ended[self.worked],
             among_began=np.array([job.submitted_at for job in present], dtype=float),
             among_ended=np.array(
                 [result.ended_at if job.ended_at is None else job.ended_at for job in present], dtype=float
             ),
         )
-        self.rho[self.ended] = finish_time_fairness(
-            self.completion[self.ended],
-            alone[self.ended],
-            self.gpus[self.ended],
+        self.rho[self.worked] = finish_time_fairness(
+            self.completion[self.worked],
+            alone[self.worked],
+            self.gpus[self.worked],
             contention,
             sum(result.gpus_by_model.values()),
         )
@@ -157,13 +157,14 @@ def _counts(jobs: Sequence[JobRecord], workload: int, columns: _Columns) -> Coun
         measured=len(jobs),
         ended=ended,
         ended_waiting=len(jobs) - ended - sum(kinds.values()),
+        without_work=ended - int(columns.worked.sum()),
         **kinds,
     )
 
 
 def _group(name: str, chosen: NDArray[np.bool_], columns: _Columns) -> Group:
     ended = chosen & columns.ended
-    rho = columns.rho[ended]
+    rho = columns.rho[chosen & columns.worked]
     return Group(
         name=name,
         jobs=int(chosen.sum()),

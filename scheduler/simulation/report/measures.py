@@ -30,6 +30,8 @@ class Counts:
     waiting: int
     #: Jobs this cluster can never run.
     never: int
+    #: Of those that ended: jobs without work, which have no slowdown and no rho.
+    without_work: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,7 @@ def _share_texts(share: TenantShare) -> list[str]:
     )  # fmt: skip
     return [
         *map(number, hours),
-        "yes" if share.better_off_alone else "no",
+        "–" if share.better_off_alone is None else "yes" if share.better_off_alone else "no",
         f"{share.apps:,}",
         number(share.worst_rho),
         number(share.mean_rho),

@@ -48,7 +48,8 @@ class TenantShare:
     #: What it had is worth, in GPU-hours of its jobs' best model; and what it would have had alone.
     worth_gpu_hours: float
     alone_gpu_hours: float
-    better_off_alone: bool
+    #: None where no other tenant is there to share with.
+    better_off_alone: bool | None
     apps: int
     worst_rho: float | None
     mean_rho: float | None
@@ -69,7 +70,9 @@ def tenant_shares(result: Result, measured: Sequence[JobRecord]) -> tuple[Tenant
                 received_gpu_hours=received[tenant],
                 worth_gpu_hours=worth[tenant],
                 alone_gpu_hours=alone[tenant],
-                better_off_alone=worth[tenant] < alone[tenant] * (1 - TOLERANCE),
+                better_off_alone=worth[tenant] < alone[tenant] * (1 - TOLERANCE)
+                if len(entitled) > 1
+                else None,
                 apps=len(found),
                 worst_rho=max(found) if found else None,
                 mean_rho=sum(found) / len(found) if found else None,
@@ -202,9 +205,9 @@ def _rho_by_tenant(
         runs = [(job.submitted_at - first, job.work_seconds / job.best_rate, job.gpus) for job in app]
         gpu_seconds = sum([seconds * gpus for _, seconds, gpus in runs])
         alone = max(max([later + seconds for later, seconds, _ in runs]), gpu_seconds * contention / cluster)
-        took = ended[place] - first
-        # A job without work is as fast alone as here; it must not divide by zero.
-        found.setdefault(app[0].tenant, []).append(took / (alone or max(took, 1.0)))
+        # An app without work has no ratio to its run time.
+        if alone > 0:
+            found.setdefault(app[0].tenant, []).append((ended[place] - first) / alone)
     return found
 
 

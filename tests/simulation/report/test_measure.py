@@ -7,8 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from scheduler.simulation.report.comparison import summary_table
 from scheduler.simulation.report.distribution import distribution
 from scheduler.simulation.report.measure import final_status, measure
+from scheduler.simulation.report.tables import share_table
 from tests.simulation.report.synthetic import month, record, result, sample, stay
 
 HOUR = 3600.0
@@ -69,6 +71,35 @@ def test_a_gang_larger_than_its_share_may_take_longer() -> None:
     # The gang: 200 / (100 · 4 · 2 / 4) = 1. The single GPU: its share was enough for it, 200 / 100 = 2.
     assert fairness.rho.mean == pytest.approx(1.5)
     assert fairness.rho_above_one == 0.5
+
+
+def test_jobs_without_work_have_no_slowdown_and_no_rho_and_are_counted() -> None:
+    jobs = [
+        record(1, started=0, ended=200, work_seconds=100),
+        record(2, started=50, ended=50, work_seconds=0),
+        record(3, started=0, ended=100, work_seconds=0),
+    ]
+    measures = measure(result(jobs))
+    assert measures.jobs.without_work == 2
+    assert measures.jobs.ended == measures.completion_seconds.count == 3
+    assert (measures.slowdown.count, measures.slowdown.mean) == (1, 2.0)
+    assert measures.fairness.rho.count == 1
+    assert measures.by_gang_size[0].mean_rho == measures.fairness.rho.mean
+    assert measures.fairness.tenants[0].worst_rho == measures.fairness.rho.mean
+    assert "slowdown and ρ leave out 2 jobs without work" in summary_table([measures])
+    nothing = measure(result(jobs[1:]))
+    assert (nothing.slowdown, nothing.fairness.rho, nothing.fairness.rho_above_one) == (None, None, None)
+
+
+def test_one_tenant_is_not_asked_whether_it_were_better_off_alone() -> None:
+    """It waited, but for nobody else."""
+    measures = measure(result([record(1, started=100, ended=200), record(2, started=150, ended=200)]))
+    assert [share.better_off_alone for share in measures.fairness.tenants] == [None]
+    row = next(
+        line for line in summary_table([measures]).splitlines() if line.startswith("Tenants better off")
+    )
+    assert row.split()[-1] == "–"
+    assert "–" in [cell.text for cell in share_table([measures]).rows[0].cells]
 
 
 def test_what_tenants_were_entitled_to_had_and_would_have_had_alone() -> None:
@@ -236,6 +267,7 @@ def test_jobs_that_did_not_end_are_counted_and_not_averaged() -> None:
     )
     assert msgspec.to_builtins(measures.jobs) == {
         "workload": 5, "measured": 5, "ended": 1, "ended_waiting": 1, "running": 1, "waiting": 1, "never": 1,
+        "without_work": 0,
     }  # fmt: skip
     assert measures.completion_seconds.count == 1
     assert measures.queueing_seconds.count == 2

@@ -50,6 +50,8 @@ from scheduler.core.policies.singularity.fractions import Fractions
 _ATTEMPTS = 3
 #: A fraction is not told apart more finely.
 _DIGITS = 6
+#: Nor looked at again before it can have changed by so much, where no margin is asked for.
+_LEAST_CHANGE = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +111,18 @@ class Singularity:
         decision = _Round(view, standings, self.margin).decision()
         reasons = {job: (self._reason(standings[job], fractions),) for job in decision.queue}
         # Fractions fall, and what is settled changes: in the next round somebody may have a claim.
-        wake_at = view.now + view.round_seconds
-        return replace(decision, memory=remembered, reasons=reasons, wake_at=wake_at)
+        return replace(decision, memory=remembered, reasons=reasons, wake_at=self._wake_at(view))
+
+    def _wake_at(self, view: View) -> float:
+        """Return the next round, or, where rounds are held at events alone, when one is worth while.
+
+        No fraction changes by more than the margin before that, and nobody's interval is over.
+        """
+        if view.round_seconds:
+            return view.now + view.round_seconds
+        settled = [running.since + self.interval_seconds for running in view.running.values()]
+        changes_at = view.now + max(self.margin, _LEAST_CHANGE) * self.window_seconds
+        return min([changes_at, *(at for at in settled if at > view.now)])
 
     def _standing(self, job: Job, view: View, fractions: Fractions) -> Standing:
         tier, running = self.tier_of(job.tenant), view.running.get(job.id)
