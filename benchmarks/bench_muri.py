@@ -1,13 +1,14 @@
 """Muri: how long the matching of waiting jobs takes, and its published traces run again.
 
     python benchmarks/bench_muri.py
-    python benchmarks/bench_muri.py --traces ../shared/data/muri [--only trace3]
+    python benchmarks/bench_muri.py --traces ../shared/data/muri [--only trace3] [--autopack]
 
 - *matching*: the pairs of most efficiency among waiting jobs of one size, stage times like those that Muri's
   authors measured, each job with its own: processor time of all efficiencies, and of the matching.
 - *traces*: the published traces in the published simulator's events, under its SRTF, SRSF and Tiresias and
   under Muri-S and Muri-L: mean completion time, makespan, 99th percentile, events at which jobs shared GPUs,
-  processor time.
+  processor time. Muri as in the paper's figures, or, with --autopack, as the published code is today: it
+  takes groups apart whose jobs are faster one after another.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from scheduler.simulation.reproduction.muri.jobs import MuriJob, Outcome, read_t
 #: Milliseconds of an iteration on storage and preprocessing, GPU and network: of a job of each kind.
 KINDS = ((446, 8, 0.5), (0.5, 163, 18), (82, 75, 66), (723, 113, 73), (84, 85, 73), (514, 14, 0.4))
 RUNS = 5
-POLICIES: dict[str, Callable[[list[MuriJob]], Outcome]] = {
-    "srtf": run_shortest,
-    "srsf": partial(run_shortest, by_service=True),
-    "tiresias": run_tiresias,
-    "muri-s": run_muri,
-    "muri-l": partial(run_muri, knows_durations=False),
-}
+
+
+def policies(*, autopack: bool) -> dict[str, Callable[[list[MuriJob]], Outcome]]:
+    return {
+        "srtf": run_shortest,
+        "srsf": partial(run_shortest, by_service=True),
+        "tiresias": run_tiresias,
+        "muri-s": partial(run_muri, autopack=autopack),
+        "muri-l": partial(run_muri, knows_durations=False, autopack=autopack),
+    }
 
 
 def efficiencies(stages: np.ndarray) -> np.ndarray:
@@ -75,11 +79,11 @@ def matchings() -> None:
         )
 
 
-def traces(folder: Path, only: str | None) -> None:
+def traces(folder: Path, only: str | None, *, autopack: bool) -> None:
     for path in sorted(folder.glob("*.csv")):
         if only is not None and path.stem != only:
             continue
-        for name, run in POLICIES.items():
+        for name, run in policies(autopack=autopack).items():
             began = time.process_time()
             outcome = run(read_trace(path))
             print(
@@ -95,12 +99,13 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--traces", type=Path)
     made.add_argument("--only")
+    made.add_argument("--autopack", action="store_true")
     given = made.parse_args()
     print(describe_machine())
     if given.traces is None:
         matchings()
     else:
-        traces(given.traces, given.only)
+        traces(given.traces, given.only, autopack=given.autopack)
 
 
 if __name__ == "__main__":

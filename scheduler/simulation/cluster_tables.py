@@ -91,7 +91,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
         )
     if not inventory.nodes:
         raise ClusterError(f"{name}: has no machine with GPUs")
-    left_out = ()
+    left_out: tuple[str, ...] = ()
     if without:
         left_out = (f"{len(without):,} entries without GPUs were left out. The first: {without[0]}.",)
     return ClusterSpec(

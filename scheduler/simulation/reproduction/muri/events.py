@@ -23,9 +23,18 @@ Group = tuple[MuriJob, ...]
 
 
 def run_muri(
-    jobs: Sequence[MuriJob], *, knows_durations: bool = True, nodes: int = 8, gpus_per_node: int = 8
+    jobs: Sequence[MuriJob],
+    *,
+    knows_durations: bool = True,
+    autopack: bool = True,
+    nodes: int = 8,
+    gpus_per_node: int = 8,
 ) -> Outcome:
-    """Run Muri-S, by remaining time times GPUs, or Muri-L, by attained time times GPUs."""
+    """Run Muri-S, by remaining time times GPUs, or Muri-L, by attained time times GPUs.
+
+    With `autopack` a group is taken apart whose jobs are faster one after another, as in the published code
+    today; it was off when the figures of the paper were made.
+    """
     cluster = Nodes(nodes, gpus_per_node)
     check_sizes(jobs, cluster)
     arrivals, active = arrivals_of(jobs)[::-1], list[MuriJob]()
@@ -63,7 +72,7 @@ def run_muri(
                 job.executed_seconds = job.executed_seconds + now - job.counted_at
             job.counted_at = now
         active.sort(key=priority)
-        groups = _chosen(active, cluster)
+        groups = _chosen(active, cluster, autopack=autopack)
         active.sort(key=lambda job: -job.gpus)
         group_of = {job.number: group for group in groups for job in group}
         seconds = {job.number: group_seconds(group) for group in groups for job in group}
@@ -89,17 +98,20 @@ def group_seconds(group: Group) -> float:
     return group[0].iteration_seconds if len(group) == 1 else cycle_seconds([job.stages for job in group])
 
 
-def _chosen(waiting: Sequence[MuriJob], cluster: Nodes) -> list[Group]:
+def _chosen(waiting: Sequence[MuriJob], cluster: Nodes, *, autopack: bool) -> list[Group]:
     """Return the groups that run next, of all jobs by priority."""
     rank = {job.number: place for place, job in enumerate(waiting)}
     groups: list[Group] = []
     admitted = _admitted(waiting, cluster)
     for group in grouped(admitted, lambda size: size, lambda job: job.stages, cluster.gpus):
-        if group_seconds(group) > sum([job.iteration_seconds for job in group]):
+        if autopack and group_seconds(group) > sum([job.iteration_seconds for job in group]):
             groups += [(job,) for job in group]
         else:
             groups.append(group)
-    groups.sort(key=lambda group: min([rank[job.number] for job in group]))
+    # Where no group is taken apart, the largest are placed first.
+    groups.sort(
+        key=lambda group: (0 if autopack else -group[0].gpus, min([rank[job.number] for job in group]))
+    )
     cluster.clear()
     return [group for group in groups if cluster.place(group[0].gpus)]
 
