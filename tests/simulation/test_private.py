@@ -97,7 +97,7 @@ def test_says_nothing_of_it_unless_asked(
 
 def test_is_not_for_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--scenario", "story.yaml", "--private"]) == 2
-    assert "--private is for a trace" in capsys.readouterr().err
+    assert "--private is not for --scenario: it has no private clusters" in capsys.readouterr().err
 
 
 def test_results_travel_between_processes(case: Case) -> None:
