@@ -17,7 +17,7 @@ _BEGINNINGS = (
     (b"PK\x03\x04", "is a zip archive or a spreadsheet; save it as a table in UTF-8, divided by commas"),
     (b"PAR1", "is a Parquet file; save it as a table in UTF-8, divided by commas"),
 )
-#: So much of a file shows whether every other byte is 0.
+#: The beginning of a file, which shows whether every other byte is 0.
 _HEAD_BYTES = 256
 _SEPARATORS = ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"))
 #: What bytes become that are not UTF-8.

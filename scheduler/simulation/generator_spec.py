@@ -21,7 +21,7 @@ from scheduler.simulation.traces.source import ANY_TENANT, ANY_VIRTUAL_CLUSTER
 HOUR_SECONDS = 3600.0
 #: The duration of gangs whose size has no entry of its own.
 ANY_SIZE = "*"
-#: A part of a GPU, or so many GPUs.
+#: A part of a GPU, or a number of GPUs.
 _SIZE = re.compile(r"0?\.[0-9]{1,3}|[0-9]{1,9}")
 #: Jobs a week below which drawing them would take for ever.
 _FEWEST_A_WEEK = 1e-4

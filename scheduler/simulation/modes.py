@@ -20,7 +20,7 @@ _ONE_RUN = "it is one run"
 _SCENARIO = {
     **dict.fromkeys(("trace", "format", "generate", "limit", "option"), _ITS_JOBS),
     "window": "all of its jobs are measured",
-    "rounds": "it is told in the platform's rounds",
+    "rounds": "it runs in the platform's rounds",
     "private": "it has no private clusters",
     **dict.fromkeys(("sweep", "processes", "celery"), _ONE_RUN),
     "export": "only a trace or a generator is written in our own format",

@@ -108,7 +108,7 @@ def test_lucid_goes_by_what_is_foretold_where_jobs_share_freely(
 
 
 def test_who_shared_is_who_was_there_at_the_same_time() -> None:
-    """The first has its GPU with the second, then with nobody, then with the third, and at last alone."""
+    """The first has its GPU with the second, then alone, then with the third, and at last alone."""
 
     def stay(job: int, gpus: tuple[int, ...], begin: float, end: float) -> Stay:
         return Stay(

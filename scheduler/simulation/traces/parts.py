@@ -11,7 +11,7 @@ from scheduler.simulation.traces.fields import count
 
 
 def replica(field: str, value: str | float, replicas: int = 1) -> Task:
-    """Return replicas of so many GPUs each, or with a part of one; raise BadField for another number."""
+    """Return replicas with that number of GPUs each, or a part of one; raise BadField for another number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -23,7 +23,7 @@ def replica(field: str, value: str | float, replicas: int = 1) -> Task:
 
 
 def part_of_one(thousandths: int, replicas: int = 1) -> Task:
-    """Return replicas that each have so many thousandths of a GPU, and never more."""
+    """Return replicas that each have that number of thousandths of a GPU, and never more."""
     if thousandths >= WHOLE_GPU:
         return Task(replicas=replicas, gpus=1)
     return Task(replicas=replicas, gpus=1, part=GpuPart(request=thousandths, limit=thousandths))

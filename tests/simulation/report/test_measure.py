@@ -92,7 +92,7 @@ def test_jobs_without_work_have_no_slowdown_and_no_rho_and_are_counted() -> None
 
 
 def test_one_tenant_is_not_asked_whether_it_were_better_off_alone() -> None:
-    """It waited, but for nobody else."""
+    """It waited, but for its own jobs alone."""
     measures = measure(result([record(1, started=100, ended=200), record(2, started=150, ended=200)]))
     assert [share.better_off_alone for share in measures.fairness.tenants] == [None]
     row = next(

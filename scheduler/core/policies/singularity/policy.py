@@ -50,7 +50,7 @@ from scheduler.core.policies.singularity.fractions import Fractions
 _ATTEMPTS = 3
 #: A fraction is not told apart more finely.
 _DIGITS = 6
-#: Nor looked at again before it can have changed by so much, where no margin is asked for.
+#: Where there is no margin, a round follows when a fraction can have changed by this.
 _LEAST_CHANGE = 0.001
 
 
@@ -116,7 +116,7 @@ class Singularity:
     def _wake_at(self, view: View) -> float:
         """Return the next round, or, where rounds are held at events alone, when one is worth while.
 
-        No fraction changes by more than the margin before that, and nobody's interval is over.
+        No fraction changes by more than the margin before that, and no job's interval ends.
         """
         if view.round_seconds:
             return view.now + view.round_seconds
