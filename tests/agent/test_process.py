@@ -13,26 +13,27 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.messages import GpuPart
 from nodeagent.process.ports import PORTS
 from nodeagent.process.runtime import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import make_part, make_replica, python, shell
-from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, is_alive, others_work, until
 
+GRACE_SECONDS = 20.0
 IGNORES_TERM = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("pid", os.getpid())
 while True: time.sleep(60)
 """
-#: Deaf as well, and says all the time when it still ran.
-SAYS_WHEN = """
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    print(time.clock_gettime(time.CLOCK_BOOTTIME))
-    time.sleep(0.01)
+HEARS_TERM = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked\\n"))
+print("pid", os.getpid())
+while True: time.sleep(60)
 """
 SAVES_ON_TERM = """
 import os, signal, sys, time
@@ -177,18 +178,24 @@ class TestStop:
     async def test_the_job_may_save_its_work(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(SAVES_ON_TERM)))
         await node.line("pid")
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         outcome = await node.end_of()
         assert (outcome.category, outcome.exit_code) == ("stopped", 0)
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
-    async def test_one_that_ignores_sigterm_is_killed_after_its_grace(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(IGNORES_TERM), grace_seconds=600.0))
+    async def test_one_that_ignores_sigterm_is_killed_after_its_grace(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
+        await node.start(make_part(python(HEARS_TERM), grace_seconds=600.0))
         pid = await node.pid("pid")
         asked = boot_clock_seconds()
-        node.runtime.stop(1, 0.3)
+        node.runtime.stop(1, GRACE_SECONDS)
+        await node.line("asked")
+        clock.stop_at(asked + GRACE_SECONDS - 0.1)
+        await others_work()
+        assert is_alive(pid)
+        clock.jump(GRACE_SECONDS)
         outcome = await node.end_of()
-        assert boot_clock_seconds() - asked >= 0.3
         assert (outcome.category, outcome.exit_code) == ("stopped", 128 + signal.SIGKILL)
         assert not is_alive(pid)
 
@@ -204,7 +211,7 @@ class TestStop:
         script = SAVES_ON_TERM.replace("def save(*_):", "def save(*_):\n    time.sleep(0.1)")
         await node.start(make_part(shell(f"{sys.executable} -u -c '{script}'; true")))
         await node.line("pid")
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         await node.end_of()
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
@@ -226,12 +233,12 @@ class TestStop:
         await node.start(make_part(python(SAVES_ON_TERM)))
         pid = await node.pid("pid")
         os.kill(pid, signal.SIGSTOP)
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         assert (await node.end_of()).exit_code == 0
 
     async def test_a_stop_right_after_the_start_is_heard(self, node: RuntimeNode) -> None:
         for attempt in range(1, 6):
-            desired = make_part(shell("sleep 60"), attempt=attempt)
+            desired = make_part(shell("sleep 600"), attempt=attempt)
             await node.prepare(desired)
             node.runtime.start(desired)
             if attempt > 1:
@@ -256,8 +263,8 @@ class TestStop:
         assert node.text(1, 1) == "end\n"
 
     async def test_leaving_is_not_the_same_as_being_asked(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("sleep 60")))
-        node.runtime.stop(1, 1.0, is_leaving=True)
+        await node.start(make_part(shell("sleep 600")))
+        node.runtime.stop(1, 600.0, is_leaving=True)
         assert (await node.end_of()).category == "lost"
 
 
@@ -265,30 +272,47 @@ class TestLease:
     """What the end of a lease does where it does not freeze; `test_lapse.py` has the rest."""
 
     @pytest.fixture
-    async def node(self, tmp_path: Path) -> AsyncIterator[RuntimeNode]:
+    async def node(self, clock: MovedClock, tmp_path: Path) -> AsyncIterator[RuntimeNode]:
         node = RuntimeNode(tmp_path, freeze_seconds=0.0)
         yield node
         await node.clean_up()
 
-    async def test_everything_is_dead_by_the_deadline(self, node: RuntimeNode) -> None:
-        part = make_part(python(SAYS_WHEN), python(ESCAPES, rank=1))
-        deadline = await node.start_leased(part, 2.0, lambda: node.text() and "escaped" in node.text(1, 1))
+    async def test_everything_is_dead_by_the_deadline(self, clock: MovedClock, node: RuntimeNode) -> None:
+        await node.start(
+            make_part(python(IGNORES_TERM), python(ESCAPES, rank=1), grace_seconds=GRACE_SECONDS)
+        )
+        pid = await node.pid("pid")
+        await until(lambda: "escaped" in node.text(1, 1))
+        deadline = node.renew_lease()
+        clock.stop_at(deadline - KILL_MARGIN_SECONDS - 0.1)
+        await others_work()
+        assert is_alive(pid)
+        clock.stop_at(deadline - KILL_MARGIN_SECONDS)
         outcome = await node.end_of()
-        assert float(node.text().splitlines()[-1]) <= deadline
+        assert boot_clock_seconds() < deadline
         assert not node.alive()
         assert outcome.category == "lost"
         assert "lost contact" in outcome.message
 
-    async def test_a_job_may_save_its_work_before_the_deadline(self, node: RuntimeNode) -> None:
-        await node.start_leased(make_part(python(SAVES_ON_TERM)), 2.0, lambda: "pid" in node.text())
+    async def test_a_job_may_save_its_work_before_the_deadline(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
+        await node.start(make_part(python(SAVES_ON_TERM), grace_seconds=GRACE_SECONDS))
+        await node.line("pid")
+        clock.stop_at(node.renew_lease() - KILL_MARGIN_SECONDS - GRACE_SECONDS)
         assert (await node.end_of()).category == "lost"
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
-    async def test_a_lease_moved_forward_in_time_lets_it_go_on(self, node: RuntimeNode) -> None:
+    async def test_a_lease_moved_forward_in_time_lets_it_go_on(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
         part = make_part(shell("echo begin; until [ -e end ]; do sleep 0.01; done"))
-        first = await node.start_leased(part, 1.5, lambda: node.text())
-        node.renew_lease(60.0)
-        await until(lambda: boot_clock_seconds() > first)
+        await node.start(part)
+        await node.line("begin")
+        first = node.renew_lease()
+        node.renew_lease(2 * LEASE_SECONDS)
+        clock.go_on_from(first + 1.0)
+        await others_work()
         Path(node.runtime.folder(1).work(0), "end").touch()
         outcome = await node.end_of()
         assert (outcome.category, node.text()) == ("", "begin\n")
@@ -335,7 +359,7 @@ class TestRestart:
         (adopted,) = node.restart()
         assert adopted.part.phase == "running"
         assert adopted.part.desired.attempt == 1
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         assert (await node.end_of()).category == "stopped"
         assert not is_alive(pid)
 
