@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,14 @@ def make_configuration(
         checkpoint_folder=str(folder / "checkpoints"),
         inventory=inventory,
     )
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait until the condition holds, where no event loop runs."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 class AgentProcess:

@@ -171,4 +171,5 @@ def number_inside(pid: int) -> str:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return ""
-    return next(line for line in lines if line.startswith("NSpid:")).split()[-1]
+    # A process that is just ending has no numbers any more.
+    return next((line.split()[-1] for line in lines if line.startswith("NSpid:")), "")
