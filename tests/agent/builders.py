@@ -144,6 +144,10 @@ class AgentProcess:
                 await asyncio.sleep(0.01)
         runtime.close()
 
+    def let_end(self, job: int) -> None:
+        """Make the file that a job of the test waits for."""
+        (Path(self.configuration.checkpoint_folder) / str(job) / "end").touch()
+
     def lease_deadline(self) -> float:
         """When the lease ends that the server gave it last, by the boot clock."""
         return float(json.loads((self.attempts.parent / "lease").read_text()))

@@ -126,6 +126,8 @@ async def test_without_a_wake_it_asks_by_itself(server: FakeServer, start_agent:
     await server.until_state(NODE, 1, "exited")
 
 
+#: Until the test lets it end.
+WAITS = 'until [ -e "$ALLOT_CHECKPOINT_DIR/end" ]; do sleep 0.01; done'
 TALKS_IN_TURNS = """
 import os, time
 for turn in ("first", "second", "third"):
@@ -160,11 +162,12 @@ async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_
 
 
 async def test_a_lost_answer_starts_nothing_twice(server: FakeServer, start_agent: StartAgent) -> None:
-    await start_agent()
+    agent = await start_agent()
     server.answers_to_lose = 2
-    await server.want(NODE, make_part(shell("echo once; sleep 0.3")))
+    await server.want(NODE, make_part(shell(f"echo once; {WAITS}")))
     await server.until_state(NODE, 1, "running")
     server.answers_to_lose = 2
+    agent.let_end(101)
     await server.until_state(NODE, 1, "exited")
     await server.want(NODE, wake=False)
     await server.until(lambda: server.reports[NODE][-1].parts == ())
@@ -182,7 +185,7 @@ async def test_a_node_cut_off_stops_its_jobs_in_time(
     clock: MovedClock, server: FakeServer, start_agent: StartAgent
 ) -> None:
     agent = await start_agent(freeze_seconds=0.0)
-    part = make_part(python("import time\nprint('on')\nwhile True: time.sleep(60)"))
+    part = make_part(python("import time\nprint('on')\nwhile True: time.sleep(600)"))
     await server.want(NODE, part)
     await server.until_state(NODE, 1, "running")
     (pid,) = agent.processes(1)
@@ -257,12 +260,13 @@ async def test_what_the_server_gave_up_meanwhile_does_not_run_again(
 
 async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_agent: StartAgent) -> None:
     agent = await start_agent()
-    script = "import time\nprint('begin')\nwhile True: time.sleep(60)"
-    await server.want(NODE, make_part(python(script)), make_part(shell("sleep 0.2; exit 5"), attempt=2))
+    script = "import time\nprint('begin')\nwhile True: time.sleep(600)"
+    await server.want(NODE, make_part(python(script)), make_part(shell(f"{WAITS}; exit 5"), attempt=2))
     await server.until_state(NODE, 1, "running")
     await server.until_state(NODE, 2, "running")
     (pid,) = agent.processes(1)
     await agent.end(signal.SIGKILL)
+    agent.let_end(102)
     await until(lambda: agent.is_over(2))
     boot = server.reports[NODE][-1].boot
     await agent.start()

@@ -139,12 +139,12 @@ async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stand
 
 
 async def test_its_limits_hold(node: RuntimeNode) -> None:
-    bomb = "i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo all"
+    bomb = "i=0; while [ $i -lt 100 ]; do sleep 600 & i=$((i+1)); done; echo all"
     await node.run(make_part(inside(bomb), attempt=1))
     assert "all" not in node.text(1)
     greedy = inside("x=$(yes | head -c 200000000); echo filled", memory_bytes=64 * 2**20)
     assert (await node.run(make_part(greedy, attempt=2))).category == "out_of_memory"
-    full = inside("head -c 64000000 /dev/zero > big; sleep 60")
+    full = inside("head -c 64000000 /dev/zero > big; sleep 600")
     assert (await node.run(make_part(full, attempt=3))).category == "out_of_disk"
 
 

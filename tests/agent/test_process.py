@@ -27,13 +27,13 @@ IGNORES_TERM = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("pid", os.getpid())
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
 HEARS_TERM = """
 import os, signal, time
 signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked\\n"))
 print("pid", os.getpid())
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
 SAVES_ON_TERM = """
 import os, signal, sys, time
@@ -42,7 +42,7 @@ def save(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("pid", os.getpid())
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
 #: A child that leaves the session, so that no signal to the group reaches it, and outlives its parent.
 ESCAPES = """
@@ -50,7 +50,7 @@ import os, sys, time
 if os.fork() == 0:
     os.setsid()
     if (pid := os.fork()) == 0:
-        while True: time.sleep(60)
+        while True: time.sleep(600)
     print("escaped", pid)
     os._exit(0)
 os.wait()
@@ -222,7 +222,7 @@ class TestStop:
         assert not node.alive()
 
     async def test_processes_that_left_the_group_die_too(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
+        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(600)")))
         escaped = await node.pid("escaped")
         assert is_alive(escaped)
         node.runtime.stop(1, 0.2)
@@ -326,7 +326,7 @@ class TestLease:
 class TestDeaths:
     async def test_a_killed_shim_takes_everything_with_it(self, node: RuntimeNode) -> None:
         await node.start(
-            make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(60)"))
+            make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(600)"))
         )
         pid, escaped = await node.pid("pid"), await node.pid("escaped")
         os.kill(node.status()["pid"], signal.SIGKILL)
@@ -364,9 +364,10 @@ class TestRestart:
         assert not is_alive(pid)
 
     async def test_what_ended_meanwhile_is_told(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("sleep 0.1; exit 4")))
+        await node.start(make_part(shell("until [ -e end ]; do sleep 0.01; done; exit 4")))
         shim = node.status()["pid"]
         node.runtime.close()
+        Path(node.runtime.folder(1).work(0), "end").touch()
         await until(lambda: node.status()["is_final"])
         node.runtime = ProcessRuntime(node.configuration, node.note)
         assert len(node.runtime.recover()) == 1
@@ -374,7 +375,7 @@ class TestRestart:
         await until(lambda: not is_alive(shim))
 
     async def test_a_shim_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
+        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(600)")))
         escaped = await node.pid("escaped")
         node.runtime.close()
         os.kill(node.status()["pid"], signal.SIGKILL)
@@ -451,10 +452,12 @@ class TestLimits:
         assert "filled\n" not in node.text()
 
     async def test_groups_are_made_and_removed(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("cat /proc/self/cgroup; sleep 0.2", cpus=0.5, memory_bytes=2**26)))
+        script = "cat /proc/self/cgroup; until [ -e end ]; do sleep 0.01; done"
+        await node.start(make_part(shell(script, cpus=0.5, memory_bytes=2**26)))
         group = node.runtime.cgroups.group("attempt-1-rank-0")
         name = "cpu.max" if group.is_unified else "cpu.cfs_quota_us"
         assert (Path(group.paths["cpu"]) / name).read_text().split()[0] == "50000"
+        Path(node.runtime.folder(1).work(0), "end").touch()
         await node.end_of()
         assert "attempt-1-rank-0" in node.text()
         assert not os.path.exists(group.paths["cpu"])
@@ -463,7 +466,7 @@ class TestLimits:
     async def test_limits_change_while_it_runs_and_what_is_in_use_stays(self, node: RuntimeNode) -> None:
         """It frees its memory when a file appears; the agent's next life remembers the limits."""
         script = "import os, time; x = bytearray(96 * 2**20); print('filled')\n"
-        script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(60)"
+        script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(600)"
         replica = python(script, cpus=0.5, memory_bytes=2**28)
         await node.start(make_part(replica))
         await until(lambda: "filled" in node.text())

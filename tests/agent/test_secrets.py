@@ -128,7 +128,7 @@ async def test_a_job_gets_its_secrets_and_nothing_of_them_is_on_a_disk(
 ) -> None:
     node = new_node(**changes)
     assert await node.prepare(desired(""))
-    node.runtime.start(desired(f"{SHOWS}\necho up; exec sleep 60"), GIVEN)
+    node.runtime.start(desired(f"{SHOWS}\necho up; exec sleep 600"), GIVEN)
     await node.line("up")
     lines = node.text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
@@ -155,7 +155,7 @@ async def test_what_a_failure_tells_is_masked(node: RuntimeNode) -> None:
 async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node: RuntimeNode) -> None:
     for end in ("by the agent", "by the next agent on the machine"):
         attempt = 1 if end == "by the agent" else 2
-        part = replace(desired("echo up; exec sleep 60"), attempt=attempt)
+        part = replace(desired("echo up; exec sleep 600"), attempt=attempt)
         assert await node.prepare(part)
         node.runtime.start(part, GIVEN)
         await node.line("up", attempt)
@@ -195,7 +195,7 @@ async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
     tmp_path: Path, remote_runners: BatchNodeOfTests
 ) -> None:
     node = remote_runners
-    part = desired(f"{SHOWS}\necho up; exec sleep 60")
+    part = desired(f"{SHOWS}\necho up; exec sleep 600")
     node.runtime.prepare(part)
     await until(lambda: 1 in node.ready)
     node.runtime.start(part, GIVEN)
