@@ -21,12 +21,13 @@ from nodeagent.clock import boot_clock_seconds
 from nodeagent.devices.inventory import Load, find_devices
 from nodeagent.folder import read_json
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
-from nodeagent.messages import DesiredPart
+from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer
 from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
-from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
+from tests.agent.builders import GPU_BYTES, make_configuration, make_part, python, shell
 from tests.agent.moved_clock import MovedClock
 from tests.agent.runtime_node import LEASE_SECONDS, is_alive, settled, until
+from tests.agent.test_freezing import TICKS
 
 NODE = BatchNode(
     gpu_model="V100",
@@ -108,11 +109,11 @@ class BatchNodeOfTests:
         deadline = boot_clock_seconds() + LEASE_SECONDS
         self.runtime.extend_lease(deadline, LEASE_SECONDS, list(self.runtime.records))
 
-    async def start(self, desired: DesiredPart) -> str:
+    async def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> str:
         """Return the job's name, once the attempt runs."""
         self.runtime.prepare(desired)
         await until(lambda: desired.attempt in self.ready)
-        self.runtime.start(desired)
+        self.runtime.start(desired, secrets)
 
         def is_started() -> bool:
             self.renew_lease()  # As long as nothing was heard of the job, it has none.
@@ -195,7 +196,7 @@ async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
 async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_again(
     clock: MovedClock, node: BatchNodeOfTests
 ) -> None:
-    await node.start(make_part(shell("while :; do echo on; sleep 0.05; done"), attempt=1))
+    await node.start(make_part(python(TICKS), attempt=1))
     folder, record = node.runtime.folder(1), node.runtime.records[1]
     deadline = await node.lease_deadline(1)
 

@@ -196,9 +196,7 @@ async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
 ) -> None:
     node = remote_runners
     part = desired(f"{SHOWS}\necho up; exec sleep 600")
-    node.runtime.prepare(part)
-    await until(lambda: 1 in node.ready)
-    node.runtime.start(part, GIVEN)
+    await node.start(part, GIVEN)
     log = Path(node.runtime.folder(1).log(0))
     await until(lambda: log.exists() and "up\n" in log.read_text())
     lines = log.read_text().splitlines()
