@@ -223,7 +223,7 @@ async def test_the_agent_asks_when_it_starts_the_attempt(server: FakeServer, sta
     server.is_without_secrets = False
     part = await server.until_state(NODE, 4, "exited")
     assert (part.exit_code, part.category) == (0, "")
-    assert digest(TOKEN) in server.text(NODE, 4)
+    await server.until(lambda: digest(TOKEN) in server.text(NODE, 4))
     assert TOKEN not in server.text(NODE, 4)
     assert TOKEN not in agent.log.read_text()
 
