@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from nodeagent.procfs import processes_with_setting
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
 GPU_BYTES = 16 * 2**30
+#: The one limit of all waits: only a failing test waits so long, and a busy machine may need some of it.
+WAIT_SECONDS = 60.0
 
 
 def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:
@@ -86,6 +90,14 @@ def make_configuration(
     )
 
 
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait until the condition holds, where no event loop runs."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 class AgentProcess:
     """A real agent in a process of its own."""
 
@@ -114,7 +126,7 @@ class AgentProcess:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self.process.wait()
 
     async def clean_up(self) -> None:
@@ -125,12 +137,20 @@ class AgentProcess:
             lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
         alive = {found.part.desired.attempt for found in runtime.recover() if found.part.phase in ALIVE}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while alive - ended:
                 for attempt in alive - ended:
                     runtime.kill(attempt)
                 await asyncio.sleep(0.01)
         runtime.close()
+
+    def let_end(self, job: int) -> None:
+        """Make the file that a job of the test waits for."""
+        (Path(self.configuration.checkpoint_folder) / str(job) / "end").touch()
+
+    def lease_deadline(self) -> float:
+        """When the lease ends that the server gave it last, by the boot clock."""
+        return float(json.loads((self.attempts.parent / "lease").read_text()))
 
     def is_over(self, attempt: int) -> bool:
         """Whether the shim has written its last word."""

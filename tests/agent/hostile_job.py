@@ -92,7 +92,7 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
 
 async def with_rival(node: RuntimeNode) -> tuple[str, str]:
     """Let a job of another tenant run; return where its secrets are."""
-    script = f'umask 0; echo "{SECRET}" > secret; cp secret $ALLOT_CHECKPOINT_DIR; cat secret; sleep 60'
+    script = f'umask 0; echo "{SECRET}" > secret; cp secret $ALLOT_CHECKPOINT_DIR; cat secret; sleep 600'
     replica = shell(script, gpu_indexes=(0,), gpu_part=GpuPart(request=500, limit=1000))
     await node.start(make_part(replica, attempt=1, tenant="rival"))
     await node.line(SECRET)

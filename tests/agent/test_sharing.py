@@ -15,6 +15,7 @@ from socket import AF_UNIX, SOCK_SEQPACKET, socket
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.folder import read_json
 from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample
 from nodeagent.metrics.jobs import JobMeter
@@ -23,10 +24,13 @@ from nodeagent.process import sharing as process_sharing
 from nodeagent.process.sharing import enforcement_of, note_gpu_memory
 from nodeagent.procfs import is_stopped
 from nodeagent.shim.cgroups import Cgroups
+from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.guest import reached_by
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from nodeagent.tokens import BASE_QUOTA, WINDOW
-from tests.agent.builders import PLATFORM, make_part, make_replica, python
-from tests.agent.runtime_node import RuntimeNode, daemon_pid, until
+from tests.agent.builders import PLATFORM, WAIT_SECONDS, make_part, make_replica, python
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, daemon_pid, settled, until
 
 MEBIBYTE = 2**20
 #: Computes without an end, and says so every 10 ms of processor time.
@@ -207,19 +211,20 @@ async def test_a_restarted_agent_and_the_daemon_find_each_other(node: RuntimeNod
 
 
 @pytest.mark.slow
-async def test_after_a_lapse_of_the_lease_they_take_turns_again(node: RuntimeNode) -> None:
-    node.renew_lease(5.0)
+async def test_after_a_lapse_of_the_lease_they_take_turns_again(clock: MovedClock, node: RuntimeNode) -> None:
     await node.start(training(1, STEPS, 500))
     await node.start(sharing(2, SPIN, 500))
-    await node.leased_until(5.0, lambda: has_each_run(node))
-    await until(lambda: all(os.path.exists(node.runtime.folder(attempt).frozen) for attempt in (1, 2)))
-    counts = [len(ticks(node, attempt)) for attempt in (1, 2)]
-    began = time.monotonic()
-    await until(lambda: time.monotonic() > began + 0.3)
-    assert [len(ticks(node, attempt)) for attempt in (1, 2)] == counts
-    node.renew_lease(60.0, 1, 2)
-    began = time.monotonic()
-    await both_have_run(node, began)
+    await both_have_run(node)
+    clock.stop_at(node.renew_lease() - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
+    await until(lambda: all(map(node.runtime.is_frozen, (1, 2))))
+    since = time.monotonic()
+    ticked = await settled(lambda: [ticks(node, attempt) for attempt in (1, 2)])
+    assert max(map(max, ticked)) <= since
+    node.renew_lease(LEASE_SECONDS, 1, 2)
+    await until(lambda: not any(map(node.runtime.is_frozen, (1, 2))))
+    # Who held the token as the clock jumped seems to have had it all the time: that no longer counts then.
+    clock.go_on_from(boot_clock_seconds() + WINDOW / 1e6)
+    await both_have_run(node, time.monotonic())
     await they_take_turns(node)
 
 
@@ -379,7 +384,7 @@ async def test_a_job_that_asks_before_its_steps_is_not_frozen_and_takes_turns(no
     began = time.monotonic()
     await both_have_run(node, began)
     assert held(node, 1) == "cooperative"
-    node.runtime.stop(1, 20.0)
+    node.runtime.stop(1, 600.0)
     outcome = await node.end_of(1)
     assert (outcome.category, outcome.exit_code) == ("stopped", 143), node.text(1)
 
@@ -447,22 +452,27 @@ async def test_nobody_asks_for_another_job(node: RuntimeNode) -> None:
     await node.start(sharing(1, SLEEP, 500))
     await node.line("up")
     with socket(AF_UNIX, SOCK_SEQPACKET) as stranger:
-        stranger.settimeout(30)
+        stranger.settimeout(WAIT_SECONDS)
         reached_by(node.runtime.folder(1).token(0), stranger.connect)
         assert stranger.recv(256) == b""
 
 
 @pytest.mark.parametrize("node", ["signals"], indirect=True)
 async def test_without_a_daemon_all_run_on_and_it_is_said(
-    node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+    clock: MovedClock, node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def is_said() -> bool:
+        clock.jump(0.5)  # It is away for long before it is said.
+        node.renew_lease()
+        return held(node, 1) == held(node, 2) == "placement_only"
+
     for attempt in (1, 2):
         await node.start(sharing(attempt, SPIN, 500))
     await until(lambda: held(node, 1) == held(node, 2) == "enforced")
     serves = process_sharing.DAEMON
     monkeypatch.setattr(process_sharing, "DAEMON", "raise SystemExit(1)")
     os.kill(int(daemon_pid(node) or 0), signal.SIGKILL)
-    await until(lambda: held(node, 1) == held(node, 2) == "placement_only")
+    await until(is_said)
     counts = [len(ticks(node, attempt)) for attempt in (1, 2)]
     await until(
         lambda: all(len(ticks(node, n)) > count + 20 for n, count in zip((1, 2), counts, strict=True))

@@ -22,10 +22,10 @@ import signal
 import sys
 import time
 
+from nodeagent.clock import boot_clock_seconds, wait_seconds, wall_clock_seconds
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
-    boot_clock_seconds,
     descendants,
     is_same_process,
     kernel_oom_kills,
@@ -164,7 +164,7 @@ class Shim:
             poll.register(pipe, select.POLLIN)
         self.guests.open(poll)
         while self.reap():
-            for descriptor, _ in poll.poll(max(0.0, self.sleep_seconds()) * 1000):
+            for descriptor, _ in poll.poll(max(0.0, wait_seconds(self.sleep_seconds())) * 1000):
                 if descriptor == wake:
                     if signal.SIGTERM in os.read(wake, 512):
                         self.read_stop()
@@ -331,7 +331,7 @@ class Shim:
 
     def take_turns(self) -> None:
         """Freeze what runs in the turns of others, and thaw it when its own begins."""
-        if self.turns is None or self.turns.is_on(time.time()):
+        if self.turns is None or self.turns.is_on(wall_clock_seconds()):
             self.freezer.thaw()
             self.sharing.step(boot_clock_seconds())
         elif not self.freezer.is_frozen:
@@ -351,7 +351,7 @@ class Shim:
             times += [disk.next_at for disk in self.disks]
         times.append(self.sharing.next_at(now))
         if self.turns is not None:
-            wall = time.time()
+            wall = wall_clock_seconds()
             times.append(now + self.turns.changes_at(wall) - wall)
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]

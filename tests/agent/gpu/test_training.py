@@ -57,7 +57,7 @@ async def losses_of(node: RuntimeNode, *, is_interrupted: bool, first_attempt: i
 async def suspend_and_resume(node: RuntimeNode, expected_device: str) -> None:
     node.configuration = replace(node.configuration, readable_folders=(str(SCRIPT.parent), PACKAGES))
     node.restart()
-    node.renew_lease(600.0)
+    node.renew_lease()
     undisturbed = await losses_of(node, is_interrupted=False, first_attempt=1)
     assert len(undisturbed) == STEPS
     assert f"training on {expected_device}" in node.text(1)
@@ -76,7 +76,7 @@ async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNo
         node.configuration, examples_folder=str(EXAMPLES), readable_folders=(PACKAGES,)
     )
     node.restart()
-    node.renew_lease(600.0)
+    node.renew_lease()
     launch = (
         "exec python -m torch.distributed.run --nnodes=$NNODES --node-rank=$NODE_RANK"
         " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT --nproc-per-node=1"
