@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,11 @@ from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.process.users import closed_folder
 from nodeagent.procfs import processes_with_setting
+from tests.patience import PATIENCE_SECONDS, until_async
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
 GPU_BYTES = 16 * 2**30
 #: The one limit of all waits: only a failing test waits so long, and a busy machine may need some of it.
-WAIT_SECONDS = 60.0
 
 
 def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:
@@ -90,14 +88,6 @@ def make_configuration(
     )
 
 
-def wait_until(condition: Callable[[], Any]) -> None:
-    """Wait until the condition holds, where no event loop runs."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 class AgentProcess:
     """A real agent in a process of its own."""
 
@@ -126,7 +116,7 @@ class AgentProcess:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.process.wait()
 
     async def clean_up(self) -> None:
@@ -137,11 +127,13 @@ class AgentProcess:
             lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
         alive = {found.part.desired.attempt for found in runtime.recover() if found.part.phase in ALIVE}
-        async with asyncio.timeout(WAIT_SECONDS):
-            while alive - ended:
-                for attempt in alive - ended:
-                    runtime.kill(attempt)
-                await asyncio.sleep(0.01)
+
+        def all_ended() -> bool:
+            for attempt in alive - ended:
+                runtime.kill(attempt)
+            return not alive - ended
+
+        await until_async(all_ended)
         runtime.close()
 
     def let_end(self, job: int) -> None:

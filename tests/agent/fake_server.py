@@ -25,7 +25,7 @@ from nodeagent.messages import (
     decode,
     encode,
 )
-from tests.agent.builders import WAIT_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
 
 class FakeServer:
@@ -111,7 +111,7 @@ class FakeServer:
     def text(self, node: str, attempt: int, rank: int = 0) -> str:
         return "".join(self.chunks.get((node, attempt, rank), []))
 
-    async def until(self, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait until the condition holds after some message; return its value."""
         async with self.changed:
             async with asyncio.timeout(seconds):

@@ -16,7 +16,8 @@ from nodeagent.messages import DesiredPart
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.procfs import process_identity, processes_with_setting
-from tests.agent.builders import WAIT_SECONDS, make_configuration
+from tests.agent.builders import make_configuration
+from tests.patience import PATIENCE_SECONDS, until_async
 
 T = TypeVar("T")
 
@@ -59,20 +60,20 @@ class RuntimeNode:
     async def prepare(self, desired: DesiredPart) -> bool:
         """Return whether it is ready to start."""
         self.runtime.prepare(desired)
-        await until(lambda: desired.attempt in self.ports.keys() | self.outcomes.keys())
+        await until_async(lambda: desired.attempt in self.ports.keys() | self.outcomes.keys())
         return desired.attempt in self.ports
 
     async def start(self, desired: DesiredPart) -> None:
         if await self.prepare(desired):
             self.runtime.start(desired)
-        await until(lambda: desired.attempt in self.started | self.outcomes.keys())
+        await until_async(lambda: desired.attempt in self.started | self.outcomes.keys())
 
     async def run(self, desired: DesiredPart) -> Outcome:
         await self.start(desired)
         return await self.end_of(desired.attempt)
 
     async def end_of(self, attempt: int = 1) -> Outcome:
-        await until(lambda: attempt in self.outcomes)
+        await until_async(lambda: attempt in self.outcomes)
         return self.outcomes[attempt]
 
     def restart(self) -> list[Any]:
@@ -92,7 +93,7 @@ class RuntimeNode:
             lines = self.text(attempt).splitlines(keepends=True)
             return next((line for line in lines if line.startswith(start) and line.endswith("\n")), None)
 
-        return str(await until(found)).removeprefix(start).strip()
+        return str(await until_async(found)).removeprefix(start).strip()
 
     async def pid(self, start: str, attempt: int = 1) -> int:
         """Wait for a line that gives a process's number as the job sees it; return the machine's."""
@@ -101,7 +102,7 @@ class RuntimeNode:
         def found() -> int | None:
             return next((pid for pid in self.alive(attempt) if number_inside(pid) == inside), None)
 
-        return int(await until(found))
+        return int(await until_async(found))
 
     def alive(self, attempt: int = 1) -> list[int]:
         """The live processes of rank 0, wherever they moved to."""
@@ -121,17 +122,9 @@ class RuntimeNode:
         self.runtime.close()
 
 
-async def until(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Wait until the condition holds; return its value."""
-    async with asyncio.timeout(seconds):
-        while not (value := condition()):
-            await asyncio.sleep(0.005)
-    return value
-
-
 async def others_work() -> None:
     """Return when a process that was begun now has done a little."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         process = await asyncio.create_subprocess_exec("sh", "-c", WORK)
         await process.wait()
 
@@ -139,7 +132,7 @@ async def others_work() -> None:
 async def settled(read: Callable[[], T]) -> T:
     """Return what is read once it stays as it is while others work: what a job wrote before it was stopped
     may still be on its way to the file. Of a job that runs this never returns."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         before = read()
         while True:
             await others_work()

@@ -18,7 +18,8 @@ from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
 from tests.agent.fake_server import FakeServer
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import is_alive, settled, until
+from tests.agent.runtime_node import is_alive, settled
+from tests.patience import until_async
 
 NODE = "node-1"
 StartAgent = Callable[..., Awaitable[AgentProcess]]
@@ -159,7 +160,7 @@ async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_
     server.answers_to_lose = 4
     (turns / "second").touch()
     await server.until(lambda: server.text(NODE, 1) == said["first"] + said["second"])
-    await until(lambda: not agent.output_under_way(1))
+    await until_async(lambda: not agent.output_under_way(1))
     # Stored, the answer lost, and then the one who would send it again dies.
     server.answers_to_lose = 1000
     (turns / "third").touch()
@@ -204,8 +205,8 @@ async def test_a_node_cut_off_stops_its_jobs_in_time(
     await server.until_asked_again()
     assert is_alive(pid)
     clock.stop_at(deadline - KILL_MARGIN_SECONDS)
-    await until(lambda: not is_alive(pid))
-    await until(lambda: agent.is_over(1))
+    await until_async(lambda: not is_alive(pid))
+    await until_async(lambda: agent.is_over(1))
     assert boot_clock_seconds() < deadline
     server.is_down = False
     told = await server.until_state(NODE, 1, "exited")
@@ -226,7 +227,7 @@ async def stood_still(clock: MovedClock, server: FakeServer, agent: AgentProcess
     (pid,) = agent.processes(1)
     deadline = await cut_off(server, agent)
     clock.stop_at(deadline - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
-    await until(lambda: agent.is_frozen(1))
+    await until_async(lambda: agent.is_frozen(1))
     # A lease later the agent has looked, and left it alone.
     clock.stop_at(deadline + server.lease_seconds)
     await server.until_asked_again()
@@ -246,7 +247,7 @@ async def test_a_server_away_for_longer_than_a_lease_costs_no_job(
     await server.until_asked_again()
     assert await settled(lambda: agent.lines(1)) == lines
     server.is_down = False
-    await until(lambda: len(agent.lines(1)) > len(lines) + 10)
+    await until_async(lambda: len(agent.lines(1)) > len(lines) + 10)
     part = server.part(NODE, 1)
     assert part is not None
     assert (part.state, agent.processes(1)) == ("running", [pid])
@@ -277,7 +278,7 @@ async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_age
     (pid,) = agent.processes(1)
     await agent.end(signal.SIGKILL)
     agent.let_end(102)
-    await until(lambda: agent.is_over(2))
+    await until_async(lambda: agent.is_over(2))
     boot = server.reports[NODE][-1].boot
     await agent.start()
     await server.until(lambda: server.reports[NODE][-1].boot != boot)
@@ -288,9 +289,9 @@ async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_age
     assert agent.processes(1) == [pid]
     await server.until(lambda: server.text(NODE, 1) == "begin\n")
     await server.want(NODE)
-    await until(lambda: not is_alive(pid))
+    await until_async(lambda: not is_alive(pid))
     await server.until(lambda: server.reports[NODE][-1].parts == ())
-    await until(lambda: list(agent.attempts.iterdir()) == [])
+    await until_async(lambda: list(agent.attempts.iterdir()) == [])
 
 
 async def test_an_agent_that_leaves_takes_its_jobs_along_if_told(
@@ -322,7 +323,7 @@ async def test_a_revoked_token_is_said_and_asked_about_slowly(
     server.report_seconds = 0.1
     agent = await start_agent()
     server.status = 401
-    await until(lambda: "refused the report: 401" in agent.log.read_text())
+    await until_async(lambda: "refused the report: 401" in agent.log.read_text())
     refused = agent.log.read_text().count("401")
     assert refused <= 2
 

@@ -26,8 +26,9 @@ from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import GPU_BYTES, make_configuration, make_part, python, shell
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import LEASE_SECONDS, is_alive, settled, until
+from tests.agent.runtime_node import LEASE_SECONDS, is_alive, settled
 from tests.agent.test_freezing import TICKS
+from tests.patience import until_async
 
 NODE = BatchNode(
     gpu_model="V100",
@@ -112,25 +113,25 @@ class BatchNodeOfTests:
     async def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> str:
         """Return the job's name, once the attempt runs."""
         self.runtime.prepare(desired)
-        await until(lambda: desired.attempt in self.ready)
+        await until_async(lambda: desired.attempt in self.ready)
         self.runtime.start(desired, secrets)
 
         def is_started() -> bool:
             self.renew_lease()  # As long as nothing was heard of the job, it has none.
             return desired.attempt in self.started
 
-        await until(is_started)
+        await until_async(is_started)
         return self.system.submitted[-1]
 
     async def lease_deadline(self, attempt: int) -> float:
         """When its shim's lease ends, once the remote runner knows of the newest."""
         granted = BatchJobFolder(str(self.runtime.jobs_folder / str(attempt))).lease
         lease = read_json(self.runtime.folder(attempt).spec)["lease"]
-        await until(lambda: read_json(lease) == read_json(granted)["deadline"])
+        await until_async(lambda: read_json(lease) == read_json(granted)["deadline"])
         return float(read_json(lease))
 
     async def end_of(self, attempt: int) -> Outcome:
-        await until(lambda: attempt in self.outcomes)
+        await until_async(lambda: attempt in self.outcomes)
         return self.outcomes[attempt]
 
     async def close(self) -> None:
@@ -167,7 +168,7 @@ async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
     node.runtime.close()  # Before the event loop could do anything.
     node.runtime = BatchRuntime(node.configuration, node.note, node.poller)
     assert [adopted.part.desired for adopted in node.runtime.recover()] == [desired]
-    await until(lambda: 1 in node.ready)
+    await until_async(lambda: 1 in node.ready)
     assert len(node.system.submitted) == 1
 
 
@@ -183,9 +184,9 @@ async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
     node.system.said[name] = BatchJobStatus(number="7", state="lost", words="NODE_FAIL")
     process.send_signal(signal.SIGSTOP)
     clock.stop_at(deadline - KILL_MARGIN_SECONDS)
-    await until(lambda: not is_alive(pid))
+    await until_async(lambda: not is_alive(pid))
     lists = node.poller.lists
-    await until(lambda: node.poller.lists > lists + 5)
+    await until_async(lambda: node.poller.lists > lists + 5)
     assert node.outcomes == {}
     clock.go_on_from(node.runtime.records[1].dead_by)
     outcome = await node.end_of(1)
@@ -203,14 +204,14 @@ async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_agai
     async def heard_at(seconds: float) -> None:
         """Let it be that time, and hear of the remote runner once more."""
         clock.stop_at(seconds)
-        await until(lambda: record.beats[-1][0] >= seconds - 0.1)
+        await until_async(lambda: record.beats[-1][0] >= seconds - 0.1)
 
     await heard_at(deadline - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
-    await until(lambda: os.path.exists(folder.frozen))
+    await until_async(lambda: os.path.exists(folder.frozen))
     # Less than it takes until a remote runner counts as silent.
     await heard_at(record.dead_by + 1.0)
     lists = node.poller.lists
-    await until(lambda: node.poller.lists > lists + 5)
+    await until_async(lambda: node.poller.lists > lists + 5)
     # Neither the remote runner has killed it nor we had it cancelled, though its lease is over for long.
     assert node.runtime.is_frozen(1)
     size = await settled(lambda: os.path.getsize(folder.log(0)))
@@ -220,7 +221,7 @@ async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_agai
         node.renew_lease()
         return os.path.getsize(folder.log(0)) > size + 100
 
-    await until(goes_on)
+    await until_async(goes_on)
     assert node.outcomes == {}
 
 
@@ -236,12 +237,12 @@ async def test_whoever_comes_to_a_job_late_does_nothing(tmp_path: Path) -> None:
 async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTests) -> None:
     await node.start(make_part(shell("trap '' TERM; echo up; sleep 600"), attempt=1))
     log = Path(node.runtime.folder(1).log(0))
-    await until(lambda: log.exists() and log.read_text() == "up\n")
+    await until_async(lambda: log.exists() and log.read_text() == "up\n")
     node.runtime.stop(1, 600.0)
     node.runtime.stop(1, 0.1)
     assert (await node.end_of(1)).category == "stopped"
     node.runtime.forget(1)
-    await until(lambda: not any(node.runtime.jobs_folder.iterdir()))
+    await until_async(lambda: not any(node.runtime.jobs_folder.iterdir()))
 
 
 def test_plans_count_and_the_system_chooses(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS
 from nodeagent.shim.main import CONTAINER_KILL_MARGIN_SECONDS
 from tests.agent.builders import make_configuration, make_part, make_replica
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, settled, until
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, settled
+from tests.patience import until_async
 
 IMAGE = "localhost/allotment-test:busybox"
 APPLETS = ("cat", "echo", "grep", "head", "id", "ls", "sh", "sleep", "touch", "yes")
@@ -113,7 +114,7 @@ async def test_one_that_ignores_sigterm_is_killed_and_a_dead_shim_leaves_nothing
     assert (await node.end_of(1)).exit_code == 128 + signal.SIGKILL
     assert (await node.end_of(2)).category == "lost"
     assert not node.alive(1) + node.alive(2)
-    await until(lambda: left(node) == "")
+    await until_async(lambda: left(node) == "")
 
 
 async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stands(
@@ -121,7 +122,7 @@ async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stand
 ) -> None:
     async def stands_still(deadline: float) -> str:
         clock.stop_at(deadline - CONTAINER_KILL_MARGIN_SECONDS - CONTAINER_FREEZE_SECONDS / 2)
-        await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+        await until_async(lambda: node.runtime.is_frozen(1) or node.outcomes)
         before = await settled(node.text)
         assert node.outcomes == {}
         return before
@@ -130,12 +131,12 @@ async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stand
     await node.line("on")
     before = await stands_still(node.renew_lease())
     deadline = node.renew_lease(LEASE_SECONDS, 1)
-    await until(lambda: len(node.text()) > len(before) + 100)
+    await until_async(lambda: len(node.text()) > len(before) + 100)
     await stands_still(deadline)
     node.runtime.stop(1, 20.0)
     assert (await node.end_of()).category == "stopped"
     assert "asked" not in node.text()
-    await until(lambda: left(node) == "")
+    await until_async(lambda: left(node) == "")
 
 
 async def test_its_limits_hold(node: RuntimeNode) -> None:

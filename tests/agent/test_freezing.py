@@ -19,7 +19,8 @@ from nodeagent.shim.freezing import Turns
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import make_part, python
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import RuntimeNode, settled, until
+from tests.agent.runtime_node import RuntimeNode, settled
+from tests.patience import until_async
 
 #: Longer than any test takes: a turn ends when a test moves the clock.
 SECONDS = 1000.0
@@ -68,14 +69,14 @@ def ticks(node: RuntimeNode, attempt: int, who: str = "") -> list[float]:
 
 async def both_tick(node: RuntimeNode, attempt: int, since: float = 0.0) -> None:
     """Wait until both have ticked after that, by their own clock, which nothing moves."""
-    await until(
+    await until_async(
         lambda: all(max(ticks(node, attempt, who), default=0.0) > since for who in ("parent", "child"))
     )
 
 
 async def stands_still(node: RuntimeNode, attempt: int) -> None:
     """Wait until an attempt is frozen, and see that it then does nothing."""
-    await until(lambda: is_silent(node, attempt))
+    await until_async(lambda: is_silent(node, attempt))
     since = time.time()
     assert max(await settled(lambda: ticks(node, attempt)), default=0.0) <= since
 
@@ -84,7 +85,7 @@ async def start_and_freeze(node: RuntimeNode) -> None:
     await node.start(ticking(1, None))
     await both_tick(node, 1)
     node.runtime.take_turns(1, FROZEN)
-    await until(lambda: is_silent(node))
+    await until_async(lambda: is_silent(node))
 
 
 def is_silent(node: RuntimeNode, attempt: int = 1) -> bool:
@@ -132,7 +133,7 @@ async def test_turns_change_in_real_time(node: RuntimeNode) -> None:
                 for who in ("parent", "child")
             )
 
-        await until(had_turns)
+        await until_async(had_turns)
         strays = [at for at in ticks(node, attempt) if not turns.is_on(at)]
         assert max([at % REAL_SECONDS for at in strays], default=0.0) < LATE_SECONDS
 
@@ -140,7 +141,7 @@ async def test_turns_change_in_real_time(node: RuntimeNode) -> None:
 async def test_what_is_frozen_is_asked_to_end_and_does(clock: MovedClock, node: RuntimeNode) -> None:
     await start_and_freeze(node)
     node.runtime.stop(1, GRACE_SECONDS)
-    await until(lambda: "asked\n" in node.text(1))
+    await until_async(lambda: "asked\n" in node.text(1))
     clock.jump(GRACE_SECONDS)  # Nobody asks the child, which left the session.
     outcome = await node.end_of(1)
     assert (outcome.exit_code, outcome.category) == (0, "stopped")
@@ -151,7 +152,7 @@ async def test_the_lease_ends_what_is_frozen(clock: MovedClock, node: RuntimeNod
     await start_and_freeze(node)
     deadline = node.renew_lease()
     clock.stop_at(deadline - KILL_MARGIN_SECONDS - GRACE_SECONDS)
-    await until(lambda: "asked\n" in node.text(1))
+    await until_async(lambda: "asked\n" in node.text(1))
     assert node.outcomes == {}
     clock.stop_at(deadline - KILL_MARGIN_SECONDS)
     assert (await node.end_of(1)).category == "lost"

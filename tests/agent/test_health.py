@@ -26,8 +26,8 @@ from nodeagent.messages import Finding, InventoryGpu
 from nodeagent.procfs import processes_with_setting
 from tests.agent.builders import make_configuration
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import until
 from tests.agent.test_inventory import FakeNvml, device
+from tests.patience import until_async
 
 
 class TestFolders:
@@ -111,15 +111,15 @@ class TestScripts:
         text = f"env > {tmp_path}/env; touch {tmp_path}/up; sleep 600 & "
         text += "setsid sh -c 'sleep 600 & sleep 600' & wait"
         looking = asyncio.create_task(asyncio.to_thread(self.look, tmp_path, text))
-        await until((tmp_path / "up").exists)
+        await until_async((tmp_path / "up").exists)
         mark = mark_in(tmp_path / "env")
-        await until(lambda: len(list(filter(sleeps, processes_with_setting(mark)))) == 3)
+        await until_async(lambda: len(list(filter(sleeps, processes_with_setting(mark)))) == 3)
 
         def is_over() -> bool:
             clock.jump(self.LIMIT_SECONDS)  # Again, as it may not have begun to count.
             return looking.done()
 
-        await until(is_over)
+        await until_async(is_over)
         finding = await looking
         assert (finding.verdict, finding.message) == ("failed", "The script did not end within 1000 s.")
         assert processes_with_setting(mark) == []

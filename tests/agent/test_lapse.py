@@ -20,8 +20,9 @@ from nodeagent.shim.freezing import FREEZE_SECONDS, Lapse
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import everybodys_python, make_part, python, shell
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, settled, until
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, settled
 from tests.agent.test_freezing import TICKS, is_silent, ticks
+from tests.patience import until_async
 
 #: When freezing has begun, of which a part of a second is left until everything would be killed instead.
 FREEZING_BEFORE_END = KILL_MARGIN_SECONDS + FREEZE_SECONDS / 2
@@ -103,7 +104,9 @@ async def until_it_ticks(node: RuntimeNode, lease_seconds: float = LEASE_SECONDS
 
 async def both_tick(node: RuntimeNode, since: float = 0.0) -> None:
     """Wait until both have ticked after that, by their own clock, which nothing moves."""
-    await until(lambda: all(max(ticks(node, 1, who), default=0.0) > since for who in ("parent", "child")))
+    await until_async(
+        lambda: all(max(ticks(node, 1, who), default=0.0) > since for who in ("parent", "child"))
+    )
 
 
 async def until_frozen(node: RuntimeNode, clock: MovedClock, deadline: float = 0.0) -> float:
@@ -112,7 +115,7 @@ async def until_frozen(node: RuntimeNode, clock: MovedClock, deadline: float = 0
     The clock stops while the shim freezes it, so that this may take any time.
     """
     clock.stop_at((deadline or await until_it_ticks(node)) - FREEZING_BEFORE_END)
-    await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
+    await until_async(lambda: node.runtime.is_frozen(1) or node.outcomes)
     assert node.outcomes == {}
     return time.time()
 
@@ -164,7 +167,7 @@ async def test_what_is_named_and_to_be_stopped_has_its_grace(clock: MovedClock, 
     await until_frozen(node, clock)
     node.renew_lease(LEASE_SECONDS, 1)
     node.runtime.stop(1, GRACE_SECONDS)
-    await until(lambda: "asked\n" in node.text(1))
+    await until_async(lambda: "asked\n" in node.text(1))
     clock.jump(GRACE_SECONDS)  # Its child, which nobody asked, is killed then.
     assert (await node.end_of(1)).category == "stopped"
 
@@ -187,11 +190,11 @@ async def test_it_goes_on_though_its_disk_was_full_when_it_was_frozen(
     refused = Path(f"{node.runtime.folder(1).frozen}.{node.status()['pid']}.new")
     refused.mkdir()
     clock.stop_at(deadline - FREEZING_BEFORE_END)
-    await until(lambda: is_silent(node))
+    await until_async(lambda: is_silent(node))
     await stands_still(node, time.time())
     assert not node.runtime.is_frozen(1)
     refused.rmdir()
-    await until(lambda: node.runtime.is_frozen(1))
+    await until_async(lambda: node.runtime.is_frozen(1))
     await goes_on(node)
 
 
@@ -231,7 +234,7 @@ async def test_what_somebody_else_lets_go_on_is_stopped_again(clock: MovedClock,
     await until_frozen(node, clock)
     for pid in node.alive(1):
         os.kill(pid, signal.SIGCONT)
-    await until(lambda: is_silent(node))
+    await until_async(lambda: is_silent(node))
     await stands_still(node, time.time())
     assert node.outcomes == {}
 
@@ -242,7 +245,7 @@ async def test_without_an_agent_it_may_save_its_work_and_is_dead_by_the_deadline
     deadline = await until_it_ticks(node)
     write_json(node.runtime.agent, {"pid": 2**22 + 1, "identity": "a process that ended"})
     clock.stop_at(deadline - KILLED_BEFORE_END - GRACE_SECONDS)
-    await until(lambda: "asked\n" in node.text(1))
+    await until_async(lambda: "asked\n" in node.text(1))
     assert node.outcomes == {}, "its child was not asked, and still runs"
     clock.stop_at(deadline - KILLED_BEFORE_END)
     assert (await node.end_of(1)).category == "lost"
@@ -259,7 +262,7 @@ async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(
     node.runtime.stop(1, 2 * LEASE_SECONDS)
     clock.stop_at(deadline - KILLED_BEFORE_END - 0.1)
     size = len(node.text(1))
-    await until(lambda: len(node.text(1)) > size + 20)
+    await until_async(lambda: len(node.text(1)) > size + 20)
     clock.stop_at(deadline - KILLED_BEFORE_END)
     assert (await node.end_of(1)).category == "stopped"
     assert boot_clock_seconds() < deadline
@@ -281,7 +284,7 @@ async def test_what_an_earlier_version_wrote_down_is_stopped_with_its_grace(
     monkeypatch.setattr(runtime, "write_json", write_json)
     await both_tick(node)
     clock.stop_at(deadline - KILLED_BEFORE_END - GRACE_SECONDS)
-    await until(lambda: "asked\n" in node.text(1))
+    await until_async(lambda: "asked\n" in node.text(1))
     clock.stop_at(deadline - KILLED_BEFORE_END)
     assert (await node.end_of(1)).category == "lost"
 
@@ -297,7 +300,7 @@ async def test_the_end_of_a_lease_in_real_time(timed: RuntimeNode) -> None:
     assert (await timed.end_of(2)).category == "stopped"
     said = [float(line.split()[1]) for line in timed.text(2).splitlines() if line.count(".") == 1]
     assert ends_at - 10.0 < max(said) <= ends_at
-    await until(lambda: timed.runtime.is_frozen(1))
+    await until_async(lambda: timed.runtime.is_frozen(1))
     await stands_still(timed, ends_at)
     assert max(ticks(timed, 1)) > ends_at - 10.0
     await goes_on(timed)

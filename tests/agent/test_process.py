@@ -20,7 +20,8 @@ from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import make_part, make_replica, python, shell
 from tests.agent.moved_clock import MovedClock
-from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, is_alive, others_work, until
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, is_alive, others_work
+from tests.patience import until_async
 
 GRACE_SECONDS = 20.0
 IGNORES_TERM = """
@@ -242,7 +243,7 @@ class TestStop:
             await node.prepare(desired)
             node.runtime.start(desired)
             if attempt > 1:
-                await until(lambda at=attempt: os.path.exists(node.runtime.folder(at).status))
+                await until_async(lambda at=attempt: os.path.exists(node.runtime.folder(at).status))
             node.runtime.stop(attempt, 0.0)
         for attempt in range(1, 6):
             assert (await node.end_of(attempt)).category == "stopped"
@@ -282,7 +283,7 @@ class TestLease:
             make_part(python(IGNORES_TERM), python(ESCAPES, rank=1), grace_seconds=GRACE_SECONDS)
         )
         pid = await node.pid("pid")
-        await until(lambda: "escaped" in node.text(1, 1))
+        await until_async(lambda: "escaped" in node.text(1, 1))
         deadline = node.renew_lease()
         clock.stop_at(deadline - KILL_MARGIN_SECONDS - 0.1)
         await others_work()
@@ -368,11 +369,11 @@ class TestRestart:
         shim = node.status()["pid"]
         node.runtime.close()
         Path(node.runtime.folder(1).work(0), "end").touch()
-        await until(lambda: node.status()["is_final"])
+        await until_async(lambda: node.status()["is_final"])
         node.runtime = ProcessRuntime(node.configuration, node.note)
         assert len(node.runtime.recover()) == 1
         assert (await node.end_of()).exit_code == 4
-        await until(lambda: not is_alive(shim))
+        await until_async(lambda: not is_alive(shim))
 
     async def test_a_shim_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(600)")))
@@ -427,12 +428,12 @@ class TestRestart:
         folder.mkdir()
         (folder / "part.json").write_text('{"wish": {"att')
         assert node.restart() == []
-        await until(lambda: not folder.exists())
+        await until_async(lambda: not folder.exists())
 
     async def test_forgetting_leaves_nothing(self, node: RuntimeNode) -> None:
         await node.run(make_part(shell("mkdir -p a/b; touch a/b/c; chmod 0 a")))
         node.runtime.forget(1)
-        await until(lambda: not list(node.runtime.attempts.iterdir()))
+        await until_async(lambda: not list(node.runtime.attempts.iterdir()))
         assert node.restart() == []
 
 
@@ -469,7 +470,7 @@ class TestLimits:
         script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(600)"
         replica = python(script, cpus=0.5, memory_bytes=2**28)
         await node.start(make_part(replica))
-        await until(lambda: "filled" in node.text())
+        await until_async(lambda: "filled" in node.text())
         group = node.runtime.cgroups.group("attempt-1-rank-0")
         cpus, memory = (
             ("cpu.max", "memory.max") if group.is_unified else ("cpu.cfs_quota_us", "memory.limit_in_bytes")
@@ -484,7 +485,7 @@ class TestLimits:
         node.runtime.change_limits(changed)
         assert limits() == ("150000", 2**28)
         (Path(node.runtime.folder(1).work(0)) / "free").touch()
-        await until(lambda: limits() == ("150000", 2**26))
+        await until_async(lambda: limits() == ("150000", 2**26))
         node.runtime.stop(1, 0.0)
         await node.end_of()
         assert node.runtime.limits.pending == {}

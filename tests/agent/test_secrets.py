@@ -19,9 +19,10 @@ from nodeagent.process.shim_process import memory_folder
 from nodeagent.shim.secrets import MASK, Mask
 from tests.agent.builders import make_part, shell
 from tests.agent.fake_server import FakeServer
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
 from tests.agent.test_agent import NODE, StartAgent, server, start_agent
 from tests.agent.test_batch import BatchNodeOfTests
+from tests.patience import until_async
 
 __all__ = ["server", "start_agent"]
 
@@ -168,7 +169,7 @@ async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node:
             pid = node.runtime.shims[attempt].pid
             node.runtime.close()
             os.kill(pid, signal.SIGKILL)
-            await until(lambda: not node.alive(2))
+            await until_async(lambda: not node.alive(2))
             RuntimeNode(tmp_path / "another").runtime.close()
         assert not hidden.exists()
 
@@ -198,7 +199,7 @@ async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
     part = desired(f"{SHOWS}\necho up; exec sleep 600")
     await node.start(part, GIVEN)
     log = Path(node.runtime.folder(1).log(0))
-    await until(lambda: log.exists() and "up\n" in log.read_text())
+    await until_async(lambda: log.exists() and "up\n" in log.read_text())
     lines = log.read_text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
     assert "the token is ***, and the key:" in lines

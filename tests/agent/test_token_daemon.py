@@ -20,8 +20,8 @@ from nodeagent.procfs import is_stopped
 from nodeagent.shim.guest import reached_by
 from nodeagent.token_daemon import MOST_CLIENTS
 from nodeagent.tokens import BASE_QUOTA, MOST_QUOTA
-from tests.agent.builders import WAIT_SECONDS, wait_until
 from tests.agent.runtime_node import settled
+from tests.patience import PATIENCE_SECONDS, until
 
 #: How many files the daemon may open here.
 FILES = 300
@@ -42,7 +42,7 @@ class Daemon:
 
     def connect(self) -> socket:
         line = self.ending.enter_context(socket(AF_UNIX, SOCK_SEQPACKET))
-        line.settimeout(WAIT_SECONDS)
+        line.settimeout(PATIENCE_SECONDS)
 
         def is_connected() -> bool:
             try:
@@ -51,7 +51,7 @@ class Daemon:
                 return False  # It is only just starting.
             return True
 
-        wait_until(is_connected)
+        until(is_connected)
         return line
 
     def client(self, name: str, request: int = 500, **changes: object) -> socket:
@@ -147,7 +147,7 @@ def test_a_client_that_floods_it_delays_nobody_much(daemon: Daemon) -> None:
     flood.setblocking(False)
     # When it goes on it finds all of this, and what the other asks for last.
     daemon.process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: is_stopped(daemon.process.pid))
+    until(lambda: is_stopped(daemon.process.pid))
     said = served = 0
     with suppress(BlockingIOError):
         while True:

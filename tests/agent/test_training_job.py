@@ -10,7 +10,8 @@ from pathlib import Path
 from nodeagent.messages import DesiredPart
 from nodeagent.process.environment import checkpoint_folder
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
+from tests.patience import until_async
 
 PLAIN = Path(__file__).resolve().parents[2] / "examples" / "plain" / "train.py"
 
@@ -30,7 +31,7 @@ async def test_a_preempted_job_goes_on_where_it_stopped(node: RuntimeNode) -> No
     node.renew_lease()
     await node.start(plain(1, "--step-seconds", "0.01"))
     progress = Path(node.runtime.folder(1).progress(0))
-    await until(lambda: progress.exists() and progress.read_text().count("\n") >= 2)
+    await until_async(lambda: progress.exists() and progress.read_text().count("\n") >= 2)
     node.runtime.stop(1, 600.0)
     outcome = await node.end_of(1)
     assert (outcome.category, outcome.exit_code) == ("stopped", 143), node.text(1)

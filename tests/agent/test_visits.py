@@ -14,7 +14,8 @@ from nodeagent.frames import ERRORS, OUTPUT
 from nodeagent.sessions.serving import is_listened_at_by
 from nodeagent.sessions.visit import Command, NoVisit, connect
 from tests.agent.builders import make_part, python, shell
-from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.runtime_node import RuntimeNode, is_alive
+from tests.patience import until_async
 
 STAYS = 'echo "me $$"; echo "$CUDA_VISIBLE_DEVICES" > here; export HIDDEN=1; sleep 600'
 
@@ -119,9 +120,9 @@ async def test_a_guest_does_not_keep_an_attempt_alive_nor_end_it(node: RuntimeNo
 
 async def test_who_leaves_takes_the_command_along(busy: RuntimeNode) -> None:
     command = await visit(busy, "sh", "-c", "sleep 61; true", terminal=[24, 80])
-    (guest,) = await until(lambda: [pid for pid in busy.alive() if b"sleep\x0061" in _words(pid)])
+    (guest,) = await until_async(lambda: [pid for pid in busy.alive() if b"sleep\x0061" in _words(pid)])
     await command.close()
-    await until(lambda: not is_alive(guest))
+    await until_async(lambda: not is_alive(guest))
     assert busy.outcomes == {}
 
 
