@@ -127,7 +127,8 @@ class FakeServer:
             part = self.part(node, attempt)
             return part if part is not None and part.state == state else None
 
-        return await self.until(reached)
+        part: PartReport = await self.until(reached)
+        return part
 
     async def note(self) -> None:
         async with self.changed:

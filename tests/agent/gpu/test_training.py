@@ -14,7 +14,7 @@ from nodeagent.devices.nvml import NoDriver, NvmlDevices
 from nodeagent.messages import DesiredPart
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
 from tests.agent.runtime_node import RuntimeNode
-from tests.patience import until_async
+from tests.patience import PATIENCE_SECONDS, until_async
 
 SCRIPT = Path(__file__).with_name("train.py")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
