@@ -6,6 +6,7 @@ Its number is its name, and the fence that keeps an overtaken one from writing.
 import atexit
 import logging
 import time
+from collections.abc import Mapping
 from functools import cache, partial
 
 from django.conf import settings
@@ -13,8 +14,10 @@ from django.db import connection, transaction
 
 from scheduler.attempts.services.lifecycle import promote_overdue
 from scheduler.clock import database_now
+from scheduler.core.building_blocks.computing import Timekeeper
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
 from scheduler.jobs.services.dependencies import dependencies_settle
@@ -23,6 +26,7 @@ from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
+from scheduler.rounds.watchdog import within_budget
 from scheduler.wakeups import request_account, request_forecast, request_round_at
 
 log = logging.getLogger(__name__)
@@ -62,6 +66,18 @@ def hold_fence(number: int) -> None:
         if current != number:
             raise FenceError(f"round {number} was overtaken by round {current}")
         cursor.execute("UPDATE scheduler_leadership SET expires_at = NULL WHERE id = 1")
+
+
+def renew_fence(number: int) -> None:
+    """Let the round have its whole lease once more; raise FenceError when the number is no longer ours."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_leadership SET expires_at = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE id = 1 AND number = %s",
+            [settings.CONFIG.round_lease_seconds, number],
+        )
+        if cursor.rowcount != 1:
+            raise FenceError(f"round {number} was overtaken while a view took too long")
 
 
 def give_up(number: int) -> None:
@@ -115,9 +131,12 @@ def _run(number: int) -> None:
     circuit_breaker = CircuitBreaker(snapshot)
     if circuit_breaker.expects_computations:
         solver().warm_up()
-    budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
     read = time.perf_counter()
-    plan = decide(snapshot, budget, circuit_breaker.skipped)
+    plan, budget = within_budget(
+        lambda timekeeper, overran: _decided(snapshot, overran, timekeeper),
+        circuit_breaker.skipped,
+        renew=lambda: renew_fence(number),
+    )
     decided = time.perf_counter()
     stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
     with transaction.atomic():
@@ -150,6 +169,11 @@ def _run(number: int) -> None:
         # Said once for each attempt, and not in every round that does without one.
         if view not in circuit_breaker.skipped:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
+
+
+def _decided(snapshot: Snapshot, overran: Mapping[str, str], timekeeper: Timekeeper) -> tuple[Plan, Budget]:
+    budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
+    return decide(snapshot, budget, overran, timekeeper), budget
 
 
 def _write_timings(number: int, **seconds: float) -> None:

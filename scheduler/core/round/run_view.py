@@ -17,8 +17,8 @@ from scheduler.core.model.plan import Decision, Grant, Mode, Placement, Reason
 from scheduler.core.model.snapshot import AllocationId, JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
-#: Serves a view whose own policy takes too long.
-CHEAP_POLICY = "fifo"
+#: Serve a view whose own policy or placer takes too long.
+CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
 #: So often a policy decides anew in a round without those whose constraints between tags cannot be met.
 MOST_TIMES = 4
 
@@ -31,6 +31,10 @@ class Plugins:
     policy_parameters: Mapping[str, object]
     placer: str
     placer_parameters: Mapping[str, object]
+
+
+#: Instead of those that take too long.
+CHEAP = Plugins(policy=CHEAP_POLICY, policy_parameters={}, placer=CHEAP_PLACER, placer_parameters={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +69,21 @@ class ViewOutcome:
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
 
-    Where the policy takes too long, or is known to (`overran` says how), idle GPUs are handed out in order of
-    submission, and what the policy remembers stays as it is: its next round goes on from there.
+    Where one of them takes too long, or is known to (`overran` says how), idle GPUs are handed out in order
+    of submission, and what the policy remembers stays as it is: its next round goes on from there.
     """
     try:
         if overran:
             raise Overrun(overran)
         decision, placed, capacity = _decided(view, plugins, memory)
     except Overrun as error:
-        cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
+        cheap = run_view(view, CHEAP, memory)
         decision = replace(cheap.decision, memory=memory)
         return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
         return _standstill(view, memory, str(error))
+    except Exception as error:  # Whatever else fails on the way from one to the other.
+        return _standstill(view, memory, f"its decision could not be carried out: {error!r}")
     return ViewOutcome(
         view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.model.loan_terms import Lending, Loan
 from scheduler.core.model.plan import Plan, Tier
@@ -61,9 +62,10 @@ class Engine:
         pools: Sequence[ServingPool] = (),
         on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
+        timekeeper: Timekeeper = untimed,
     ) -> None:
-        self._rules = rules or Rules()
-        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
+        self._rules, self._timekeeper = rules or Rules(), timekeeper
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=timekeeper)
         self.began_at = facts.now
         #: When something happened last; ends that were foreseen of attempts which ended otherwise do not.
         self.happened_at = facts.now
@@ -260,7 +262,7 @@ class Engine:
         self._cluster.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         facts = replace(changed, jobs=present.jobs, running=present.running)
-        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=self._timekeeper)
         self._cluster.facts = self.round_engine.facts
         self._cluster.budgets.take_in(changed.tenants)
         self._note_closings(changed.nodes)
