@@ -132,13 +132,17 @@ def _run(number: int) -> None:
     if circuit_breaker.expects_computations:
         solver().warm_up()
     read = time.perf_counter()
-    plan, budget = within_budget(
-        lambda timekeeper, overran: _decided(snapshot, overran, timekeeper),
-        circuit_breaker.skipped,
-        renew=lambda: renew_fence(number),
-    )
+    plan, budget = _decided(snapshot, circuit_breaker.skipped)
     decided = time.perf_counter()
-    stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
+    try:
+        stored_plan = codec.dumps_plan(plan)
+    except Exception:
+        unstorable = codec.unstorable_views(plan)
+        if not unstorable:
+            raise
+        plan, budget = _decided(snapshot, {**unstorable, **circuit_breaker.skipped})
+        stored_plan = codec.dumps_plan(plan)
+    stored = codec.dumps_snapshot(snapshot), stored_plan
     with transaction.atomic():
         hold_fence(number)
         # Asked for first, so called first: pages and agents are told after the clock is stopped.
@@ -171,9 +175,14 @@ def _run(number: int) -> None:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
 
 
-def _decided(snapshot: Snapshot, overran: Mapping[str, str], timekeeper: Timekeeper) -> tuple[Plan, Budget]:
-    budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
-    return decide(snapshot, budget, overran, timekeeper), budget
+def _decided(snapshot: Snapshot, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
+    """Return the plan, and what its computations took: those of the attempt that was in time."""
+
+    def attempt(timekeeper: Timekeeper, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
+        budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
+        return decide(snapshot, budget, overran, timekeeper), budget
+
+    return within_budget(attempt, overran, renew=lambda: renew_fence(snapshot.round_number))
 
 
 def _write_timings(number: int, **seconds: float) -> None:

@@ -13,7 +13,7 @@ from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.gpu_parts import SHARE_NEVER
-from scheduler.core.model.plan import Decision, Grant, Mode, Placement, Reason
+from scheduler.core.model.plan import Decision, Grant, LedgerLine, Mode, Placement, Reason
 from scheduler.core.model.snapshot import AllocationId, JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
@@ -76,6 +76,8 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
         if overran:
             raise Overrun(overran)
         decision, placed, capacity = _decided(view, plugins, memory)
+        decision = placed.added_to(decision)
+        _check_words(decision, view)
     except Overrun as error:
         cheap = run_view(view, CHEAP, memory)
         decision = replace(cheap.decision, memory=memory)
@@ -84,9 +86,7 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
         return _standstill(view, memory, str(error))
     except Exception as error:  # Whatever else fails on the way from one to the other.
         return _standstill(view, memory, f"its decision could not be carried out: {error!r}")
-    return ViewOutcome(
-        view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
-    )
+    return ViewOutcome(view=view, decision=decision, placements=placed.placements, capacity=capacity)
 
 
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
@@ -223,8 +223,32 @@ def check_decision(decision: Decision, view: View) -> None:
     wrong = [job for job in decision.stops if job not in view.running or job in granted]
     if wrong or (decision.stops and not decision.keep_running):
         raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
+    unknown = [job for job in decision.queue if job not in view.jobs]
+    if unknown:
+        raise PolicyError(f"the queue names jobs that are not in view {view.name}: {unknown}")
     if decision.joins or decision.leaves:
         _check_joins(decision, view, granted)
+
+
+def _check_words(decision: Decision, view: View) -> None:
+    """Raise PolicyError where later steps could not use what a policy or placer says beside its grants."""
+    seconds = [grant.slice_seconds for grant in decision.grants]
+    instants = [] if decision.wake_at is None else [decision.wake_at]
+    for name, value in [
+        *(("slice_seconds", each) for each in seconds),
+        *(("wake_at", at) for at in instants),
+    ]:
+        if not isinstance(value, int | float) or value != value:
+            raise PolicyError(f"{name} is a number of seconds, not {value!r}")
+    for name, kind in (("memory", Mapping), ("reasons", Mapping), ("ledger", tuple)):
+        if not isinstance(getattr(decision, name), kind):
+            raise PolicyError(f"{name} is a {kind.__name__}, not {getattr(decision, name)!r}")
+    for said in decision.reasons.values():
+        if not isinstance(said, tuple) or not all([isinstance(reason, Reason) for reason in said]):
+            raise PolicyError(f"the reasons of a job are a tuple of Reason, not {said!r}")
+    wrong = [line for line in decision.ledger if not isinstance(line, LedgerLine)]
+    if wrong:
+        raise PolicyError(f"the ledger has lines of LedgerLine, not {wrong[0]!r}")
 
 
 def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> None:
