@@ -270,12 +270,14 @@ class SimulatedCluster:
 
     def lose(self, present: Collection[GpuId]) -> None:
         """Attempts on GPUs other than these are lost, and nominations for them dropped."""
-        for running in list(self.facts.running.values()):
-            if all(gpu in present for gpu in running.gpus):
-                continue
+        there = self.facts.running.values()
+        lost = [running for running in there if not all(gpu in present for gpu in running.gpus)]
+        # First: else they would begin on what those leave who are lost.
+        for running in lost:
             if running.is_nominated:
                 self.take_back(running)
-            else:
+        for running in lost:
+            if not running.is_nominated:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 

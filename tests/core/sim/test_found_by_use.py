@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from scheduler.core.model.snapshot import Task
+from scheduler.core.model.snapshot import Snapshot, Task
+from scheduler.core.sim.costs import Costs
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Rules
 from tests.builders import make_node, make_snapshot, make_virtual_cluster
-from tests.core.sim.worlds import arrival, ends, simulate
+from tests.core.sim.worlds import arrival, cluster, ends, simulate
 
 
 def test_a_grown_gang_that_has_given_way_to_a_grant_is_not_taken_back_as_well() -> None:
@@ -50,3 +54,33 @@ def test_a_grown_gang_that_has_given_way_to_a_grant_is_not_taken_back_as_well() 
     ]
     engine = simulate(facts, arrivals)
     assert all(at > 0 for at in ends(engine).values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTurns:
+    """The only node fails, or comes back."""
+
+    at: float
+    healthy: bool
+
+    def happen(self, engine: Engine) -> None:
+        def turned(facts: Snapshot) -> Snapshot:
+            (node,) = facts.nodes
+            gpus = tuple([replace(gpu, healthy=self.healthy) for gpu in node.gpus])
+            return replace(facts, nodes=(replace(node, gpus=gpus, schedulable=self.healthy),))
+
+        engine.reconfigure(turned)
+
+
+def test_a_node_that_fails_takes_its_promises_with_it() -> None:
+    """The promised job began on the failed node, where it could not be found any more."""
+    script = [NodeTurns(at=110.0, healthy=False), NodeTurns(at=700.0, healthy=True)]
+    arrivals = [arrival(1, 0.0, 5_000.0, gpus=4), arrival(2, 100.0, 500.0, gpus=4, priority=5)]
+    rules = Rules(costs=Costs(checkpoint_seconds=30.0))
+    engine = Engine(cluster(4, policy="priority"), arrivals, rules, script=script)
+    assert engine.run() == ""
+    assert [(stay.job, stay.started_at, stay.end) for stay in engine.stays] == [
+        (1, 0.0, "preempted"),
+        (2, 700.0, "finished"),
+        (1, 1_200.0, "finished"),
+    ]
