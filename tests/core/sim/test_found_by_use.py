@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from scheduler.core.model.snapshot import Snapshot, Task
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from tests.builders import make_node, make_snapshot, make_virtual_cluster
+from tests.builders import make_cluster, make_node, make_snapshot, make_virtual_cluster
 from tests.core.sim.worlds import arrival, cluster, ends, simulate
 
 
@@ -84,3 +86,19 @@ def test_a_node_that_fails_takes_its_promises_with_it() -> None:
         (2, 700.0, "finished"),
         (1, 1_200.0, "finished"),
     ]
+
+
+def test_a_genetic_search_leaves_a_gang_whole_that_has_its_turn() -> None:
+    """A job that came first was given one of the nodes of a gang that is pinned to them."""
+    small = {"search": "genetic", "generations": 10, "population": 20}
+    facts = cluster(16, nodes=make_cluster(2), policy="pollux", parameters=small)
+    tasks = (Task(replicas=8, gpus=2),)
+    engine = simulate(facts, [arrival(1, 0.0, 7_200.0), arrival(2, 10.0, 3_600.0, tasks=tasks)])
+    assert all(at > 0 for at in ends(engine).values())
+
+
+@pytest.mark.parametrize("limit", [1e12, 1e308])
+def test_a_limit_beyond_all_dates_is_no_reason_to_fail(limit: float) -> None:
+    """As a person's own facts may have it; trace readers and job specifications refuse it."""
+    jobs = [arrival(number, 0.0, 60.0, gpus=8, time_limit_seconds=limit) for number in (1, 2, 3)]
+    assert ends(simulate(cluster(8), jobs)) == {1: 60.0, 2: 120.0, 3: 180.0}
