@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import Snapshot, Task
+from scheduler.core.model.snapshot import JobId, Snapshot, Task
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -102,3 +102,27 @@ def test_a_limit_beyond_all_dates_is_no_reason_to_fail(limit: float) -> None:
     """As a person's own facts may have it; trace readers and job specifications refuse it."""
     jobs = [arrival(number, 0.0, 60.0, gpus=8, time_limit_seconds=limit) for number in (1, 2, 3)]
     assert ends(simulate(cluster(8), jobs)) == {1: 60.0, 2: 120.0, 3: 180.0}
+
+
+def test_a_time_limit_is_kept_at_its_instant_however_far_apart_rounds_are() -> None:
+    jobs = [arrival(1, 0.0, 90.0, time_limit_seconds=61.0), arrival(2, 0.0, 50.0, time_limit_seconds=61.0)]
+    engine = simulate(cluster(8, round_seconds=60.0), jobs)
+    assert ends(engine) == {1: 61.0, 2: 50.0}
+    assert [engine.progress[JobId(job)].outcome for job in (1, 2)] == ["failed", "succeeded"]
+    assert {stay.job: stay.end for stay in engine.stays} == {1: "time_limit", 2: "finished"}
+
+
+def test_a_time_limit_is_kept_of_a_job_that_others_slow_down() -> None:
+    """Alone it would end within its limit; then another gang meets it on both nodes."""
+    facts = cluster(6, nodes=make_cluster(2, gpus=3), round_seconds=60.0)
+    jobs = [
+        arrival(1, 0.0, 100.0, tasks=(Task(replicas=2, gpus=2),), time_limit_seconds=110.0),
+        arrival(2, 30.0, 1_000.0, tasks=(Task(replicas=2, gpus=1),)),
+    ]
+    engine = simulate(facts, jobs, interference=0.5)
+    assert ends(engine)[1] == 110.0
+
+
+def test_a_time_limit_may_be_left_to_rounds_as_in_the_live_loop() -> None:
+    jobs = [arrival(1, 0.0, 90.0, time_limit_seconds=61.0), arrival(2, 0.0, 200.0, time_limit_seconds=61.0)]
+    assert ends(simulate(cluster(8, round_seconds=60.0), jobs, limits_by_rounds=True)) == {1: 90.0, 2: 120.0}
