@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import JobId, Snapshot, Task
+from scheduler.core.building_blocks.policy import View
+from scheduler.core.model.plan import Decision, Grant
+from scheduler.core.model.snapshot import JobId, Memory, Snapshot, Task
+from scheduler.core.round.registry import POLICIES, split_policy
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -126,3 +129,49 @@ def test_a_time_limit_is_kept_of_a_job_that_others_slow_down() -> None:
 def test_a_time_limit_may_be_left_to_rounds_as_in_the_live_loop() -> None:
     jobs = [arrival(1, 0.0, 90.0, time_limit_seconds=61.0), arrival(2, 0.0, 200.0, time_limit_seconds=61.0)]
     assert ends(simulate(cluster(8, round_seconds=60.0), jobs, limits_by_rounds=True)) == {1: 90.0, 2: 120.0}
+
+
+#: Whatever may be said of time, each has its turn.
+EVERY_POLICY = [*POLICIES, "fair:preemptive=true"]
+
+
+@pytest.mark.parametrize("text", EVERY_POLICY)
+def test_a_run_ends_where_a_job_can_never_run_again(text: str) -> None:
+    """Policies asked for another round for ever, though only an event could change anything."""
+    policy, parameters = split_policy(text)
+    facts = cluster(8, policy=policy, parameters=parameters)
+    engine = Engine(facts, [arrival(1, 0.0, 90_000.0)], script=[NodeTurns(at=10.0, healthy=False)])
+    assert "1 jobs wait for ever" in engine.run(lambda engine: engine.rounds > 100)
+
+
+@pytest.mark.parametrize("text", EVERY_POLICY)
+def test_a_run_goes_on_where_what_failed_comes_back(text: str) -> None:
+    policy, parameters = split_policy(text)
+    script = [NodeTurns(at=10.0, healthy=False), NodeTurns(at=900_000.0, healthy=True)]
+    facts = cluster(8, policy=policy, parameters=parameters)
+    engine = Engine(facts, [arrival(1, 0.0, 5_000.0)], script=script)
+    assert engine.run(lambda engine: engine.rounds > 1_000) == ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hesitant:
+    """Starts one job so long after it came, and wants to be asked every hour until then."""
+
+    seconds: float
+
+    def allocate(self, view: View, memory: Memory) -> Decision:
+        (job,) = view.jobs.values()
+        if job.id in view.running or view.now < job.submitted_at + self.seconds:
+            return Decision(grants=(), keep_running=True, wake_at=view.now + 3_600.0)
+        return Decision(grants=(Grant(jobs=(job.id,), gpus=job.gpus),))
+
+
+@pytest.mark.parametrize(("days", "starts"), [(6.0, True), (400.0, False)])
+def test_a_policy_that_never_starts_what_fits_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch, days: float, starts: bool
+) -> None:
+    monkeypatch.setitem(POLICIES, "hesitant", Hesitant)
+    facts = cluster(8, policy="hesitant", parameters={"seconds": days * 86_400.0})
+    engine = Engine(facts, [arrival(1, 0.0, 60.0)])
+    said = engine.run(lambda engine: engine.rounds > 1_000)
+    assert said == ("" if starts else "nothing more can happen, and 1 jobs wait for ever")
