@@ -175,3 +175,33 @@ def test_a_policy_that_never_starts_what_fits_is_not_asked_for_ever(
     engine = Engine(facts, [arrival(1, 0.0, 60.0)])
     said = engine.run(lambda engine: engine.rounds > 1_000)
     assert said == ("" if starts else "nothing more can happen, and 1 jobs wait for ever")
+
+
+@pytest.mark.parametrize("placer", ["spread", "consolidate", "fgd"])
+def test_a_guarantee_claims_the_gpus_of_one_gang_and_leaves_the_others_alone(placer: str) -> None:
+    """Ten gangs have a GPU of each of ten nodes: to clear one node stopped one and moved nine."""
+    facts = cluster(100, nodes=make_cluster(10, gpus=10), placer=placer, spare_placer="spread")
+    tasks = (Task(replicas=10, gpus=1),)
+    guests = [arrival(number, 0.0, 1_000.0, tasks=tasks, guaranteed=False) for number in range(1, 11)]
+    engine = simulate(facts, [*guests, arrival(11, 10.0, 100.0, tasks=tasks)])
+    assert [stay.end for stay in engine.stays if stay.end != "finished"] == ["preempted"]
+    assert ends(engine)[11] == 110.0
+
+
+@pytest.mark.parametrize("text", EVERY_POLICY)
+def test_without_moves_a_claimed_job_gives_way_and_starts_anew(text: str) -> None:
+    policy, parameters = split_policy(text)
+    facts = cluster(
+        4,
+        nodes=make_cluster(2, gpus=2),
+        policy=policy,
+        parameters=parameters,
+        placer="spread",
+        spare_policy=policy,
+        spare_policy_parameters=parameters,
+        spare_placer="spread",
+    )
+    guests = [arrival(number, 0.0, 1_000.0, guaranteed=False) for number in (1, 2)]
+    engine = simulate(facts, [*guests, arrival(3, 10.0, 100.0, gpus=2)], moves=False)
+    assert "moved" not in {stay.end for stay in engine.stays}
+    assert all(at > 0 for at in ends(engine).values())
