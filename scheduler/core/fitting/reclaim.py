@@ -99,7 +99,7 @@ def _disturbing_fewer(
     several = sorted(
         [each for each in whole if each.gpus <= gpus], key=lambda each: (-each.gpus, each.disturbance)
     )
-    tried = [(each,) for each in alone[:CANDIDATES]]
+    tried: list[tuple[Holding, ...]] = [(each,) for each in alone[:CANDIDATES]]
     tried += [tuple(several[:count]) for count in range(2, min(many, len(several) + 1, CANDIDATES))]
     for leaving in tried:
         layer = kept.copy()
