@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding
+
+#: Ends that differ by no more are the same instant: a float holds Unix seconds no more finely.
+_ROUNDING_SECONDS = 1e-6
 
 
 class BackfillReservation:
@@ -31,7 +33,7 @@ class BackfillReservation:
         #: Unix seconds; None when no instant can be named.
         self.starts_at: float | None = None
         for end, holding in sorted(ends, key=lambda pair: pair[0]):
-            if self.starts_at is not None and end > self.starts_at + INSTANT_SECONDS:
+            if self.starts_at is not None and end > self.starts_at + _ROUNDING_SECONDS:
                 break
             # Once there is enough, what else comes free at that instant is there for others.
             self._then.drop(holding)

@@ -71,20 +71,25 @@ class Slaq:
     ) -> list[int]:
         fewest = [choice[0] for choice in choices]
         known = [self._fall(view, job) for job in jobs]
-        told = [(fall, least) for fall, least in zip(known, fewest, strict=True) if fall is not None]
+        known_falls = [(fall, least) for fall, least in zip(known, fewest, strict=True) if fall is not None]
         falls = [
-            fall or self._guess(view, job, least, told)
+            fall or self._guess(view, job, least, known_falls)
             for fall, job, least in zip(known, jobs, fewest, strict=True)
         ]
         return divide_greedily(falls, choices, idle)
 
-    def _guess(self, view: View, job: Job, fewest: int, told: Sequence[tuple[Fall, int]]) -> Fall:
-        """Return the same of a job that has not told enough; `told`: those that have, with their fewest."""
+    def _guess(self, view: View, job: Job, fewest: int, known_falls: Sequence[tuple[Fall, int]]) -> Fall:
+        """Return the same of a job that has not told enough.
+
+        `known_falls`: of those that have, each with the fewest GPUs of its job.
+        """
         served = attained_service(job, view.running.get(job.id), view.now)
         new = fewest * self.epoch_seconds
-        if served <= new or not told:
+        if served <= new or not known_falls:
             return lambda gpus: 1.0 - 1.0 / (1.0 + gpus / fewest)
-        return lambda gpus: median([fall(gpus / fewest * least) for fall, least in told]) * new / served
+        return lambda gpus: (
+            median([fall(gpus / fewest * least) for fall, least in known_falls]) * new / served
+        )
 
     def _fall(self, view: View, job: Job) -> Fall | None:
         """Return by how much a job's loss is expected to fall until the next epoch; None: unknown."""
