@@ -13,7 +13,7 @@ from scheduler.core.building_blocks.elastic.speedups import relative_goodput
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.model.training import Goodput
-from scheduler.core.policies.optimus import most_gain, seconds_left
+from scheduler.core.policies.optimus import _work_done, most_gain, seconds_left
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
@@ -124,3 +124,25 @@ def test_remaining_time_is_that_of_the_model_in_question() -> None:
 
 def views_of(snapshot: Snapshot) -> dict[str, View]:
     return RoundEngine(snapshot).views()
+
+
+def test_work_of_an_earlier_attempt_counts_by_how_fast_it_was_at_its_size() -> None:
+    """120 s on eight GPUs, about twice as fast as one: some 250 s of 1,000 are done, not 960."""
+    badly = replace(SCALES, parameters={"V100": (0.05, 0.002, 0.5, 0.05, 0.5, 0.05, 1.5)})
+    job = make_job(1, 1, elastic=(1, 8), goodput=badly, estimate_seconds=1_000.0)
+    speed = relative_goodput(job, "V100", 8)
+    assert speed is not None
+    assert speed < 2.5
+    held = make_running(job, [[gpu] for gpu in (*range(100, 104), *range(200, 204))], since=NOW - 120)
+    memory = decide(world(job, running=(held,))).memory
+    # A round in which it writes its checkpoint knows of no size.
+    memory = decide(world(job, running=(replace(held, stopping=True),), memory=memory)).memory
+    waits = replace(job, attained_service={"V100": 960.0}, attempts=1)
+    later = world(waits, memory=memory)
+    view = views_of(later)["research"]
+    (pool,) = pools_of(view, lambda job: job.id)
+    (left,) = seconds_left(view, pool, _work_done(view, memory["research"]))
+    assert left[1] == pytest.approx(1_000.0 - 120.0 * speed)
+    # It is remembered from then on.
+    again = decide(later).memory["research"]
+    assert _work_done(view, again) == _work_done(view, memory["research"])
