@@ -304,6 +304,7 @@ IMPATIENT = {
     "tests/allot/test_input_dispatch.py": "joins workers to a dispatch, by their numbers",
     "tests/allot/test_input_workers.py": "has a slow worker, of which it is measured how slow it is",
     "tests/allot/test_training_zombies.py": "stops and kills at random moments, for some seconds",
+    "tests/scheduler/rounds/test_watchdog.py": "lets turns end just when they are to be ended",
     "tests/e2e/loud_tenant.py": "pauses between requests, as an impatient client does",
 }
 # `make chaos` measures in seconds what a platform does that is hurt; it is no test.
