@@ -227,7 +227,8 @@ def _state_line(job: Job) -> str:
         return f"{word} for {since(job['submitted_at'])}{place}"
     if job["ended_at"]:
         ended = f"{word} {since(job['ended_at'])} ago"
-        return f"{ended}, ran {run_time(job)}" if job["started_at"] else ended
+        # Its attempts, and the waits between them.
+        return f"{ended}, {run_time(job)} after its first start" if job["started_at"] else ended
     return f"{word} for {run_time(job)}{', is being cancelled' if job['cancelling'] else ''}"
 
 
