@@ -25,6 +25,8 @@ from scheduler.core.building_blocks.computing import Timekeeper
 
 T = TypeVar("T")
 
+#: Turns of a loop within which an exception that waits for this thread has arrived.
+_MOMENTS = 100
 #: How often a turn is looked at, as a part of what it may take, and at most.
 _LOOKS, _LONGEST_PAUSE_SECONDS = 10, 0.25
 
@@ -84,10 +86,18 @@ class Watchdog:
                 self._turn = None
 
     def _stop(self) -> None:
-        self._is_over.set()
-        self._thread.join()
-        # What was raised at the last moment shall not arrive in whatever this thread does next.
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), None)
+        while True:
+            try:
+                self._is_over.set()
+                self._thread.join()
+                # What was raised at the last moment arrives here, and not in what this thread does next. To
+                # take it back instead would slow the interpreter down for good: it would look for it again
+                # and again.
+                for _ in range(_MOMENTS):
+                    pass
+                return
+            except _TurnOver:
+                continue
 
     def _look(self) -> None:
         pause = min(self._seconds / _LOOKS, _LONGEST_PAUSE_SECONDS)

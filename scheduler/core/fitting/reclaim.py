@@ -24,7 +24,6 @@ from scheduler.core.fitting.holding import (
     processors_of,
 )
 from scheduler.core.fitting.packing import Layer, locate, single_nodes
-from scheduler.core.model.bits import members
 
 #: Nodes compared for one gang; those with most GPUs to be had without an eviction come first.
 CANDIDATES = 64
@@ -64,9 +63,9 @@ def reclaim(
             found.append((_loss(room.victims), len(found), room))
     if not found:
         return None
-    loss, _, room = min(found, key=lambda option: option[:2])
+    *_, room = min(found, key=lambda option: option[:2])
     if len(room.victims) > 1:
-        room = _disturbing_fewer(fleet, free, offered, occupants, demand, node_rank, loss) or room
+        room = _disturbing_fewer(fleet, free, offered, occupants, demand, node_rank, room.victims) or room
     return fit_at(fleet, demand, room.nodes, room.masks, tuple(room.victims))
 
 
@@ -82,25 +81,25 @@ def _disturbing_fewer(
     occupants: Occupants,
     demand: Demand,
     node_rank: int,
-    loss: Loss,
+    victims: Sequence[Holding],
 ) -> Room | None:
-    """Return a place, however far apart the gang may be, for which fewer gangs leave, and no more GPUs; or
-    None. Tried are the GPUs of one gang, the smallest first, and those of several, the largest first."""
-    gpus, many, _ = loss
+    """Return a place, however far apart the gang may be, for which fewer of the victims leave; or None.
+
+    They lose all that they have, wherever it is: tried is what one has, the smallest first, then what several
+    have, the largest first. Idle GPUs do not count towards enough, so that most often nothing is tried.
+    """
+    line = sorted(victims, key=lambda victim: (-victim.gpus, victim.disturbance))
+    alone = [victim for victim in reversed(line) if victim.gpus >= demand.gpus]
+    tried: list[tuple[Holding, ...]] = [(victim,) for victim in alone[:CANDIDATES]]
+    for count in range(2, min(len(line), CANDIDATES)):
+        if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
+            tried.append(tuple(line[:count]))
+    # Who shares a GPU leaves nothing whole behind.
+    tried = [some for some in tried if not any([part.shares for each in some for part in each.parts])]
+    if not tried:
+        return None
     nodes = ((1 << len(offered.masks)) - 1) & ~offered.by_count[0]
     kept, rank = free.on(nodes), demand.ranks[-1]
-    there = {holding for node in members(nodes) for holding, _ in occupants(node)}
-    # Who shares a GPU leaves nothing whole behind.
-    whole = [each for each in there if not any([part.shares for part in each.parts])]
-    lacking = demand.gpus - kept.gpus
-    alone = sorted(
-        [each for each in whole if lacking <= each.gpus <= gpus], key=lambda each: each.disturbance
-    )
-    several = sorted(
-        [each for each in whole if each.gpus <= gpus], key=lambda each: (-each.gpus, each.disturbance)
-    )
-    tried: list[tuple[Holding, ...]] = [(each,) for each in alone[:CANDIDATES]]
-    tried += [tuple(several[:count]) for count in range(2, min(many, len(several) + 1, CANDIDATES))]
     for leaving in tried:
         layer = kept.copy()
         for holding in leaving:
@@ -114,7 +113,7 @@ def _disturbing_fewer(
             return [pair for pair in occupants(node) if pair[0] in leaving]
 
         room = _make_room(fleet, kept, layer, only, demand, found, min(rank, node_rank))
-        if room is not None and len(room.victims) < many and _loss(room.victims) < loss:
+        if room is not None:
             return room
     return None
 
