@@ -32,7 +32,7 @@ from nodeagent.procfs import (
     prctl,
     process_identity,
 )
-from nodeagent.shim.disk import DiskMeter
+from nodeagent.shim.disk import SHORTEST_SECONDS, DiskMeter
 from nodeagent.shim.enclosure import Enclosure, EnclosureError
 from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Freezer, Lapse, Turns
 from nodeagent.shim.guest import Guests
@@ -264,6 +264,8 @@ class Shim:
             return
         if not self.reason and any([disk.step(now) for disk in self.disks]):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+        if self.reason == "disk" and any([disk.is_far_beyond() for disk in self.disks]):
+            self.kill()
         if not self.reason and (replica := self.sharing.who_exceeds_memory(now)) is not None:
             self.first_failed = replica.rank
             self.stop("gpu_memory", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
@@ -355,6 +357,8 @@ class Shim:
             times.append(now + self.turns.changes_at(wall) - wall)
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
+            if self.reason == "disk":
+                times.append(now + SHORTEST_SECONDS)
         return min(times) - now
 
     def is_lease_near(self, now: float) -> bool:
