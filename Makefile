@@ -24,7 +24,7 @@ FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
 .PHONY: help up test test-again test-slow test-user test-pythons test-gpu test-set-up reproduce nightly precommit chaos \
-	check format bench dashboard schema constraints clean setup setup-dev
+	check check-server check-dashboard format bench dashboard schema constraints clean setup setup-dev
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,11 +78,16 @@ chaos: ## Hurt a whole platform at random and hold it to account (ARGS="--seed 7
 
 check: ## Lint, types, import contracts, layout, migrations, API schema, front end
 	@$(MAKE) --no-print-directory -j2 setup-dev
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check-server check-dashboard
+
+check-server:
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
 	$(VENV)/mypy
 	$(VENV)/lint-imports
 	$(PYTEST) --quiet tests/test_layout.py tests/test_generated.py
+
+check-dashboard:
 	$(NPM) run lint
 	$(NPM) exec -- tsc --noEmit
 

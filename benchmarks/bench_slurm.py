@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from nodeagent.batch.polling import BatchPoller
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.slurm import SlurmSystem
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Slurm
 from nodeagent.executor import Executor
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event
 from nodeagent.process.runtime import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds
 from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
 from tests.slurm.cluster import NODES, SlurmCluster, missing, slurm
 

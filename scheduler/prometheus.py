@@ -184,7 +184,9 @@ def _views() -> Iterator[Metric]:
         "allot_view_computations", "Computations that a view's policy began", labels=["view"]
     )
     overruns = CounterMetricFamily(
-        "allot_view_overruns", "Of these, those that took too long or broke down", labels=["view"]
+        "allot_view_overruns",
+        "Rounds in which a view's policy or placer took too long or broke down",
+        labels=["view"],
     )
     seconds = GaugeMetricFamily(
         "allot_view_computing_seconds", "Seconds of the newest round that computed", labels=["view"]

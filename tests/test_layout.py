@@ -297,23 +297,18 @@ def test_the_test_of_words_can_fail(text: str) -> None:
 IMPATIENT = {
     "tests/patience.py": "is what the others wait by",
     "tests/test_patience.py": "waits in vain, to see what is said then",
+    "tests/tiers.py": "runs the tests, and looks at their processes again and again",
+    "tests/agent/test_sharing.py": "measures what parts of real time jobs get",
     "tests/agent/gpu/train.py": "is a job, which is started as a process and paces itself",
     "tests/allot/test_client.py": "calls a stand-in for `time.sleep` that moves a clock of its own",
     "tests/allot/test_input_dispatch.py": "joins workers to a dispatch, by their numbers",
     "tests/allot/test_input_workers.py": "has a slow worker, of which it is measured how slow it is",
     "tests/allot/test_training_zombies.py": "stops and kills at random moments, for some seconds",
+    "tests/scheduler/rounds/test_watchdog.py": "lets turns end just when they are to be ended",
     "tests/e2e/loud_tenant.py": "pauses between requests, as an impatient client does",
 }
 # `make chaos` measures in seconds what a platform does that is hurt; it is no test.
 IMPATIENT_FOLDERS = ("tests/chaos/",)
-# Leases, see tests/agent.
-LEASES = {
-    f"tests/agent/{name}.py"
-    for name in (
-        *("builders", "runtime_node", "test_agent", "test_batch", "test_container", "test_lapse"),
-        *("test_metrics", "test_sharing", "test_token_daemon"),
-    )
-}
 LEAST_SECONDS = 60.0
 BOUNDED_CALLS = {"wait", "join", "communicate", "result", "settimeout", "timeout", "acquire"}
 
@@ -328,7 +323,7 @@ def test_tests_wait_for_conditions_and_with_patience() -> None:
     refused = {
         name: waits
         for name, waits in found.items()
-        if name not in IMPATIENT.keys() | LEASES and not name.startswith(IMPATIENT_FOLDERS)
+        if name not in IMPATIENT and not name.startswith(IMPATIENT_FOLDERS)
     }
     assert refused == {}, "wait by tests/patience.py"
     assert IMPATIENT.keys() <= found.keys(), "these need no exception any more"

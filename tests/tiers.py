@@ -67,7 +67,11 @@ TIERS = (
         "tests/api tests/chaos tests/controlplane tests/live tests/scheduler tests/sessions tests/tenants",
     ),
     Tier("core", "tests/core tests/simulation tests/test_layout.py tests/test_generated.py"),
-    Tier("node", "tests/agent tests/allot tests/examples tests/test_distributions.py tests/test_tiers.py"),
+    Tier(
+        "node",
+        "tests/agent tests/allot tests/examples tests/test_distributions.py"
+        " tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
+    ),
     Tier("up", "tests/up tests/slurm"),
     Tier(DASHBOARD),
     Tier("clock", "tests/agent", marks="clock and not (slow or gpu)", alone=True),
@@ -219,6 +223,7 @@ def run_tiers(names: Sequence[str], arguments: Sequence[str], slots: int) -> boo
     runs = carry_out([start[tier] for tier in tiers if not tier.alone], slots)
     runs += carry_out([start[tier] for tier in tiers if tier.alone], 1)
     CODES.write_text(json.dumps({run.name: run.code for run in runs}))
+    runs.sort(key=lambda run: [tier.name for tier in tiers].index(run.name))
     for run in runs:
         if run.failed:
             _tell(run)

@@ -102,7 +102,10 @@ def print_objects(value: Any, output: Format) -> None:
     # What is not printable becomes an escape of JSON or YAML, which programs read back as it was.
     plain = visible(text := json.dumps(value, indent=2, ensure_ascii=False)) == text
     if output is Format.json:
-        sys.stdout.write((text if plain else json.dumps(value, indent=2)) + "\n")
+        # Line by line, so that a reader who has seen enough ends the rest.
+        sys.stdout.writelines(
+            f"{line}\n" for line in (text if plain else json.dumps(value, indent=2)).split("\n")
+        )
         return
     import yaml
 

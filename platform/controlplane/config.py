@@ -67,6 +67,9 @@ class Config(BaseSettings):
     round_lease_seconds: float = Field(default=10.0, gt=0)
     # What all computations of policies may take in a round together; then their views get a cheap policy.
     solver_budget_seconds: float = Field(default=2.0, gt=0, validate_default=True)
+    # What the policy and the placer of one view may take in a round, a preview or a round of a forecast,
+    # waiting for their computations included; then the view gets a cheap policy and placer.
+    view_budget_seconds: float = Field(default=8.0, gt=0, validate_default=True)
     # The process in which they compute: how long its start may take, its address space, and after how many
     # computations, or above how much memory, it is started anew.
     solver_start_seconds: float = Field(default=5.0, gt=0)
@@ -158,7 +161,7 @@ class Config(BaseSettings):
         """Whether nodes may run jobs without isolation: where everybody is at this machine, or by choice."""
         return self.unsafe_jobs or all(is_loopback(name.strip()) for name in self.hosts.split(",") if name)
 
-    @field_validator("solver_budget_seconds")
+    @field_validator("solver_budget_seconds", "view_budget_seconds")
     @classmethod
     def _within_the_lease(cls, value: float, known: ValidationInfo) -> float:
         lease_seconds = known.data.get("round_lease_seconds")

@@ -9,7 +9,7 @@ README.md beside this file has the diagram and the words.
     batch            they are jobs of another scheduler; `remote_runner` is what such a job consists of
     shim             the parent of one attempt's processes, which outlives the agent
     devices, health, metrics, output, sessions   what is told of the node, and what goes on in attempts
-    configuration, folder, procfs, programs   what all of them use
+    clock, configuration, folder, procfs, programs   what all of them use
 
 Three modules are programs, and other versions call them by their names, which therefore stay: `nodeagent`
 itself, `nodeagent.shim.main`, and `nodeagent.batch.remote_runner`, of which batch jobs wait in line for

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from nodeagent import VERSION
 from nodeagent.client import Backoff, Client, Refusal, Unreachable, stay_awake
+from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
 from nodeagent.executor import Executor
@@ -61,7 +62,6 @@ from nodeagent.metrics.sampling import Sampler
 from nodeagent.output.shipping import Shipper
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.process.sharing import enforcement_of, note_gpu_memory
-from nodeagent.procfs import boot_clock_seconds
 from nodeagent.sessions.serving import Sessions
 
 log = logging.getLogger(__name__)
@@ -337,7 +337,8 @@ class Agent:
             if now >= self.state.lease_deadline:
                 frozen = frozenset(filter(self.runtime.is_frozen, self.state.parts))
             self.post(LeaseChecked(now=now, frozen=frozen))
-            await asyncio.sleep(max(LEASE_LOOK_SECONDS, self.state.lease_deadline - boot_clock_seconds()))
+            left_seconds = self.state.lease_deadline - boot_clock_seconds()
+            await asyncio.sleep(wait_seconds(max(LEASE_LOOK_SECONDS, left_seconds)))
 
     # Devices
 

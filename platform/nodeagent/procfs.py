@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITIES_MOST = 64
-
-
-def boot_clock_seconds() -> float:
-    """Seconds since the machine booted, suspended time included: the one clock of agent and shims."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def prctl(option: int, value: int, pointer: Any = 0) -> None:

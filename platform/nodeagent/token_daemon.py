@@ -30,11 +30,11 @@ import os
 import select
 import signal
 import sys
-import time
 from dataclasses import replace
 from socket import AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_SEQPACKET, socket
 from typing import Any
 
+from nodeagent.clock import steady_microseconds, wait_seconds
 from nodeagent.shim.guest import reached_by
 from nodeagent.tokens import WINDOW, Grant, History, Share, Wait, next_holder
 
@@ -84,19 +84,19 @@ class TokenDaemon:
         """Serve until nobody has been connected for a while."""
         poll = select.poll()
         poll.register(self.door, select.POLLIN)
-        while self.clients or now_microseconds() < self.alone_since + ALONE:
-            for descriptor, _ in poll.poll(self.sleep() / 1000):
+        while self.clients or steady_microseconds() < self.alone_since + ALONE:
+            for descriptor, _ in poll.poll(wait_seconds(self.sleep() / 1e6) * 1000):
                 if descriptor == self.door.fileno():
                     if (line := self.let_in()) is not None:
                         poll.register(line, select.POLLIN)
-                elif not self.hear(self.clients[descriptor], now_microseconds()):
+                elif not self.hear(self.clients[descriptor], steady_microseconds()):
                     poll.unregister(descriptor)
-                    self.leave(self.clients.pop(descriptor), now_microseconds())
-            self.decide(now_microseconds())
+                    self.leave(self.clients.pop(descriptor), steady_microseconds())
+            self.decide(steady_microseconds())
 
     def sleep(self) -> int:
         """Return how many microseconds may pass before the daemon has to look again."""
-        now = now_microseconds()
+        now = steady_microseconds()
         times = [now + LONGEST_SLEEP]
         if not self.clients:
             times.append(self.alone_since + ALONE)
@@ -214,10 +214,6 @@ class TokenDaemon:
         client.tell(quota=grant.quota)
 
 
-def now_microseconds() -> int:
-    return time.monotonic_ns() // 1000
-
-
 def main() -> None:
     """Serve at the socket that is the only argument; do nothing where another daemon does."""
     path = sys.argv[1]
@@ -235,7 +231,7 @@ def main() -> None:
     reached_by(path, door.bind)
     os.chmod(path, 0o600)
     door.listen(MOST_WAITING)
-    TokenDaemon(door, now_microseconds()).run()
+    TokenDaemon(door, steady_microseconds()).run()
 
 
 if __name__ == "__main__":

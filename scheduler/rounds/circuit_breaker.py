@@ -8,7 +8,7 @@ time ends the episode. Begin and end are events, and show on the page of virtual
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.db.models import F
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.reserve import SPARE
-from scheduler.core.round.run_view import CHEAP_POLICY
+from scheduler.core.round.run_view import CHEAP
 from scheduler.events.models import Event
 from scheduler.rounds.models import ViewComputing
 from scheduler.rounds.solver import Budget
@@ -75,7 +75,7 @@ class CircuitBreaker:
                 written.append(row)
         _store(written, gone=set(self._rows) - set(self._policies))
         _tell(IN_TIME, {row.view: "its policy decides again" for row in over}, at, actor)
-        words = {row.view: f"{row.message}; {CHEAP_POLICY} decides meanwhile" for row in begun}
+        words = {row.view: f"{row.message}; {CHEAP.policy} decides meanwhile" for row in begun}
         _tell(TOO_SLOW, words, at, actor)
 
     def _overran(self, row: ViewComputing, plan: Plan, budget: Budget, *, at: datetime) -> None:
@@ -94,7 +94,7 @@ class CircuitBreaker:
 def with_breakers_open(facts: Snapshot) -> Snapshot:
     """Return the facts with a cheap policy wherever one decides at present, the view's own being too slow.
 
-    For whoever decides ahead of time where nobody ends a computation: previews, questions, forecasts.
+    For whoever decides ahead of time, in previews, questions and forecasts, without waiting for it again.
     """
     policies = _policies(facts)
     slow = {
@@ -102,17 +102,17 @@ def with_breakers_open(facts: Snapshot) -> Snapshot:
         for row in ViewComputing.objects.filter(since__isnull=False)
         if row.policy == policies.get(row.view)
     }
-    if not slow:
+    return with_cheap(facts, slow)
+
+
+def with_cheap(facts: Snapshot, views: Collection[str]) -> Snapshot:
+    """Return the facts with a cheap policy and placer for these views."""
+    if not views:
         return facts
-    return replace(
-        facts,
-        virtual_clusters=tuple(
-            replace(vc, policy=CHEAP_POLICY, policy_parameters={}) if vc.name in slow else vc
-            for vc in facts.virtual_clusters
-        ),
-        spare_policy=CHEAP_POLICY if SPARE in slow else facts.spare_policy,
-        spare_policy_parameters={} if SPARE in slow else facts.spare_policy_parameters,
-    )
+    cheap = {field.name: getattr(CHEAP, field.name) for field in fields(CHEAP)}
+    clusters = [replace(vc, **cheap) if vc.name in views else vc for vc in facts.virtual_clusters]
+    spare = {f"spare_{name}": value for name, value in cheap.items()} if SPARE in views else {}
+    return replace(facts, virtual_clusters=tuple(clusters), **spare)
 
 
 def _policies(facts: Snapshot) -> dict[str, list[Any]]:

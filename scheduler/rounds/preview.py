@@ -14,7 +14,7 @@ from scheduler.core.lending.in_force import Guarantees, in_force
 from scheduler.core.lending.lots import words_of
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot
-from scheduler.core.model.plan import ActionKind, Reason
+from scheduler.core.model.plan import ActionKind, Plan, Reason
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
@@ -24,6 +24,7 @@ from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.throughputs import submitted_now
+from scheduler.rounds.watchdog import within_budget
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
 
@@ -39,7 +40,7 @@ def preview(job: core.Job, name: str) -> tuple[Reason, ...]:
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
     added = replace(submitted_now(job, name, facts.now), id=job_id)
-    plan = decide(replace(facts, jobs=(*facts.jobs, added)))
+    plan = _decided(replace(facts, jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
     return () if starts and not reasons else reasons
@@ -49,6 +50,10 @@ def _facts() -> Snapshot:
     """Return the facts of the next round, with a cheap policy wherever one decides now."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     return with_breakers_open(read_snapshot(newest + 1))
+
+
+def _decided(facts: Snapshot) -> Plan:
+    return within_budget(lambda timekeeper, overran: decide(facts, overran=overran, timekeeper=timekeeper))
 
 
 def effects_of(layout: Layout) -> list[dict[str, Any]]:
@@ -66,7 +71,7 @@ def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
             running[home[held.jobs[0]]] += held.jobs
     guaranteed = {held.allocation for held in facts.running if held.guaranteed}
     lapsing: dict[str, list[JobId]] = defaultdict(list)
-    for action in decide(_with(facts, layout)).actions:
+    for action in _decided(_with(facts, layout)).actions:
         if action.kind in (ActionKind.REGRADE, ActionKind.STOP) and (
             action.allocation in guaranteed and not action.guaranteed
         ):
@@ -118,7 +123,7 @@ def lapsing(facts: Snapshot, guarantees: Guarantees, virtual_cluster: str) -> li
     after = replace(facts, cells=guarantees.cells, virtual_clusters=tuple(clusters))
     return sorted(
         job
-        for action in decide(after).actions
+        for action in _decided(after).actions
         if action.kind is ActionKind.REGRADE
         and not action.guaranteed
         and action.virtual_cluster == virtual_cluster

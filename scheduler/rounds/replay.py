@@ -16,6 +16,7 @@ from scheduler.rounds.ledger import values_of
 from scheduler.rounds.models import Round
 from scheduler.rounds.run import solver
 from scheduler.rounds.solver import Budget
+from scheduler.rounds.watchdog import within_budget
 from tenants.errors import Conflict, TooManyRequests
 
 #: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.
@@ -57,7 +58,9 @@ def replay(row: LedgerLine) -> ReplayOutcome:
         raise TooManyRequests("Another round is being decided again; ask in a moment.", retry_after_seconds=2)
     try:
         began = time.perf_counter()
-        plan = decided_again(kept, Budget(solver(), MOST_SECONDS, START_SECONDS))
+        plan = decided_again(
+            kept, Budget(solver(), MOST_SECONDS, START_SECONDS), MOST_SECONDS + START_SECONDS
+        )
         seconds = time.perf_counter() - began
     finally:
         _turn.release()
@@ -84,11 +87,18 @@ def _too_long(kept: Round, why: str) -> Conflict:
     )
 
 
-def decided_again(kept: Round, compute: Compute = run_inline) -> Plan:
-    """Return the plan of a kept round, decided again from its facts, as it would be kept."""
+def decided_again(kept: Round, compute: Compute = run_inline, seconds: float = threading.TIMEOUT_MAX) -> Plan:
+    """Return the plan of a kept round, decided again from its facts, as it would be kept.
+
+    `seconds`: what each view may take.
+    """
     assert kept.snapshot is not None
     facts = codec.loads_snapshot(bytes(kept.snapshot))
-    again = decide(facts, compute, overran=_overran(kept))
+    again = within_budget(
+        lambda timekeeper, overran: decide(facts, compute, overran, timekeeper),
+        _overran(kept),
+        seconds=seconds,
+    )
     # A number of GPUs may be 2 here and comes back as 2.0.
     return codec.loads_plan(codec.dumps_plan(again))
 

@@ -6,6 +6,7 @@ Its number is its name, and the fence that keeps an overtaken one from writing.
 import atexit
 import logging
 import time
+from collections.abc import Mapping
 from functools import cache
 
 from django.conf import settings
@@ -13,8 +14,10 @@ from django.db import connection, transaction
 
 from scheduler.attempts.services.lifecycle import promote_overdue
 from scheduler.clock import database_now
+from scheduler.core.building_blocks.computing import Timekeeper
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
 from scheduler.jobs.services.dependencies import dependencies_settle
@@ -23,6 +26,7 @@ from scheduler.rounds.circuit_breaker import CircuitBreaker
 from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
+from scheduler.rounds.watchdog import within_budget
 from scheduler.wakeups import request_account, request_forecast, request_round_at
 from tenants.after_commit import after_commit
 
@@ -63,6 +67,18 @@ def hold_fence(number: int) -> None:
         if current != number:
             raise FenceError(f"round {number} was overtaken by round {current}")
         cursor.execute("UPDATE scheduler_leadership SET expires_at = NULL WHERE id = 1")
+
+
+def renew_fence(number: int) -> None:
+    """Let the round have its whole lease once more; raise FenceError when the number is no longer ours."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_leadership SET expires_at = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE id = 1 AND number = %s",
+            [settings.CONFIG.round_lease_seconds, number],
+        )
+        if cursor.rowcount != 1:
+            raise FenceError(f"round {number} was overtaken while a view took too long")
 
 
 def give_up(number: int) -> None:
@@ -116,11 +132,18 @@ def _run(number: int) -> None:
     circuit_breaker = CircuitBreaker(snapshot)
     if circuit_breaker.expects_computations:
         solver().warm_up()
-    budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
     read = time.perf_counter()
-    plan = decide(snapshot, budget, circuit_breaker.skipped)
+    plan, budget = _decided(snapshot, circuit_breaker.skipped)
     decided = time.perf_counter()
-    stored = codec.dumps_snapshot(snapshot), codec.dumps_plan(plan)
+    try:
+        stored_plan = codec.dumps_plan(plan)
+    except Exception:
+        unstorable = codec.unstorable_views(plan)
+        if not unstorable:
+            raise
+        plan, budget = _decided(snapshot, {**unstorable, **circuit_breaker.skipped})
+        stored_plan = codec.dumps_plan(plan)
+    stored = codec.dumps_snapshot(snapshot), stored_plan
     with transaction.atomic():
         hold_fence(number)
         # Asked for first, so called first: pages and agents are told after the clock is stopped.
@@ -149,6 +172,16 @@ def _run(number: int) -> None:
         # Said once for each attempt, and not in every round that does without one.
         if view not in circuit_breaker.skipped:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
+
+
+def _decided(snapshot: Snapshot, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
+    """Return the plan, and what its computations took: those of the attempt that was in time."""
+
+    def attempt(timekeeper: Timekeeper, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
+        budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
+        return decide(snapshot, budget, overran, timekeeper), budget
+
+    return within_budget(attempt, overran, renew=lambda: renew_fence(snapshot.round_number))
 
 
 def _write_timings(number: int, **seconds: float) -> None:

@@ -5,8 +5,8 @@ It is started anew after many calls, when it has grown, and when it had to be en
 does not count as the policy's time. A round gives all computations of all its policies one `Budget`.
 
 Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions
-and forecasts have limits of their own and compute where they are; `circuit_breaker.with_breakers_open`
-spares them the policies that take too long.
+and forecasts compute where they are; a `watchdog` ends the turn of a view there and in rounds, and
+`circuit_breaker.with_breakers_open` spares them the policies that are known to take too long.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import Budget, Node, Snapshot, Tenant
 from scheduler.core.round.registry import split_placer, split_policy
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.traces.fields import BadField, seconds, shown
+from scheduler.simulation.traces.fields import BadField, seconds, shown, within_a_century
 
 KINDS = ("node_down", "node_up", "drain", "quota", "budget", "virtual_cluster")
 
@@ -82,7 +82,7 @@ def _budget(where: str, value: Mapping[str, Any]) -> Change:
     if ("gpu_hours" in value) == ("cost" in value):
         raise InputError(f"{where}: must have either gpu_hours or cost")
     unit = "cost" if "cost" in value else "gpu_hours"
-    amount = _seconds(where, unit, value[unit])
+    amount = _amount(where, unit, value[unit])
     renewals = value.get("renewed_at", [])
     if not isinstance(renewals, list):
         raise InputError(f"{where}: renewed_at: {shown(renewals)} is not a list of instants")
@@ -133,12 +133,20 @@ _READERS: Mapping[str, Callable[[str, Mapping[str, Any]], Change]] = {
 }
 
 
-def _seconds(where: str, field: str, value: Any) -> float:
-    """Return a number of at least 0, of seconds or of whatever it is."""
+def _amount(where: str, field: str, value: Any) -> float:
+    """Return a number of at least 0, of whatever it is."""
     if value is None:
         raise InputError(f"{where}: {field}: is missing")
     try:
         return seconds(field, value)
+    except BadField as bad:
+        raise InputError(f"{where}: {bad}") from None
+
+
+def _seconds(where: str, field: str, value: Any) -> float:
+    """Return a number of seconds of at least 0."""
+    try:
+        return within_a_century(field, _amount(where, field, value))
     except BadField as bad:
         raise InputError(f"{where}: {bad}") from None
 

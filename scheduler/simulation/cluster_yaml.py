@@ -26,6 +26,7 @@ from scheduler.simulation.inventory import (
     count_gpus,
     one_virtual_cluster,
 )
+from scheduler.simulation.traces.fields import MOST_SECONDS
 
 _MOST = 1_000_000
 
@@ -265,6 +266,8 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
     limit_seconds = seconds_of(str(limit)) if isinstance(limit, int | str) else None
     if not limit_seconds:
         raise entry.wrong("default_time_limit", f"{limit!r} is not a duration such as 12h or 90m")
+    if limit_seconds > MOST_SECONDS:
+        raise entry.wrong("default_time_limit", f"{limit!r} is more than 100 years; give less")
     return VirtualCluster(
         name=entry.name("name"),
         guaranteed=guaranteed,

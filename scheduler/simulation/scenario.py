@@ -36,11 +36,11 @@ from scheduler.simulation.changes import refuse_unknown
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.inventory import ClusterSpec
-from scheduler.simulation.traces.fields import BadField, number, shown
+from scheduler.simulation.traces.fields import BadField, number, shown, within_a_century
 from scheduler.simulation.traces.native import read_job
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.reading import make_workload
-from scheduler.simulation.traces.source import TracedJob
+from scheduler.simulation.traces.source import TracedJob, check_bounds
 
 _NODE_LOANS = ("node_loan", "node_return")
 _KINDS = ("submit", "finish", "cancel", *changes.KINDS, *_NODE_LOANS, *market_mutations.KINDS)
@@ -153,7 +153,9 @@ class _Reader:
 
     def _number(self, field: str, value: Any, where: str) -> float:
         try:
-            return number(field, value) if isinstance(value, int | float) else number(field, str(value))
+            return within_a_century(
+                field, number(field, value if isinstance(value, int | float) else str(value))
+            )
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 
@@ -171,7 +173,9 @@ class _Reader:
             self._names[name] = place
         fields = {key: value for key, value in given.items() if key != "name"}
         try:
-            self._jobs.append((read_job({**fields, "submitted_at": event["at"]}, self._profiles), name))
+            job = read_job({**fields, "submitted_at": event["at"]}, self._profiles)
+            check_bounds(job)
+            self._jobs.append((job, name))
         except BadField as bad:
             raise InputError(f"{where}: {bad}") from None
 

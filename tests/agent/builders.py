@@ -20,9 +20,11 @@ from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.process.users import closed_folder
 from nodeagent.procfs import processes_with_setting
+from tests.patience import PATIENCE_SECONDS, until_async
 
 PLATFORM = Path(__file__).resolve().parents[2] / "platform"
 GPU_BYTES = 16 * 2**30
+#: The one limit of all waits: only a failing test waits so long, and a busy machine may need some of it.
 
 
 def make_replica(*command: str, rank: int = 0, **changes: Any) -> Replica:
@@ -114,7 +116,7 @@ class AgentProcess:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.process.wait()
 
     async def clean_up(self) -> None:
@@ -125,12 +127,22 @@ class AgentProcess:
             lambda event: ended.add(event.attempt) if isinstance(event, AttemptExited) else None,
         )
         alive = {found.part.desired.attempt for found in runtime.recover() if found.part.phase in ALIVE}
-        async with asyncio.timeout(60):
-            while alive - ended:
-                for attempt in alive - ended:
-                    runtime.kill(attempt)
-                await asyncio.sleep(0.01)
+
+        def all_ended() -> bool:
+            for attempt in alive - ended:
+                runtime.kill(attempt)
+            return not alive - ended
+
+        await until_async(all_ended)
         runtime.close()
+
+    def let_end(self, job: int) -> None:
+        """Make the file that a job of the test waits for."""
+        (Path(self.configuration.checkpoint_folder) / str(job) / "end").touch()
+
+    def lease_deadline(self) -> float:
+        """When the lease ends that the server gave it last, by the boot clock."""
+        return float(json.loads((self.attempts.parent / "lease").read_text()))
 
     def is_over(self, attempt: int) -> bool:
         """Whether the shim has written its last word."""

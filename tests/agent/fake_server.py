@@ -25,16 +25,15 @@ from nodeagent.messages import (
     decode,
     encode,
 )
-
-#: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 
 class FakeServer:
     """Knows what every node should run, what it said, and the output it sent."""
 
     def __init__(self) -> None:
-        self.lease_seconds = 5.0
+        #: It ends when a test moves the clock.
+        self.lease_seconds = 1000.0
         self.report_seconds = 0.3
         self.desired: dict[str, DesiredState] = {}
         self.reports: dict[str, list[Report]] = {}
@@ -45,6 +44,8 @@ class FakeServer:
         self.answers_to_lose = 0
         #: While set, no message is taken in.
         self.is_down = False
+        #: Reports that came, whether they were taken in or not.
+        self.asked = 0
         self.status: int | None = None
         #: Output of these attempts is answered with 500.
         self.chokes_on: set[int] = set()
@@ -110,18 +111,24 @@ class FakeServer:
     def text(self, node: str, attempt: int, rank: int = 0) -> str:
         return "".join(self.chunks.get((node, attempt, rank), []))
 
-    async def until(self, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    async def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait until the condition holds after some message; return its value."""
         async with self.changed:
             async with asyncio.timeout(seconds):
                 return await self.changed.wait_for(condition)
+
+    async def until_asked_again(self) -> None:
+        """Wait until an agent has reported three times, so that its other loops went round meanwhile."""
+        asked = self.asked
+        await self.until(lambda: self.asked >= asked + 3)
 
     async def until_state(self, node: str, attempt: int, state: str) -> PartReport:
         def reached() -> PartReport | None:
             part = self.part(node, attempt)
             return part if part is not None and part.state == state else None
 
-        return await self.until(reached)
+        part: PartReport = await self.until(reached)
+        return part
 
     async def note(self) -> None:
         async with self.changed:
@@ -155,6 +162,7 @@ class FakeServer:
         self.sockets.pop(node, None)
 
     def handle(self, path: str, node: str, body: bytes) -> tuple[int, Any]:
+        self.asked += path == "/api/agent/v1/sync"
         if self.is_down:
             return 503, {"error": "down"}
         if self.status is not None:

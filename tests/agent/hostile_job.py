@@ -10,7 +10,8 @@ from typing import Any
 
 from nodeagent.messages import GpuPart
 from tests.agent.builders import everybodys_python, make_part, python, shell
-from tests.agent.runtime_node import RuntimeNode, daemon_pid, until
+from tests.agent.runtime_node import RuntimeNode, daemon_pid
+from tests.patience import until_async
 
 SECRET = "the rival's weights"
 ATTACK = """
@@ -81,7 +82,7 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
     # Who says when the rival may use its part of a GPU.
     token = str(node.runtime.shared_gpus.folder / "0")
     files += [token, f"{token}.lock", others.held]
-    daemon = await until(lambda: daemon_pid(node))
+    daemon = await until_async(lambda: daemon_pid(node))
     pids = [os.getpid(), os.getppid(), node.runtime.shims[1].pid, *node.alive(1), daemon]
     targets = json.dumps([files, [others.door, others.token(0), token], pids])
     script = python(ATTACK, interpreter=everybodys_python())
@@ -92,7 +93,7 @@ async def attacked(node: RuntimeNode, folder: Path) -> dict[str, Any]:
 
 async def with_rival(node: RuntimeNode) -> tuple[str, str]:
     """Let a job of another tenant run; return where its secrets are."""
-    script = f'umask 0; echo "{SECRET}" > secret; cp secret $ALLOT_CHECKPOINT_DIR; cat secret; sleep 60'
+    script = f'umask 0; echo "{SECRET}" > secret; cp secret $ALLOT_CHECKPOINT_DIR; cat secret; sleep 600'
     replica = shell(script, gpu_indexes=(0,), gpu_part=GpuPart(request=500, limit=1000))
     await node.start(make_part(replica, attempt=1, tenant="rival"))
     await node.line(SECRET)

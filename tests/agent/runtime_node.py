@@ -8,17 +8,23 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
 from nodeagent.messages import DesiredPart
 from nodeagent.process.environment import stray_mark
 from nodeagent.process.runtime import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds, process_identity, processes_with_setting
+from nodeagent.procfs import process_identity, processes_with_setting
 from tests.agent.builders import make_configuration
+from tests.patience import PATIENCE_SECONDS, until_async
 
-#: Only a failing test waits so long; a busy machine may need some of it.
-WAIT_SECONDS = 60.0
+T = TypeVar("T")
+
+#: Longer than any test takes: a lease ends when a test moves the clock.
+LEASE_SECONDS = 1000.0
+#: So little work that a job which runs does more in the same time.
+WORK = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done"
 
 
 class RuntimeNode:
@@ -30,7 +36,7 @@ class RuntimeNode:
         self.outcomes: dict[int, Outcome] = {}
         self.ports: dict[int, int | None] = {}
         self.runtime = ProcessRuntime(self.configuration, self.note)
-        self.renew_lease(60.0)
+        self.renew_lease()
 
     def note(self, event: Event) -> None:
         match event:
@@ -42,7 +48,7 @@ class RuntimeNode:
             case AttemptPrepared(attempt=attempt, master_port=port):
                 self.ports[attempt] = port
 
-    def renew_lease(self, seconds: float, *attempts: int) -> float:
+    def renew_lease(self, seconds: float = LEASE_SECONDS, *attempts: int) -> float:
         """Let the lease end so many seconds from now; return when, by the boot clock.
 
         Of attempts that the end of a lease froze only those named here go on.
@@ -54,40 +60,20 @@ class RuntimeNode:
     async def prepare(self, desired: DesiredPart) -> bool:
         """Return whether it is ready to start."""
         self.runtime.prepare(desired)
-        await until(lambda: desired.attempt in self.ports.keys() | self.outcomes.keys())
+        await until_async(lambda: desired.attempt in self.ports.keys() | self.outcomes.keys())
         return desired.attempt in self.ports
 
     async def start(self, desired: DesiredPart) -> None:
         if await self.prepare(desired):
             self.runtime.start(desired)
-        await until(lambda: desired.attempt in self.started | self.outcomes.keys())
-
-    async def start_leased(self, desired: DesiredPart, seconds: float, is_up: Callable[[], Any]) -> float:
-        """Start it under leases of so many seconds; see `leased_until`."""
-        self.renew_lease(seconds)
-        starting = asyncio.create_task(self.start(desired))
-        deadline = await self.leased_until(seconds, is_up)
-        await starting
-        return deadline
-
-    async def leased_until(self, seconds: float, condition: Callable[[], Any], *attempts: int) -> float:
-        """Renew the lease until the condition holds, however late; return when the last one ends."""
-        deadline = 0.0
-
-        def holds() -> bool:
-            nonlocal deadline
-            deadline = self.renew_lease(seconds, *attempts)
-            return bool(condition())
-
-        await until(holds)
-        return deadline
+        await until_async(lambda: desired.attempt in self.started | self.outcomes.keys())
 
     async def run(self, desired: DesiredPart) -> Outcome:
         await self.start(desired)
         return await self.end_of(desired.attempt)
 
     async def end_of(self, attempt: int = 1) -> Outcome:
-        await until(lambda: attempt in self.outcomes)
+        await until_async(lambda: attempt in self.outcomes)
         return self.outcomes[attempt]
 
     def restart(self) -> list[Any]:
@@ -107,7 +93,7 @@ class RuntimeNode:
             lines = self.text(attempt).splitlines(keepends=True)
             return next((line for line in lines if line.startswith(start) and line.endswith("\n")), None)
 
-        return str(await until(found)).removeprefix(start).strip()
+        return str(await until_async(found)).removeprefix(start).strip()
 
     async def pid(self, start: str, attempt: int = 1) -> int:
         """Wait for a line that gives a process's number as the job sees it; return the machine's."""
@@ -116,7 +102,7 @@ class RuntimeNode:
         def found() -> int | None:
             return next((pid for pid in self.alive(attempt) if number_inside(pid) == inside), None)
 
-        return int(await until(found))
+        return int(await until_async(found))
 
     def alive(self, attempt: int = 1) -> list[int]:
         """The live processes of rank 0, wherever they moved to."""
@@ -136,12 +122,23 @@ class RuntimeNode:
         self.runtime.close()
 
 
-async def until(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """Wait until the condition holds; return its value."""
-    async with asyncio.timeout(seconds):
-        while not (value := condition()):
-            await asyncio.sleep(0.005)
-    return value
+async def others_work() -> None:
+    """Return when a process that was begun now has done a little."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        process = await asyncio.create_subprocess_exec("sh", "-c", WORK)
+        await process.wait()
+
+
+async def settled(read: Callable[[], T]) -> T:
+    """Return what is read once it stays as it is while others work: what a job wrote before it was stopped
+    may still be on its way to the file. Of a job that runs this never returns."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        before = read()
+        while True:
+            await others_work()
+            if (after := read()) == before:
+                return after
+            before = after
 
 
 def daemon_pid(node: RuntimeNode) -> int | None:
@@ -167,4 +164,5 @@ def number_inside(pid: int) -> str:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return ""
-    return next(line for line in lines if line.startswith("NSpid:")).split()[-1]
+    # A process that is just ending has no numbers any more.
+    return next((line.split()[-1] for line in lines if line.startswith("NSpid:")), "")

@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.messages import Finding, GpuPart
-from nodeagent.procfs import boot_clock_seconds
+from nodeagent.shim.freezing import FREEZE_SECONDS
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
 from tests.agent.fake_server import FakeServer
-from tests.agent.runtime_node import is_alive, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import is_alive, settled
+from tests.patience import until_async
 
 NODE = "node-1"
 StartAgent = Callable[..., Awaitable[AgentProcess]]
@@ -53,12 +57,22 @@ async def test_a_job_runs_and_all_of_it_is_told(server: FakeServer, start_agent:
     await server.want(NODE, make_part(shell(script), attempt=4))
     part = await server.until_state(NODE, 4, "exited")
     assert (part.exit_code, part.category) == (0, "")
-    # The last output is there before the end is told.
-    assert server.text(NODE, 4) == "trained\n"
+    await server.until(lambda: server.text(NODE, 4) == "trained\n")
     lines = {line.sequence: line for line in server.progress(NODE, 4)}
     assert [(line.step, line.samples, line.values) for line in lines.values()] == [(3, 96.0, {"loss": 0.5})]
     await server.want(NODE)
     await server.until(lambda: server.reports[NODE][-1].parts == ())
+
+
+@pytest.mark.clock
+async def test_the_last_output_is_there_before_the_end_is_told(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    """If it goes within half a second, as it does where nothing else has to be done."""
+    await start_agent()
+    await server.want(NODE, make_part(shell("echo trained")))
+    await server.until_state(NODE, 1, "exited")
+    assert server.text(NODE, 1) == "trained\n"
 
 
 async def test_how_a_part_of_a_gpu_is_held_is_told_also_after_the_agent_was_killed(
@@ -97,25 +111,23 @@ async def test_a_gang_starts_on_all_nodes_or_on_none(server: FakeServer, start_a
     assert second.master_port is None
     assert first.master_port is not None
     # They go on saying so and nothing has started.
-    said = len(server.reports["node-2"])
-    await server.until(lambda: len(server.reports["node-2"]) > said)
+    reports = len(server.reports["node-2"])
+    await server.until(lambda: len(server.reports["node-2"]) > reports)
     assert server.text("node-1", 1) == server.text("node-2", 1) == ""
     for node, part in parts.items():
         going = replace(part, go=True, master_address="127.0.0.1", master_port=first.master_port)
         await server.want(node, going)
     await server.until_state("node-1", 1, "exited")
     await server.until_state("node-2", 1, "exited")
-    assert server.text("node-1", 1, 0) == f"0 of 2 at 127.0.0.1:{first.master_port}\n"
-    assert server.text("node-2", 1, 1) == f"1 of 2 at 127.0.0.1:{first.master_port}\n"
+    said = [f"{rank} of 2 at 127.0.0.1:{first.master_port}\n" for rank in (0, 1)]
+    await server.until(lambda: [server.text("node-1", 1, 0), server.text("node-2", 1, 1)] == said)
 
 
 async def test_it_is_woken_and_need_not_be_asked(server: FakeServer, start_agent: StartAgent) -> None:
-    server.report_seconds = 60.0
+    server.report_seconds = 1000.0  # No test waits for so long.
     await start_agent()
-    asked = boot_clock_seconds()
     await server.want(NODE, make_part())
     await server.until_state(NODE, 1, "exited")
-    assert boot_clock_seconds() - asked < 30.0
 
 
 async def test_without_a_wake_it_asks_by_itself(server: FakeServer, start_agent: StartAgent) -> None:
@@ -125,6 +137,8 @@ async def test_without_a_wake_it_asks_by_itself(server: FakeServer, start_agent:
     await server.until_state(NODE, 1, "exited")
 
 
+#: Until the test lets it end.
+WAITS = 'until [ -e "$ALLOT_CHECKPOINT_DIR/end" ]; do sleep 0.01; done'
 TALKS_IN_TURNS = """
 import os, time
 for turn in ("first", "second", "third"):
@@ -134,8 +148,6 @@ for turn in ("first", "second", "third"):
 
 
 async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_agent: StartAgent) -> None:
-    # Longer than an agent takes to start again on a busy machine.
-    server.lease_seconds = 60.0
     agent = await start_agent()
     turns = Path(agent.configuration.checkpoint_folder) / "101"
     said = {
@@ -148,7 +160,7 @@ async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_
     server.answers_to_lose = 4
     (turns / "second").touch()
     await server.until(lambda: server.text(NODE, 1) == said["first"] + said["second"])
-    await until(lambda: not agent.output_under_way(1))
+    await until_async(lambda: not agent.output_under_way(1))
     # Stored, the answer lost, and then the one who would send it again dies.
     server.answers_to_lose = 1000
     (turns / "third").touch()
@@ -157,35 +169,48 @@ async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_
     server.answers_to_lose = 0
     await agent.start()
     await server.until_state(NODE, 1, "exited")
-    assert server.text(NODE, 1) == "".join(said.values())
+    await server.until(lambda: server.text(NODE, 1) == "".join(said.values()))
 
 
 async def test_a_lost_answer_starts_nothing_twice(server: FakeServer, start_agent: StartAgent) -> None:
-    await start_agent()
+    agent = await start_agent()
     server.answers_to_lose = 2
-    await server.want(NODE, make_part(shell("echo once; sleep 0.3")))
+    await server.want(NODE, make_part(shell(f"echo once; {WAITS}")))
     await server.until_state(NODE, 1, "running")
     server.answers_to_lose = 2
+    agent.let_end(101)
     await server.until_state(NODE, 1, "exited")
     await server.want(NODE, wake=False)
     await server.until(lambda: server.reports[NODE][-1].parts == ())
     assert server.text(NODE, 1) == "once\n"
 
 
-async def test_a_node_cut_off_stops_its_jobs_in_time(server: FakeServer, start_agent: StartAgent) -> None:
-    server.lease_seconds = 3.0
-    agent = await start_agent(freeze_seconds=0.0)
-    await server.want(NODE, make_part(python("import time\nprint('on')\nwhile True: time.sleep(60)")))
-    await server.until_state(NODE, 1, "running")
+async def cut_off(server: FakeServer, agent: AgentProcess) -> float:
+    """Have the server be away; return when the lease ends that the agent then has for good."""
     server.is_down = True
-    last_answered = boot_clock_seconds()
+    await server.until_asked_again()
+    return agent.lease_deadline()
+
+
+async def test_a_node_cut_off_stops_its_jobs_in_time(
+    clock: MovedClock, server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent(freeze_seconds=0.0)
+    part = make_part(python("import time\nprint('on')\nwhile True: time.sleep(600)"))
+    await server.want(NODE, part)
+    await server.until_state(NODE, 1, "running")
     (pid,) = agent.processes(1)
-    await until(lambda: not is_alive(pid))
-    assert boot_clock_seconds() - last_answered < 3.0
-    await until(lambda: agent.is_over(1))
+    deadline = await cut_off(server, agent)
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS - part.grace_seconds - 0.1)
+    await server.until_asked_again()
+    assert is_alive(pid)
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS)
+    await until_async(lambda: not is_alive(pid))
+    await until_async(lambda: agent.is_over(1))
+    assert boot_clock_seconds() < deadline
     server.is_down = False
-    part = await server.until_state(NODE, 1, "exited")
-    assert part.category == "lost"
+    told = await server.until_state(NODE, 1, "exited")
+    assert told.category == "lost"
 
 
 COUNTS = """
@@ -195,33 +220,34 @@ while True: time.sleep(0.01); os.write(1, f"{time.time()}\\n".encode())
 """
 
 
-async def stood_still(server: FakeServer, agent: AgentProcess) -> int:
+async def stood_still(clock: MovedClock, server: FakeServer, agent: AgentProcess) -> int:
     """Have a job that counts outlive its lease while the server is away; return its process."""
     await server.want(NODE, make_part(python(COUNTS)))
     await server.until_state(NODE, 1, "running")
     (pid,) = agent.processes(1)
-    server.is_down = True
-    await until(lambda: agent.is_frozen(1))
+    deadline = await cut_off(server, agent)
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
+    await until_async(lambda: agent.is_frozen(1))
     # A lease later the agent has looked, and left it alone.
-    await asyncio.sleep(server.lease_seconds)
+    clock.stop_at(deadline + server.lease_seconds)
+    await server.until_asked_again()
     assert agent.processes(1) == [pid]
     return pid
 
 
 async def test_a_server_away_for_longer_than_a_lease_costs_no_job(
-    server: FakeServer, start_agent: StartAgent
+    clock: MovedClock, server: FakeServer, start_agent: StartAgent
 ) -> None:
-    server.lease_seconds = 3.0
     agent = await start_agent()
-    pid = await stood_still(server, agent)
-    lines = agent.lines(1)
+    pid = await stood_still(clock, server, agent)
+    lines = await settled(lambda: agent.lines(1))
     # It may come back under another agent.
     await agent.end(signal.SIGKILL)
     await agent.start()
-    await asyncio.sleep(1.0)
-    assert agent.lines(1) == lines
+    await server.until_asked_again()
+    assert await settled(lambda: agent.lines(1)) == lines
     server.is_down = False
-    await until(lambda: len(agent.lines(1)) > len(lines) + 10)
+    await until_async(lambda: len(agent.lines(1)) > len(lines) + 10)
     part = server.part(NODE, 1)
     assert part is not None
     assert (part.state, agent.processes(1)) == ("running", [pid])
@@ -229,32 +255,30 @@ async def test_a_server_away_for_longer_than_a_lease_costs_no_job(
 
 
 async def test_what_the_server_gave_up_meanwhile_does_not_run_again(
-    server: FakeServer, start_agent: StartAgent
+    clock: MovedClock, server: FakeServer, start_agent: StartAgent
 ) -> None:
-    server.lease_seconds = 3.0
     agent = await start_agent()
-    pid = await stood_still(server, agent)
-    lines = agent.lines(1)
+    pid = await stood_still(clock, server, agent)
+    lines = await settled(lambda: agent.lines(1))
     # Its successor has the same GPU.
-    await server.want(NODE, make_part(shell("exec sleep 60"), attempt=2), wake=False)
+    await server.want(NODE, make_part(shell("exec sleep 600"), attempt=2), wake=False)
     server.is_down = False
     await server.until_state(NODE, 2, "running")
     assert not is_alive(pid)
     await server.until(lambda: server.part(NODE, 1) is None)
-    assert server.text(NODE, 1).splitlines() == lines
+    await server.until(lambda: server.text(NODE, 1).splitlines() == lines)
 
 
 async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_agent: StartAgent) -> None:
-    # Longer than an agent takes to start again on a busy machine: without one its jobs end with the lease.
-    server.lease_seconds = 60.0
     agent = await start_agent()
-    script = "import time\nprint('begin')\nwhile True: time.sleep(60)"
-    await server.want(NODE, make_part(python(script)), make_part(shell("sleep 0.2; exit 5"), attempt=2))
+    script = "import time\nprint('begin')\nwhile True: time.sleep(600)"
+    await server.want(NODE, make_part(python(script)), make_part(shell(f"{WAITS}; exit 5"), attempt=2))
     await server.until_state(NODE, 1, "running")
     await server.until_state(NODE, 2, "running")
     (pid,) = agent.processes(1)
     await agent.end(signal.SIGKILL)
-    await until(lambda: agent.is_over(2))
+    agent.let_end(102)
+    await until_async(lambda: agent.is_over(2))
     boot = server.reports[NODE][-1].boot
     await agent.start()
     await server.until(lambda: server.reports[NODE][-1].boot != boot)
@@ -265,16 +289,16 @@ async def test_a_killed_agent_finds_its_jobs_again(server: FakeServer, start_age
     assert agent.processes(1) == [pid]
     await server.until(lambda: server.text(NODE, 1) == "begin\n")
     await server.want(NODE)
-    await until(lambda: not is_alive(pid))
+    await until_async(lambda: not is_alive(pid))
     await server.until(lambda: server.reports[NODE][-1].parts == ())
-    await until(lambda: list(agent.attempts.iterdir()) == [])
+    await until_async(lambda: list(agent.attempts.iterdir()) == [])
 
 
 async def test_an_agent_that_leaves_takes_its_jobs_along_if_told(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
     agent = await start_agent(NODE, "--stop-jobs-on-exit")
-    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.want(NODE, make_part(shell("exec sleep 600")))
     await server.until_state(NODE, 1, "running")
     assert await agent.end(signal.SIGTERM) == 0
     part = server.part(NODE, 1)
@@ -287,7 +311,7 @@ async def test_an_agent_that_leaves_otherwise_lets_them_go_on(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
     agent = await start_agent()
-    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.want(NODE, make_part(shell("exec sleep 600")))
     await server.until_state(NODE, 1, "running")
     assert await agent.end(signal.SIGTERM) == 0
     assert len(agent.processes(1)) == 1
@@ -299,7 +323,7 @@ async def test_a_revoked_token_is_said_and_asked_about_slowly(
     server.report_seconds = 0.1
     agent = await start_agent()
     server.status = 401
-    await until(lambda: "refused the report: 401" in agent.log.read_text())
+    await until_async(lambda: "refused the report: 401" in agent.log.read_text())
     refused = agent.log.read_text().count("401")
     assert refused <= 2
 
@@ -331,7 +355,7 @@ async def test_leaving_takes_little_time_though_nobody_can_be_told(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
     agent = await start_agent(NODE, "--stop-jobs-on-exit")
-    await server.want(NODE, make_part(shell("exec sleep 60")))
+    await server.want(NODE, make_part(shell("exec sleep 600")))
     await server.until_state(NODE, 1, "running")
     server.is_down = True
     assert await agent.end(signal.SIGTERM) == 0

@@ -17,13 +17,18 @@ from nodeagent.batch.polling import BatchPoller
 from nodeagent.batch.remote_runner import AssignedDevices
 from nodeagent.batch.runtime import BatchRuntime
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus, BatchNode, BatchSystem
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.devices.inventory import Load, find_devices
 from nodeagent.folder import read_json
 from nodeagent.machine import AttemptExited, AttemptPrepared, AttemptStarted, Event, Outcome
-from nodeagent.messages import DesiredPart
-from nodeagent.procfs import boot_clock_seconds
-from tests.agent.builders import GPU_BYTES, make_configuration, make_part, shell
-from tests.agent.runtime_node import until
+from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer
+from nodeagent.shim.freezing import FREEZE_SECONDS
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
+from tests.agent.builders import GPU_BYTES, make_configuration, make_part, python, shell
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, is_alive, settled
+from tests.agent.test_freezing import TICKS
+from tests.patience import until_async
 
 NODE = BatchNode(
     gpu_model="V100",
@@ -35,7 +40,7 @@ NODE = BatchNode(
     address="127.0.0.1",
     problem="",
 )
-SLEEPS = shell("exec sleep 60")
+SLEEPS = shell("exec sleep 600")
 
 
 class Local:
@@ -78,19 +83,18 @@ class Local:
 
 
 class BatchNodeOfTests:
-    """The runtime of one node, its lease renewed all the time, as an agent would."""
+    """The runtime of one node, its lease renewed until an attempt runs."""
 
     def __init__(self, folder: Path) -> None:
         self.system = Local()
         system: BatchSystem = self.system  # The seam, as mypy sees it.
         self.poller = BatchPoller(system, {"node-1": NODE}, 0.05)
         self.configuration = replace(make_configuration(folder), sandbox="off", users=None)
-        self.lease_seconds = 5.0
         self.ready: set[int] = set()
         self.started: set[int] = set()
         self.outcomes: dict[int, Outcome] = {}
         self.runtime = BatchRuntime(self.configuration, self.note, self.poller)
-        self.tasks = [asyncio.create_task(self.poller.keep_asking()), asyncio.create_task(self.keep_lease())]
+        self.asking = asyncio.create_task(self.poller.keep_asking())
 
     def note(self, event: Event) -> None:
         match event:
@@ -102,27 +106,36 @@ class BatchNodeOfTests:
                 assert attempt not in self.outcomes, "an end was told twice"
                 self.outcomes[attempt] = outcome
 
-    async def keep_lease(self) -> None:
-        while True:
-            deadline = boot_clock_seconds() + self.lease_seconds
-            self.runtime.extend_lease(deadline, self.lease_seconds, list(self.runtime.records))
-            await asyncio.sleep(0.1)
+    def renew_lease(self) -> None:
+        deadline = boot_clock_seconds() + LEASE_SECONDS
+        self.runtime.extend_lease(deadline, LEASE_SECONDS, list(self.runtime.records))
 
-    async def start(self, desired: DesiredPart) -> str:
+    async def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> str:
         """Return the job's name, once the attempt runs."""
         self.runtime.prepare(desired)
-        await until(lambda: desired.attempt in self.ready)
-        self.runtime.start(desired)
-        await until(lambda: desired.attempt in self.started)
+        await until_async(lambda: desired.attempt in self.ready)
+        self.runtime.start(desired, secrets)
+
+        def is_started() -> bool:
+            self.renew_lease()  # As long as nothing was heard of the job, it has none.
+            return desired.attempt in self.started
+
+        await until_async(is_started)
         return self.system.submitted[-1]
 
+    async def lease_deadline(self, attempt: int) -> float:
+        """When its shim's lease ends, once the remote runner knows of the newest."""
+        granted = BatchJobFolder(str(self.runtime.jobs_folder / str(attempt))).lease
+        lease = read_json(self.runtime.folder(attempt).spec)["lease"]
+        await until_async(lambda: read_json(lease) == read_json(granted)["deadline"])
+        return float(read_json(lease))
+
     async def end_of(self, attempt: int) -> Outcome:
-        await until(lambda: attempt in self.outcomes)
+        await until_async(lambda: attempt in self.outcomes)
         return self.outcomes[attempt]
 
     async def close(self) -> None:
-        for task in self.tasks:
-            task.cancel()
+        self.asking.cancel()
         self.runtime.close()
         for process in self.system.running.values():
             process.terminate()
@@ -130,7 +143,7 @@ class BatchNodeOfTests:
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[BatchNodeOfTests]:
+async def node(clock: MovedClock, tmp_path: Path) -> AsyncIterator[BatchNodeOfTests]:
     node = BatchNodeOfTests(tmp_path)
     yield node
     await node.close()
@@ -155,43 +168,60 @@ async def test_an_agent_that_died_before_it_submitted_does_so_when_it_is_back(
     node.runtime.close()  # Before the event loop could do anything.
     node.runtime = BatchRuntime(node.configuration, node.note, node.poller)
     assert [adopted.part.desired for adopted in node.runtime.recover()] == [desired]
-    await until(lambda: 1 in node.ready)
+    await until_async(lambda: 1 in node.ready)
     assert len(node.system.submitted) == 1
 
 
-async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(node: BatchNodeOfTests) -> None:
+async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
+    clock: MovedClock, node: BatchNodeOfTests
+) -> None:
     node.runtime.configuration = replace(node.configuration, freeze_seconds=0.0)
-    node.lease_seconds = 2.0
     name = await node.start(make_part(SLEEPS, attempt=1))
     process = node.system.running[name]
-    folder = BatchJobFolder(str(node.runtime.jobs_folder / "1"))
-    pid = read_json(folder.attempt(1).status)["replicas"][0]["pid"]
+    deadline = await node.lease_deadline(1)
+    pid = read_json(node.runtime.folder(1).status)["replicas"][0]["pid"]
     # Slurm does not reach the node, and neither do we: the remote runner stands still.
     node.system.said[name] = BatchJobStatus(number="7", state="lost", words="NODE_FAIL")
-    node.tasks[1].cancel()
     process.send_signal(signal.SIGSTOP)
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS)
+    await until_async(lambda: not is_alive(pid))
+    lists = node.poller.lists
+    await until_async(lambda: node.poller.lists > lists + 5)
+    assert node.outcomes == {}
+    clock.go_on_from(node.runtime.records[1].dead_by)
     outcome = await node.end_of(1)
     process.send_signal(signal.SIGCONT)
     assert (outcome.category, outcome.message) == ("lost", "Local ended job 7: NODE_FAIL.")
-    assert not os.path.exists(f"/proc/{pid}")
 
 
 async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_again(
-    node: BatchNodeOfTests,
+    clock: MovedClock, node: BatchNodeOfTests
 ) -> None:
-    node.lease_seconds = 6.0
-    await node.start(make_part(shell("while :; do echo on; sleep 0.05; done"), attempt=1))
-    folder = node.runtime.folder(1)
-    node.tasks[1].cancel()
-    await until(lambda: os.path.exists(folder.frozen))
-    await until(lambda: boot_clock_seconds() > node.runtime.lease_deadline() + 1.0)
+    await node.start(make_part(python(TICKS), attempt=1))
+    folder, record = node.runtime.folder(1), node.runtime.records[1]
+    deadline = await node.lease_deadline(1)
+
+    async def heard_at(seconds: float) -> None:
+        """Let it be that time, and hear of the remote runner once more."""
+        clock.stop_at(seconds)
+        await until_async(lambda: record.beats[-1][0] >= seconds - 0.1)
+
+    await heard_at(deadline - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
+    await until_async(lambda: os.path.exists(folder.frozen))
+    # Less than it takes until a remote runner counts as silent.
+    await heard_at(record.dead_by + 1.0)
+    lists = node.poller.lists
+    await until_async(lambda: node.poller.lists > lists + 5)
     # Neither the remote runner has killed it nor we had it cancelled, though its lease is over for long.
     assert node.runtime.is_frozen(1)
-    size = os.path.getsize(folder.log(0))
-    await asyncio.sleep(0.5)
-    assert os.path.getsize(folder.log(0)) == size
-    node.tasks[1] = asyncio.create_task(node.keep_lease())
-    await until(lambda: os.path.getsize(folder.log(0)) > size + 100)
+    size = await settled(lambda: os.path.getsize(folder.log(0)))
+    clock.go_on_from(boot_clock_seconds())
+
+    def goes_on() -> bool:
+        node.renew_lease()
+        return os.path.getsize(folder.log(0)) > size + 100
+
+    await until_async(goes_on)
     assert node.outcomes == {}
 
 
@@ -205,14 +235,14 @@ async def test_whoever_comes_to_a_job_late_does_nothing(tmp_path: Path) -> None:
 
 
 async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTests) -> None:
-    await node.start(make_part(shell("trap '' TERM; echo up; sleep 60"), attempt=1))
+    await node.start(make_part(shell("trap '' TERM; echo up; sleep 600"), attempt=1))
     log = Path(node.runtime.folder(1).log(0))
-    await until(lambda: log.exists() and log.read_text() == "up\n")
-    node.runtime.stop(1, 30.0)
+    await until_async(lambda: log.exists() and log.read_text() == "up\n")
+    node.runtime.stop(1, 600.0)
     node.runtime.stop(1, 0.1)
     assert (await node.end_of(1)).category == "stopped"
     node.runtime.forget(1)
-    await until(lambda: not any(node.runtime.jobs_folder.iterdir()))
+    await until_async(lambda: not any(node.runtime.jobs_folder.iterdir()))
 
 
 def test_plans_count_and_the_system_chooses(tmp_path: Path) -> None:

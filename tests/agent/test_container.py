@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -18,8 +17,12 @@ from nodeagent.folder import AttemptFolder
 from nodeagent.frames import OUTPUT
 from nodeagent.messages import Replica
 from nodeagent.sessions.visit import Command
+from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS
+from nodeagent.shim.main import CONTAINER_KILL_MARGIN_SECONDS
 from tests.agent.builders import make_configuration, make_part, make_replica
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, settled
+from tests.patience import until_async
 
 IMAGE = "localhost/allotment-test:busybox"
 APPLETS = ("cat", "echo", "grep", "head", "id", "ls", "sh", "sleep", "touch", "yes")
@@ -111,37 +114,38 @@ async def test_one_that_ignores_sigterm_is_killed_and_a_dead_shim_leaves_nothing
     assert (await node.end_of(1)).exit_code == 128 + signal.SIGKILL
     assert (await node.end_of(2)).category == "lost"
     assert not node.alive(1) + node.alive(2)
-    await until(lambda: left(node) == "")
+    await until_async(lambda: left(node) == "")
 
 
-async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stands(node: RuntimeNode) -> None:
-    async def stands_still() -> None:
-        await until(lambda: node.runtime.is_frozen(1) or node.outcomes)
-        before = node.text()
-        await asyncio.sleep(0.5)
-        assert (node.text(), node.outcomes) == (before, {})
+async def test_without_a_lease_it_stands_still_goes_on_and_is_killed_as_it_stands(
+    clock: MovedClock, node: RuntimeNode
+) -> None:
+    async def stands_still(deadline: float) -> str:
+        clock.stop_at(deadline - CONTAINER_KILL_MARGIN_SECONDS - CONTAINER_FREEZE_SECONDS / 2)
+        await until_async(lambda: node.runtime.is_frozen(1) or node.outcomes)
+        before = await settled(node.text)
+        assert node.outcomes == {}
+        return before
 
-    node.renew_lease(9.0)
     await node.start(make_part(inside("trap 'echo asked' TERM; while :; do echo on; sleep 0.1; done")))
     await node.line("on")
-    await stands_still()
-    before = node.text()
-    node.renew_lease(9.0, 1)
-    await until(lambda: len(node.text()) > len(before) + 100)
-    await stands_still()
+    before = await stands_still(node.renew_lease())
+    deadline = node.renew_lease(LEASE_SECONDS, 1)
+    await until_async(lambda: len(node.text()) > len(before) + 100)
+    await stands_still(deadline)
     node.runtime.stop(1, 20.0)
     assert (await node.end_of()).category == "stopped"
     assert "asked" not in node.text()
-    await until(lambda: left(node) == "")
+    await until_async(lambda: left(node) == "")
 
 
 async def test_its_limits_hold(node: RuntimeNode) -> None:
-    bomb = "i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo all"
+    bomb = "i=0; while [ $i -lt 100 ]; do sleep 600 & i=$((i+1)); done; echo all"
     await node.run(make_part(inside(bomb), attempt=1))
     assert "all" not in node.text(1)
     greedy = inside("x=$(yes | head -c 200000000); echo filled", memory_bytes=64 * 2**20)
     assert (await node.run(make_part(greedy, attempt=2))).category == "out_of_memory"
-    full = inside("head -c 64000000 /dev/zero > big; sleep 60")
+    full = inside("head -c 64000000 /dev/zero > big; sleep 600")
     assert (await node.run(make_part(full, attempt=3))).category == "out_of_disk"
 
 

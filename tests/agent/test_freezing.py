@@ -9,19 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds, wall_clock_seconds
 from nodeagent.machine import ALIVE, DesiredReceived, Part, Phase, State, TakeTurns, step
 from nodeagent.messages import DesiredPart, DesiredState, Turn
 from nodeagent.process import runtime
-from nodeagent.procfs import boot_clock_seconds, is_stopped
+from nodeagent.procfs import is_stopped
 from nodeagent.shim.cgroups import Cgroups
 from nodeagent.shim.freezing import Turns
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import make_part, python
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import RuntimeNode, settled
+from tests.patience import until_async
 
-SECONDS = 1.0
-#: How long a process may go on in another's turn, on a machine that has other things to do. One that nobody
-#: freezes would go on to its end.
-LATE_SECONDS = 0.75 * SECONDS
+#: Longer than any test takes: a turn ends when a test moves the clock.
+SECONDS = 1000.0
+#: Of turns that end by themselves; and how long a process may go on in another's.
+REAL_SECONDS = 4.0
+LATE_SECONDS = 0.75 * REAL_SECONDS
+GRACE_SECONDS = 20.0
 #: Ticks in a child as well, that left the session.
 TICKS = r"""
 import os, signal, time
@@ -51,7 +57,7 @@ async def node(
 
 
 def ticking(attempt: int, turn: Turn | None) -> DesiredPart:
-    return replace(make_part(python(TICKS), attempt=attempt, grace_seconds=5.0), turn=turn)
+    return replace(make_part(python(TICKS), attempt=attempt, grace_seconds=GRACE_SECONDS), turn=turn)
 
 
 def ticks(node: RuntimeNode, attempt: int, who: str = "") -> list[float]:
@@ -61,72 +67,106 @@ def ticks(node: RuntimeNode, attempt: int, who: str = "") -> list[float]:
     ]
 
 
+async def both_tick(node: RuntimeNode, attempt: int, since: float = 0.0) -> None:
+    """Wait until both have ticked after that, by their own clock, which nothing moves."""
+    await until_async(
+        lambda: all(max(ticks(node, attempt, who), default=0.0) > since for who in ("parent", "child"))
+    )
+
+
+async def stands_still(node: RuntimeNode, attempt: int) -> None:
+    """Wait until an attempt is frozen, and see that it then does nothing."""
+    await until_async(lambda: is_silent(node, attempt))
+    since = time.time()
+    assert max(await settled(lambda: ticks(node, attempt)), default=0.0) <= since
+
+
 async def start_and_freeze(node: RuntimeNode) -> None:
     await node.start(ticking(1, None))
-    await until(lambda: all(ticks(node, 1, who) for who in ("parent", "child")))
+    await both_tick(node, 1)
     node.runtime.take_turns(1, FROZEN)
-    await until(lambda: is_silent(node))
+    await until_async(lambda: is_silent(node))
 
 
-def is_silent(node: RuntimeNode) -> bool:
+def is_silent(node: RuntimeNode, attempt: int = 1) -> bool:
     """Whether nothing of the attempt can do anything."""
-    group = node.runtime.cgroups.group("attempt-1-rank-0")
+    group = node.runtime.cgroups.group(f"attempt-{attempt}-rank-0")
     if "freezer" in group.paths:
         return Path(group.paths["freezer"], "freezer.state").read_text() == "FROZEN\n"
     if group.paths:
         return "frozen 1\n" in Path(group.paths["pids"], "cgroup.events").read_text()
-    return all(map(is_stopped, node.alive(1)))
+    return all(map(is_stopped, node.alive(attempt)))
 
 
-async def test_two_take_turns_and_never_run_together(node: RuntimeNode) -> None:
+async def test_two_take_turns_and_never_run_together(clock: MovedClock, node: RuntimeNode) -> None:
+    # The first one's turn begins.
+    turn_at = boot_clock_seconds() - wall_clock_seconds() % (2 * SECONDS) + 2 * SECONDS
+    clock.stop_at(turn_at)
+    node.renew_lease(10 * SECONDS)
     for attempt in (1, 2):
         await node.start(ticking(attempt, Turn(index=attempt - 1, count=2, seconds=SECONDS)))
+    for turn in range(3):
+        on, off = (1, 2) if turn % 2 == 0 else (2, 1)
+        clock.stop_at(turn_at + turn * SECONDS + 0.1)
+        await stands_still(node, off)
+        await both_tick(node, on, time.time())
+        # To its very end.
+        clock.stop_at(turn_at + (turn + 1) * SECONDS - 0.1)
+        await stands_still(node, off)
+        await both_tick(node, on, time.time())
+    node.runtime.take_turns(2, None)  # The other has ended, say: from now on it runs all the time.
+    await both_tick(node, 2, time.time())
+    await both_tick(node, 1, time.time())
+
+
+@pytest.mark.clock
+@pytest.mark.parametrize("node", ["signals"], indirect=True)
+async def test_turns_change_in_real_time(node: RuntimeNode) -> None:
     for attempt in (1, 2):
-        turns = Turns(attempt - 1, 2, SECONDS)
+        await node.start(ticking(attempt, Turn(index=attempt - 1, count=2, seconds=REAL_SECONDS)))
+    for attempt in (1, 2):
+        turns = Turns(attempt - 1, 2, REAL_SECONDS)
 
         def had_turns(attempt: int = attempt) -> bool:
             return all(
-                len({at // SECONDS for at in ticks(node, attempt, who)}) >= 2 for who in ("parent", "child")
+                len({at // REAL_SECONDS for at in ticks(node, attempt, who)}) >= 2
+                for who in ("parent", "child")
             )
 
-        await until(had_turns)
+        await until_async(had_turns)
         strays = [at for at in ticks(node, attempt) if not turns.is_on(at)]
-        assert max([at % SECONDS for at in strays], default=0.0) < LATE_SECONDS
-    node.runtime.take_turns(1, None)  # The other has ended, say: from now on it runs all the time.
-    began = time.time()
-    await until(
-        lambda: not all(Turns(0, 2, SECONDS).is_on(at) for at in ticks(node, 1) if at > began + SECONDS)
-    )
+        assert max([at % REAL_SECONDS for at in strays], default=0.0) < LATE_SECONDS
 
 
-async def test_what_is_frozen_is_asked_to_end_and_does(node: RuntimeNode) -> None:
+async def test_what_is_frozen_is_asked_to_end_and_does(clock: MovedClock, node: RuntimeNode) -> None:
     await start_and_freeze(node)
-    node.runtime.stop(1, 0.5)  # Nobody asks the child, which left the session.
+    node.runtime.stop(1, GRACE_SECONDS)
+    await until_async(lambda: "asked\n" in node.text(1))
+    clock.jump(GRACE_SECONDS)  # Nobody asks the child, which left the session.
     outcome = await node.end_of(1)
     assert (outcome.exit_code, outcome.category) == (0, "stopped")
-    assert "asked\n" in node.text(1)
 
 
-async def test_the_lease_ends_what_is_frozen(node: RuntimeNode) -> None:
+async def test_the_lease_ends_what_is_frozen(clock: MovedClock, node: RuntimeNode) -> None:
     node.runtime.configuration = replace(node.configuration, freeze_seconds=0.0)
-    both = ("parent", "child")
-    await node.start_leased(ticking(1, None), 2.0, lambda: all(ticks(node, 1, who) for who in both))
-    node.runtime.take_turns(1, FROZEN)
-    deadline = await node.leased_until(2.0, lambda: is_silent(node))
+    await start_and_freeze(node)
+    deadline = node.renew_lease()
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS - GRACE_SECONDS)
+    await until_async(lambda: "asked\n" in node.text(1))
+    assert node.outcomes == {}
+    clock.stop_at(deadline - KILL_MARGIN_SECONDS)
     assert (await node.end_of(1)).category == "lost"
-    assert max(ticks(node, 1)) <= time.time() + deadline - boot_clock_seconds()
+    assert boot_clock_seconds() < deadline
     assert node.alive(1) == []
-    assert "asked\n" in node.text(1)
 
 
 async def test_an_agent_that_comes_back_finds_it_frozen_and_can_let_it_go_on(node: RuntimeNode) -> None:
     await start_and_freeze(node)
     (adopted,) = node.restart()
     assert adopted.part.desired.turn == FROZEN
-    await until(lambda: is_silent(node))
-    before = len(ticks(node, 1))
+    await stands_still(node, 1)
     node.runtime.take_turns(1, None)
-    await until(lambda: len(ticks(node, 1)) > before)
+    await both_tick(node, 1, time.time())
 
 
 def test_turns_follow_from_the_clock_and_every_instant_is_somebodys() -> None:

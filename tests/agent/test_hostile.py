@@ -40,9 +40,9 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() > 0: os._exit(0)
     print("daemon", os.getpid())
-    while True: time.sleep(60)
+    while True: time.sleep(600)
 os.wait()
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
 FILLS = """
 import os, time
@@ -51,7 +51,7 @@ file = open("big", "wb")
 {unlink}
 file.write(bytes(4 * {size}))
 file.flush()
-time.sleep(60)
+time.sleep(600)
 """
 BOMB = """
 import os, time
@@ -59,7 +59,7 @@ count = 0
 try:
     while count < 500:
         if os.fork() == 0:
-            time.sleep(60)
+            time.sleep(600)
         count += 1
 except OSError as error:
     print(count, error.strerror)
@@ -245,7 +245,7 @@ async def test_no_other_process_can_be_killed_or_looked_into(isolated: RuntimeNo
     if not (isolated.runtime.isolated.has_sandbox or SIGNALS_ARE_KEPT):
         pytest.skip("this kernel's Landlock does not keep signals from others of the same user")
     # Of the same tenant, and so of the same user.
-    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 60"), attempt=1))
+    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 600"), attempt=1))
     await isolated.line("up")
     own = f"{isolated.runtime.folder(1).work(0)}/own"
     job = python(KILLS_ALL.format(own=own), interpreter=everybodys_python())
@@ -262,7 +262,7 @@ async def test_no_other_process_can_be_killed_or_looked_into(isolated: RuntimeNo
 
 async def test_a_guest_is_kept_to_the_files_of_the_job(isolated: RuntimeNode, folder: Path) -> None:
     (folder / "open").write_text(SECRET)
-    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 60")))
+    await isolated.start(make_part(shell("echo mine > own; echo up; sleep 600")))
     await isolated.line("up")
     script = f"cat {folder}/open; cat own; test -t 0 && echo terminal > /dev/tty; id -u"
     guest = await visit(isolated, "sh", "-c", script, terminal=[24, 80])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.process.ports import HeldPorts
 from tests.agent.builders import GPU_BYTES, make_part, python
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
+from tests.patience import until_async
 
 GIB = 2**30
 
@@ -102,7 +104,7 @@ async def test_processes_are_measured_and_simulated_gpus_are_as_busy(
         # How much it gets is up to what else this machine does.
         return newest if is_up and (worker.cpus_used or 0.0) > 0.02 else None
 
-    found = await until(reading)
+    found = await until_async(reading)
     worker, sleeper = found.replicas
     assert 2**20 < sleeper.memory_used_bytes < worker.memory_used_bytes < GPU_BYTES
     utilisation = {gpu.index: gpu.utilisation_percent for gpu in found.gpus}
@@ -202,15 +204,11 @@ async def test_the_endpoint_answers_one_question_only() -> None:
         writer.close()
         return answer
 
-    async def is_up() -> bool:
-        try:
-            return bool(await ask("GET / HTTP/1.1\r\n\r\n"))
-        except ConnectionRefusedError:
-            return False
+    def is_open() -> bool:
+        with socket.socket() as line:
+            return line.connect_ex(("127.0.0.1", port)) == 0
 
-    async with asyncio.timeout(10):
-        while not await is_up():
-            await asyncio.sleep(0.01)
+    await until_async(is_open)
     answer = await ask("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith("HTTP/1.1 200 OK\r\n")
     assert 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0"' in answer

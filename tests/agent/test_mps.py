@@ -17,7 +17,8 @@ from nodeagent.messages import DesiredPart, GpuPart, InventoryGpu
 from nodeagent.process.mps import PROGRAM, Mps, Service, mps_limits
 from nodeagent.process.sharing import SharedGpus, enforcement_of
 from tests.agent.builders import make_configuration, make_part, make_replica, python
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
+from tests.patience import until_async
 
 #: Takes `-f` and `quit` as the real one does, and leaves a mark in the shared memory that clients need.
 DAEMON = f"""#!{sys.executable} -IS
@@ -80,12 +81,12 @@ async def test_a_tenants_jobs_meet_in_one_service_that_ends_with_the_last(servin
         serving.runtime.stop(attempt, 0.0)
         await serving.end_of(attempt)
         serving.runtime.forget(attempt)
-    await until(lambda: not serving.runtime.mps.service(users.number_of("vision")).processes())
+    await until_async(lambda: not serving.runtime.mps.service(users.number_of("vision")).processes())
     assert serving.runtime.mps.service(users.number_of("speech")).processes()
     serving.runtime.stop(3, 0.0)
     await serving.end_of(3)
     serving.runtime.forget(3)
-    await until(lambda: not serving.runtime.mps.service(users.number_of("speech")).processes())
+    await until_async(lambda: not serving.runtime.mps.service(users.number_of("speech")).processes())
 
 
 async def test_a_part_of_a_gpu_is_held_by_the_services_limits(serving: RuntimeNode) -> None:

@@ -13,26 +13,28 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.messages import GpuPart
 from nodeagent.process.ports import PORTS
 from nodeagent.process.runtime import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import make_part, make_replica, python, shell
-from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, is_alive, others_work
+from tests.patience import until_async
 
+GRACE_SECONDS = 20.0
 IGNORES_TERM = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("pid", os.getpid())
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
-#: Deaf as well, and says all the time when it still ran.
-SAYS_WHEN = """
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    print(time.clock_gettime(time.CLOCK_BOOTTIME))
-    time.sleep(0.01)
+HEARS_TERM = """
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked\\n"))
+print("pid", os.getpid())
+while True: time.sleep(600)
 """
 SAVES_ON_TERM = """
 import os, signal, sys, time
@@ -41,7 +43,7 @@ def save(*_):
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("pid", os.getpid())
-while True: time.sleep(60)
+while True: time.sleep(600)
 """
 #: A child that leaves the session, so that no signal to the group reaches it, and outlives its parent.
 ESCAPES = """
@@ -49,7 +51,7 @@ import os, sys, time
 if os.fork() == 0:
     os.setsid()
     if (pid := os.fork()) == 0:
-        while True: time.sleep(60)
+        while True: time.sleep(600)
     print("escaped", pid)
     os._exit(0)
 os.wait()
@@ -177,18 +179,24 @@ class TestStop:
     async def test_the_job_may_save_its_work(self, node: RuntimeNode) -> None:
         await node.start(make_part(python(SAVES_ON_TERM)))
         await node.line("pid")
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         outcome = await node.end_of()
         assert (outcome.category, outcome.exit_code) == ("stopped", 0)
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
-    async def test_one_that_ignores_sigterm_is_killed_after_its_grace(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(IGNORES_TERM), grace_seconds=600.0))
+    async def test_one_that_ignores_sigterm_is_killed_after_its_grace(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
+        await node.start(make_part(python(HEARS_TERM), grace_seconds=600.0))
         pid = await node.pid("pid")
         asked = boot_clock_seconds()
-        node.runtime.stop(1, 0.3)
+        node.runtime.stop(1, GRACE_SECONDS)
+        await node.line("asked")
+        clock.stop_at(asked + GRACE_SECONDS - 0.1)
+        await others_work()
+        assert is_alive(pid)
+        clock.jump(GRACE_SECONDS)
         outcome = await node.end_of()
-        assert boot_clock_seconds() - asked >= 0.3
         assert (outcome.category, outcome.exit_code) == ("stopped", 128 + signal.SIGKILL)
         assert not is_alive(pid)
 
@@ -204,7 +212,7 @@ class TestStop:
         script = SAVES_ON_TERM.replace("def save(*_):", "def save(*_):\n    time.sleep(0.1)")
         await node.start(make_part(shell(f"{sys.executable} -u -c '{script}'; true")))
         await node.line("pid")
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         await node.end_of()
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
@@ -215,7 +223,7 @@ class TestStop:
         assert not node.alive()
 
     async def test_processes_that_left_the_group_die_too(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
+        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(600)")))
         escaped = await node.pid("escaped")
         assert is_alive(escaped)
         node.runtime.stop(1, 0.2)
@@ -226,16 +234,16 @@ class TestStop:
         await node.start(make_part(python(SAVES_ON_TERM)))
         pid = await node.pid("pid")
         os.kill(pid, signal.SIGSTOP)
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         assert (await node.end_of()).exit_code == 0
 
     async def test_a_stop_right_after_the_start_is_heard(self, node: RuntimeNode) -> None:
         for attempt in range(1, 6):
-            desired = make_part(shell("sleep 60"), attempt=attempt)
+            desired = make_part(shell("sleep 600"), attempt=attempt)
             await node.prepare(desired)
             node.runtime.start(desired)
             if attempt > 1:
-                await until(lambda at=attempt: os.path.exists(node.runtime.folder(at).status))
+                await until_async(lambda at=attempt: os.path.exists(node.runtime.folder(at).status))
             node.runtime.stop(attempt, 0.0)
         for attempt in range(1, 6):
             assert (await node.end_of(attempt)).category == "stopped"
@@ -256,8 +264,8 @@ class TestStop:
         assert node.text(1, 1) == "end\n"
 
     async def test_leaving_is_not_the_same_as_being_asked(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("sleep 60")))
-        node.runtime.stop(1, 1.0, is_leaving=True)
+        await node.start(make_part(shell("sleep 600")))
+        node.runtime.stop(1, 600.0, is_leaving=True)
         assert (await node.end_of()).category == "lost"
 
 
@@ -265,30 +273,47 @@ class TestLease:
     """What the end of a lease does where it does not freeze; `test_lapse.py` has the rest."""
 
     @pytest.fixture
-    async def node(self, tmp_path: Path) -> AsyncIterator[RuntimeNode]:
+    async def node(self, clock: MovedClock, tmp_path: Path) -> AsyncIterator[RuntimeNode]:
         node = RuntimeNode(tmp_path, freeze_seconds=0.0)
         yield node
         await node.clean_up()
 
-    async def test_everything_is_dead_by_the_deadline(self, node: RuntimeNode) -> None:
-        part = make_part(python(SAYS_WHEN), python(ESCAPES, rank=1))
-        deadline = await node.start_leased(part, 2.0, lambda: node.text() and "escaped" in node.text(1, 1))
+    async def test_everything_is_dead_by_the_deadline(self, clock: MovedClock, node: RuntimeNode) -> None:
+        await node.start(
+            make_part(python(IGNORES_TERM), python(ESCAPES, rank=1), grace_seconds=GRACE_SECONDS)
+        )
+        pid = await node.pid("pid")
+        await until_async(lambda: "escaped" in node.text(1, 1))
+        deadline = node.renew_lease()
+        clock.stop_at(deadline - KILL_MARGIN_SECONDS - 0.1)
+        await others_work()
+        assert is_alive(pid)
+        clock.stop_at(deadline - KILL_MARGIN_SECONDS)
         outcome = await node.end_of()
-        assert float(node.text().splitlines()[-1]) <= deadline
+        assert boot_clock_seconds() < deadline
         assert not node.alive()
         assert outcome.category == "lost"
         assert "lost contact" in outcome.message
 
-    async def test_a_job_may_save_its_work_before_the_deadline(self, node: RuntimeNode) -> None:
-        await node.start_leased(make_part(python(SAVES_ON_TERM)), 2.0, lambda: "pid" in node.text())
+    async def test_a_job_may_save_its_work_before_the_deadline(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
+        await node.start(make_part(python(SAVES_ON_TERM), grace_seconds=GRACE_SECONDS))
+        await node.line("pid")
+        clock.stop_at(node.renew_lease() - KILL_MARGIN_SECONDS - GRACE_SECONDS)
         assert (await node.end_of()).category == "lost"
         assert (Path(node.runtime.folder(1).work(0)) / "saved").exists()
 
-    async def test_a_lease_moved_forward_in_time_lets_it_go_on(self, node: RuntimeNode) -> None:
+    async def test_a_lease_moved_forward_in_time_lets_it_go_on(
+        self, clock: MovedClock, node: RuntimeNode
+    ) -> None:
         part = make_part(shell("echo begin; until [ -e end ]; do sleep 0.01; done"))
-        first = await node.start_leased(part, 1.5, lambda: node.text())
-        node.renew_lease(60.0)
-        await until(lambda: boot_clock_seconds() > first)
+        await node.start(part)
+        await node.line("begin")
+        first = node.renew_lease()
+        node.renew_lease(2 * LEASE_SECONDS)
+        clock.go_on_from(first + 1.0)
+        await others_work()
         Path(node.runtime.folder(1).work(0), "end").touch()
         outcome = await node.end_of()
         assert (outcome.category, node.text()) == ("", "begin\n")
@@ -302,7 +327,7 @@ class TestLease:
 class TestDeaths:
     async def test_a_killed_shim_takes_everything_with_it(self, node: RuntimeNode) -> None:
         await node.start(
-            make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(60)"))
+            make_part(python(ESCAPES + "\nprint('pid', os.getpid())\nwhile True: time.sleep(600)"))
         )
         pid, escaped = await node.pid("pid"), await node.pid("escaped")
         os.kill(node.status()["pid"], signal.SIGKILL)
@@ -335,22 +360,23 @@ class TestRestart:
         (adopted,) = node.restart()
         assert adopted.part.phase == "running"
         assert adopted.part.desired.attempt == 1
-        node.runtime.stop(1, 5.0)
+        node.runtime.stop(1, 600.0)
         assert (await node.end_of()).category == "stopped"
         assert not is_alive(pid)
 
     async def test_what_ended_meanwhile_is_told(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("sleep 0.1; exit 4")))
+        await node.start(make_part(shell("until [ -e end ]; do sleep 0.01; done; exit 4")))
         shim = node.status()["pid"]
         node.runtime.close()
-        await until(lambda: node.status()["is_final"])
+        Path(node.runtime.folder(1).work(0), "end").touch()
+        await until_async(lambda: node.status()["is_final"])
         node.runtime = ProcessRuntime(node.configuration, node.note)
         assert len(node.runtime.recover()) == 1
         assert (await node.end_of()).exit_code == 4
-        await until(lambda: not is_alive(shim))
+        await until_async(lambda: not is_alive(shim))
 
     async def test_a_shim_that_died_meanwhile_is_cleaned_up_after(self, node: RuntimeNode) -> None:
-        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(60)")))
+        await node.start(make_part(python(ESCAPES + "\nwhile True: time.sleep(600)")))
         escaped = await node.pid("escaped")
         node.runtime.close()
         os.kill(node.status()["pid"], signal.SIGKILL)
@@ -402,12 +428,12 @@ class TestRestart:
         folder.mkdir()
         (folder / "part.json").write_text('{"wish": {"att')
         assert node.restart() == []
-        await until(lambda: not folder.exists())
+        await until_async(lambda: not folder.exists())
 
     async def test_forgetting_leaves_nothing(self, node: RuntimeNode) -> None:
         await node.run(make_part(shell("mkdir -p a/b; touch a/b/c; chmod 0 a")))
         node.runtime.forget(1)
-        await until(lambda: not list(node.runtime.attempts.iterdir()))
+        await until_async(lambda: not list(node.runtime.attempts.iterdir()))
         assert node.restart() == []
 
 
@@ -427,10 +453,12 @@ class TestLimits:
         assert "filled\n" not in node.text()
 
     async def test_groups_are_made_and_removed(self, node: RuntimeNode) -> None:
-        await node.start(make_part(shell("cat /proc/self/cgroup; sleep 0.2", cpus=0.5, memory_bytes=2**26)))
+        script = "cat /proc/self/cgroup; until [ -e end ]; do sleep 0.01; done"
+        await node.start(make_part(shell(script, cpus=0.5, memory_bytes=2**26)))
         group = node.runtime.cgroups.group("attempt-1-rank-0")
         name = "cpu.max" if group.is_unified else "cpu.cfs_quota_us"
         assert (Path(group.paths["cpu"]) / name).read_text().split()[0] == "50000"
+        Path(node.runtime.folder(1).work(0), "end").touch()
         await node.end_of()
         assert "attempt-1-rank-0" in node.text()
         assert not os.path.exists(group.paths["cpu"])
@@ -439,10 +467,10 @@ class TestLimits:
     async def test_limits_change_while_it_runs_and_what_is_in_use_stays(self, node: RuntimeNode) -> None:
         """It frees its memory when a file appears; the agent's next life remembers the limits."""
         script = "import os, time; x = bytearray(96 * 2**20); print('filled')\n"
-        script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(60)"
+        script += "while not os.path.exists('free'): time.sleep(0.02)\ndel x; print('freed'); time.sleep(600)"
         replica = python(script, cpus=0.5, memory_bytes=2**28)
         await node.start(make_part(replica))
-        await until(lambda: "filled" in node.text())
+        await until_async(lambda: "filled" in node.text())
         group = node.runtime.cgroups.group("attempt-1-rank-0")
         cpus, memory = (
             ("cpu.max", "memory.max") if group.is_unified else ("cpu.cfs_quota_us", "memory.limit_in_bytes")
@@ -457,7 +485,7 @@ class TestLimits:
         node.runtime.change_limits(changed)
         assert limits() == ("150000", 2**28)
         (Path(node.runtime.folder(1).work(0)) / "free").touch()
-        await until(lambda: limits() == ("150000", 2**26))
+        await until_async(lambda: limits() == ("150000", 2**26))
         node.runtime.stop(1, 0.0)
         await node.end_of()
         assert node.runtime.limits.pending == {}

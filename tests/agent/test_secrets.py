@@ -19,9 +19,10 @@ from nodeagent.process.shim_process import memory_folder
 from nodeagent.shim.secrets import MASK, Mask
 from tests.agent.builders import make_part, shell
 from tests.agent.fake_server import FakeServer
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
 from tests.agent.test_agent import NODE, StartAgent, server, start_agent
 from tests.agent.test_batch import BatchNodeOfTests
+from tests.patience import until_async
 
 __all__ = ["server", "start_agent"]
 
@@ -128,7 +129,7 @@ async def test_a_job_gets_its_secrets_and_nothing_of_them_is_on_a_disk(
 ) -> None:
     node = new_node(**changes)
     assert await node.prepare(desired(""))
-    node.runtime.start(desired(f"{SHOWS}\necho up; exec sleep 60"), GIVEN)
+    node.runtime.start(desired(f"{SHOWS}\necho up; exec sleep 600"), GIVEN)
     await node.line("up")
     lines = node.text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
@@ -155,7 +156,7 @@ async def test_what_a_failure_tells_is_masked(node: RuntimeNode) -> None:
 async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node: RuntimeNode) -> None:
     for end in ("by the agent", "by the next agent on the machine"):
         attempt = 1 if end == "by the agent" else 2
-        part = replace(desired("echo up; exec sleep 60"), attempt=attempt)
+        part = replace(desired("echo up; exec sleep 600"), attempt=attempt)
         assert await node.prepare(part)
         node.runtime.start(part, GIVEN)
         await node.line("up", attempt)
@@ -168,7 +169,7 @@ async def test_files_of_a_shim_that_was_killed_are_removed(tmp_path: Path, node:
             pid = node.runtime.shims[attempt].pid
             node.runtime.close()
             os.kill(pid, signal.SIGKILL)
-            await until(lambda: not node.alive(2))
+            await until_async(lambda: not node.alive(2))
             RuntimeNode(tmp_path / "another").runtime.close()
         assert not hidden.exists()
 
@@ -195,12 +196,10 @@ async def test_a_remote_runner_gets_them_sealed_over_the_shared_folder(
     tmp_path: Path, remote_runners: BatchNodeOfTests
 ) -> None:
     node = remote_runners
-    part = desired(f"{SHOWS}\necho up; exec sleep 60")
-    node.runtime.prepare(part)
-    await until(lambda: 1 in node.ready)
-    node.runtime.start(part, GIVEN)
+    part = desired(f"{SHOWS}\necho up; exec sleep 600")
+    await node.start(part, GIVEN)
     log = Path(node.runtime.folder(1).log(0))
-    await until(lambda: log.exists() and "up\n" in log.read_text())
+    await until_async(lambda: log.exists() and "up\n" in log.read_text())
     lines = log.read_text().splitlines()
     assert [line.split()[0] for line in lines[:3]] == [digest(TOKEN), digest(KEY), "400"]
     assert "the token is ***, and the key:" in lines
@@ -225,7 +224,7 @@ async def test_the_agent_asks_when_it_starts_the_attempt(server: FakeServer, sta
     server.is_without_secrets = False
     part = await server.until_state(NODE, 4, "exited")
     assert (part.exit_code, part.category) == (0, "")
-    assert digest(TOKEN) in server.text(NODE, 4)
+    await server.until(lambda: digest(TOKEN) in server.text(NODE, 4))
     assert TOKEN not in server.text(NODE, 4)
     assert TOKEN not in agent.log.read_text()
 

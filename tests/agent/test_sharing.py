@@ -15,6 +15,7 @@ from socket import AF_UNIX, SOCK_SEQPACKET, socket
 
 import pytest
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.folder import read_json
 from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample
 from nodeagent.metrics.jobs import JobMeter
@@ -23,10 +24,14 @@ from nodeagent.process import sharing as process_sharing
 from nodeagent.process.sharing import enforcement_of, note_gpu_memory
 from nodeagent.procfs import is_stopped
 from nodeagent.shim.cgroups import Cgroups
+from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.guest import reached_by
+from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from nodeagent.tokens import BASE_QUOTA, WINDOW
 from tests.agent.builders import PLATFORM, make_part, make_replica, python
-from tests.agent.runtime_node import RuntimeNode, daemon_pid, until
+from tests.agent.moved_clock import MovedClock
+from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, daemon_pid, settled
+from tests.patience import PATIENCE_SECONDS, until_async
 
 MEBIBYTE = 2**20
 #: Computes without an end, and says so every 10 ms of processor time.
@@ -103,7 +108,7 @@ def stretches(node: RuntimeNode, since: float = 0.0) -> list[tuple[int, float]]:
 
 async def both_have_run(node: RuntimeNode, since: float = 0.0) -> None:
     """Wait until each has had the token, while the other stood still."""
-    await until(lambda: has_each_run(node, since))
+    await until_async(lambda: has_each_run(node, since))
 
 
 def has_each_run(node: RuntimeNode, since: float = 0.0) -> bool:
@@ -114,7 +119,7 @@ async def they_take_turns(node: RuntimeNode) -> None:
     """Watch some turns. They are a quota long, at least 100 ms; who runs beside another says so in between,
     on a busy machine too, where a turn may have room for no more than one sign."""
     began = time.monotonic() + 1.0  # Whoever has only just begun has been seen to work by then.
-    await until(lambda: len(stretches(node, began)) > 6)
+    await until_async(lambda: len(stretches(node, began)) > 6)
     signs = [at for attempt in (1, 2) for at in ticks(node, attempt) if at > began]
     assert (max(signs) - min(signs)) / len(stretches(node, began)) > 0.09
 
@@ -122,7 +127,7 @@ async def they_take_turns(node: RuntimeNode) -> None:
 async def test_two_that_compute_run_in_turn_and_are_held(node: RuntimeNode) -> None:
     await node.start(sharing(1, SPIN, 500))
     await node.start(sharing(2, SPIN, 500))
-    await until(lambda: held(node, 1) == held(node, 2) == "enforced")
+    await until_async(lambda: held(node, 1) == held(node, 2) == "enforced")
     await both_have_run(node)
     await they_take_turns(node)
 
@@ -134,12 +139,12 @@ async def test_a_daemon_that_is_killed_costs_nobody_anything(node: RuntimeNode) 
     killed = daemon_pid(node)
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    await until(lambda: daemon_pid(node) not in (None, killed))
+    await until_async(lambda: daemon_pid(node) not in (None, killed))
     counts = [len(ticks(node, attempt)) for attempt in (1, 2)]
-    await until(
+    await until_async(
         lambda: all(len(ticks(node, n)) > count + 20 for n, count in zip((1, 2), counts, strict=True))
     )
-    await until(lambda: held(node, 1) == held(node, 2) == "enforced")
+    await until_async(lambda: held(node, 1) == held(node, 2) == "enforced")
     await both_have_run(node, time.monotonic())
     assert not node.outcomes
 
@@ -176,14 +181,14 @@ async def test_an_agent_that_is_killed_costs_nobody_anything(tmp_path: Path) -> 
     try:
         assert said == b"up\n"
         # Without an agent they take turns as before.
-        serving = await until(lambda: daemon_pid(node))
+        serving = await until_async(lambda: daemon_pid(node))
         await both_have_run(node, time.monotonic())
         node.runtime.recover()
-        await until(lambda: node.runtime.shared_gpus.keepers)
+        await until_async(lambda: node.runtime.shared_gpus.keepers)
         await both_have_run(node, time.monotonic())
         assert daemon_pid(node) == serving
         os.kill(serving, signal.SIGKILL)
-        await until(lambda: daemon_pid(node) not in (None, serving))
+        await until_async(lambda: daemon_pid(node) not in (None, serving))
         await both_have_run(node, time.monotonic())
         assert held(node, 1) == held(node, 2) == "enforced"
         assert not node.outcomes
@@ -195,31 +200,32 @@ async def test_an_agent_that_is_killed_costs_nobody_anything(tmp_path: Path) -> 
 
 async def test_a_restarted_agent_and_the_daemon_find_each_other(node: RuntimeNode) -> None:
     await node.start(sharing(1, SPIN, 500))
-    await until(lambda: daemon_pid(node) is not None)
+    await until_async(lambda: daemon_pid(node) is not None)
     serving = daemon_pid(node)
     node.restart()
-    await until(lambda: node.runtime.shared_gpus.keepers)
+    await until_async(lambda: node.runtime.shared_gpus.keepers)
     count = len(ticks(node, 1))
-    await until(lambda: len(ticks(node, 1)) > count + 10)
+    await until_async(lambda: len(ticks(node, 1)) > count + 10)
     assert daemon_pid(node) == serving
     os.kill(int(serving or 0), signal.SIGKILL)
-    await until(lambda: daemon_pid(node) not in (None, serving))
+    await until_async(lambda: daemon_pid(node) not in (None, serving))
 
 
 @pytest.mark.slow
-async def test_after_a_lapse_of_the_lease_they_take_turns_again(node: RuntimeNode) -> None:
-    node.renew_lease(5.0)
+async def test_after_a_lapse_of_the_lease_they_take_turns_again(clock: MovedClock, node: RuntimeNode) -> None:
     await node.start(training(1, STEPS, 500))
     await node.start(sharing(2, SPIN, 500))
-    await node.leased_until(5.0, lambda: has_each_run(node))
-    await until(lambda: all(os.path.exists(node.runtime.folder(attempt).frozen) for attempt in (1, 2)))
-    counts = [len(ticks(node, attempt)) for attempt in (1, 2)]
-    began = time.monotonic()
-    await until(lambda: time.monotonic() > began + 0.3)
-    assert [len(ticks(node, attempt)) for attempt in (1, 2)] == counts
-    node.renew_lease(60.0, 1, 2)
-    began = time.monotonic()
-    await both_have_run(node, began)
+    await both_have_run(node)
+    clock.stop_at(node.renew_lease() - KILL_MARGIN_SECONDS - FREEZE_SECONDS / 2)
+    await until_async(lambda: all(map(node.runtime.is_frozen, (1, 2))))
+    since = time.monotonic()
+    ticked = await settled(lambda: [ticks(node, attempt) for attempt in (1, 2)])
+    assert max(map(max, ticked)) <= since
+    node.renew_lease(LEASE_SECONDS, 1, 2)
+    await until_async(lambda: not any(map(node.runtime.is_frozen, (1, 2))))
+    # Who held the token as the clock jumped seems to have had it all the time: that no longer counts then.
+    clock.go_on_from(boot_clock_seconds() + WINDOW / 1e6)
+    await both_have_run(node, time.monotonic())
     await they_take_turns(node)
 
 
@@ -274,10 +280,10 @@ async def real(tmp_path: Path) -> AsyncIterator[RuntimeNode]:
 async def test_on_a_real_gpu_only_a_job_that_asks_is_held(real: RuntimeNode) -> None:
     await real.start(sharing(1, SPIN, 300))
     await real.start(training(2, STEPS, 700, limit=700))
-    await until(lambda: held(real, 2) == "cooperative")
+    await until_async(lambda: held(real, 2) == "cooperative")
     assert held(real, 1) == "placement_only"
     # Alone with the token, it stands still once it has had seven tenths of the time since the daemon began.
-    await until(lambda: any(later - earlier > 0.09 for earlier, later in pairwise(ticks(real, 2))))
+    await until_async(lambda: any(later - earlier > 0.09 for earlier, later in pairwise(ticks(real, 2))))
     assert real.alive(1)
 
 
@@ -370,25 +376,25 @@ def training(attempt: int, script: str, request: int, limit: int = 1000) -> Desi
 async def test_a_job_that_asks_before_its_steps_is_not_frozen_and_takes_turns(node: RuntimeNode) -> None:
     await node.start(training(1, STEPS, 500))
     await node.start(sharing(2, SPIN, 500))
-    await until(lambda: (held(node, 1), held(node, 2)) == ("cooperative", "enforced"))
+    await until_async(lambda: (held(node, 1), held(node, 2)) == ("cooperative", "enforced"))
     await both_have_run(node)
     await they_take_turns(node)
     killed = daemon_pid(node)
     os.kill(int(killed or 0), signal.SIGKILL)
-    await until(lambda: daemon_pid(node) not in (None, killed))
+    await until_async(lambda: daemon_pid(node) not in (None, killed))
     began = time.monotonic()
     await both_have_run(node, began)
     assert held(node, 1) == "cooperative"
-    node.runtime.stop(1, 20.0)
+    node.runtime.stop(1, 600.0)
     outcome = await node.end_of(1)
     assert (outcome.category, outcome.exit_code) == ("stopped", 143), node.text(1)
 
 
 async def test_one_that_never_gives_the_token_back_is_frozen_in_the_end(node: RuntimeNode) -> None:
     await node.start(training(1, HOG, 500))
-    await until(lambda: held(node, 1) == "cooperative")
+    await until_async(lambda: held(node, 1) == "cooperative")
     await node.start(sharing(2, SPIN, 500))
-    await until(lambda: held(node, 1) == "enforced")
+    await until_async(lambda: held(node, 1) == "enforced")
     await both_have_run(node, time.monotonic())
 
 
@@ -415,7 +421,7 @@ async def test_one_that_says_it_asks_and_does_not_is_frozen_like_any_other(
 ) -> None:
     await node.start(sharing(1, LIES.replace("{says}", says), 500))
     await node.start(sharing(2, SPIN, 500))
-    await until(lambda: (held(node, 1), held(node, 2)) == ("enforced", "enforced") and ticks(node, 1))
+    await until_async(lambda: (held(node, 1), held(node, 2)) == ("enforced", "enforced") and ticks(node, 1))
     await both_have_run(node, time.monotonic())
     await they_take_turns(node)
 
@@ -438,7 +444,7 @@ else:
 async def test_what_leaves_its_parent_is_held_all_the_same(node: RuntimeNode) -> None:
     await node.start(sharing(1, LEAVES, 500))
     await node.start(sharing(2, SPIN, 500))
-    await until(lambda: held(node, 1) == held(node, 2) == "enforced")
+    await until_async(lambda: held(node, 1) == held(node, 2) == "enforced")
     await both_have_run(node)
     await they_take_turns(node)
 
@@ -447,26 +453,31 @@ async def test_nobody_asks_for_another_job(node: RuntimeNode) -> None:
     await node.start(sharing(1, SLEEP, 500))
     await node.line("up")
     with socket(AF_UNIX, SOCK_SEQPACKET) as stranger:
-        stranger.settimeout(30)
+        stranger.settimeout(PATIENCE_SECONDS)
         reached_by(node.runtime.folder(1).token(0), stranger.connect)
         assert stranger.recv(256) == b""
 
 
 @pytest.mark.parametrize("node", ["signals"], indirect=True)
 async def test_without_a_daemon_all_run_on_and_it_is_said(
-    node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+    clock: MovedClock, node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def is_said() -> bool:
+        clock.jump(0.5)  # It is away for long before it is said.
+        node.renew_lease()
+        return held(node, 1) == held(node, 2) == "placement_only"
+
     for attempt in (1, 2):
         await node.start(sharing(attempt, SPIN, 500))
-    await until(lambda: held(node, 1) == held(node, 2) == "enforced")
+    await until_async(lambda: held(node, 1) == held(node, 2) == "enforced")
     serves = process_sharing.DAEMON
     monkeypatch.setattr(process_sharing, "DAEMON", "raise SystemExit(1)")
     os.kill(int(daemon_pid(node) or 0), signal.SIGKILL)
-    await until(lambda: held(node, 1) == held(node, 2) == "placement_only")
+    await until_async(is_said)
     counts = [len(ticks(node, attempt)) for attempt in (1, 2)]
-    await until(
+    await until_async(
         lambda: all(len(ticks(node, n)) > count + 20 for n, count in zip((1, 2), counts, strict=True))
     )
     monkeypatch.setattr(process_sharing, "DAEMON", serves)
-    await until(lambda: held(node, 1) == held(node, 2) == "enforced")
+    await until_async(lambda: held(node, 1) == held(node, 2) == "enforced")
     assert not node.outcomes

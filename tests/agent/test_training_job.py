@@ -10,7 +10,8 @@ from pathlib import Path
 from nodeagent.messages import DesiredPart
 from nodeagent.process.environment import checkpoint_folder
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
+from tests.patience import until_async
 
 PLAIN = Path(__file__).resolve().parents[2] / "examples" / "plain" / "train.py"
 
@@ -27,11 +28,11 @@ async def test_a_preempted_job_goes_on_where_it_stopped(node: RuntimeNode) -> No
     # What is not named in the configuration a job does not see, where there is a sandbox.
     node.configuration = replace(node.configuration, examples_folder=str(PLAIN.parents[1]))
     node.restart()
-    node.renew_lease(60.0)
+    node.renew_lease()
     await node.start(plain(1, "--step-seconds", "0.01"))
     progress = Path(node.runtime.folder(1).progress(0))
-    await until(lambda: progress.exists() and progress.read_text().count("\n") >= 2)
-    node.runtime.stop(1, 20.0)
+    await until_async(lambda: progress.exists() and progress.read_text().count("\n") >= 2)
+    node.runtime.stop(1, 600.0)
     outcome = await node.end_of(1)
     assert (outcome.category, outcome.exit_code) == ("stopped", 143), node.text(1)
     stopped_at = json.loads(progress.read_text().splitlines()[-1])["step"]
@@ -53,7 +54,7 @@ async def test_a_job_is_told_of_the_checkpoint_store_below_its_tenants_name(node
         checkpoint_endpoint="https://store.example",
     )
     node.restart()
-    node.renew_lease(60.0)
+    node.renew_lease()
     part = make_part(shell('echo "$ALLOT_CHECKPOINT_STORE at $ALLOT_CHECKPOINT_ENDPOINT"'), job=7)
     assert (await node.run(part)).exit_code == 0
     assert node.text() == "s3://bucket/jobs/vision/7 at https://store.example\n"

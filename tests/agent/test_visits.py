@@ -14,9 +14,10 @@ from nodeagent.frames import ERRORS, OUTPUT
 from nodeagent.sessions.serving import is_listened_at_by
 from nodeagent.sessions.visit import Command, NoVisit, connect
 from tests.agent.builders import make_part, python, shell
-from tests.agent.runtime_node import RuntimeNode, is_alive, until
+from tests.agent.runtime_node import RuntimeNode, is_alive
+from tests.patience import until_async
 
-STAYS = 'echo "me $$"; echo "$CUDA_VISIBLE_DEVICES" > here; export HIDDEN=1; sleep 60'
+STAYS = 'echo "me $$"; echo "$CUDA_VISIBLE_DEVICES" > here; export HIDDEN=1; sleep 600'
 
 
 async def visit(
@@ -58,7 +59,7 @@ FACTS = (
 
 
 async def test_a_guest_is_in_all_that_the_job_is_in(node: RuntimeNode) -> None:
-    await node.start(make_part(shell(f"echo 0 > here; ({FACTS}) > facts; echo me $$; sleep 60", cpus=2.0)))
+    await node.start(make_part(shell(f"echo 0 > here; ({FACTS}) > facts; echo me $$; sleep 600", cpus=2.0)))
     await node.line("me ")
     code, facts, errors = await outcome(await visit(node, "sh", "-c", FACTS))
     assert (code, errors) == (0, "")
@@ -96,7 +97,7 @@ async def test_a_terminal_is_one_and_knows_its_size(busy: RuntimeNode) -> None:
     assert await said(command) == "go\r\n40 120\r\n"
     await command.close()
     # Ctrl-C reaches what runs in it.
-    command = await visit(busy, "sleep", "60", terminal=[24, 80])
+    command = await visit(busy, "sleep", "600", terminal=[24, 80])
     await command.write(b"\x03")
     assert await command.exit_code() == 128 + signal.SIGINT
     await command.close()
@@ -108,7 +109,7 @@ async def test_a_guest_does_not_keep_an_attempt_alive_nor_end_it(node: RuntimeNo
     gone = await visit(node, "sh", "-c", "exit 3")
     assert await gone.exit_code() == 3
     await gone.close()
-    stays = await visit(node, "sh", "-c", "trap '' HUP TERM; echo up; setsid sleep 60 & sleep 60")
+    stays = await visit(node, "sh", "-c", "trap '' HUP TERM; echo up; setsid sleep 600 & sleep 600")
     assert await stays.outputs[OUTPUT].read(10) == b"up\n"
     Path(node.runtime.folder(1).work(0), "go").touch()
     assert (await node.end_of()).exit_code == 0
@@ -119,14 +120,14 @@ async def test_a_guest_does_not_keep_an_attempt_alive_nor_end_it(node: RuntimeNo
 
 async def test_who_leaves_takes_the_command_along(busy: RuntimeNode) -> None:
     command = await visit(busy, "sh", "-c", "sleep 61; true", terminal=[24, 80])
-    (guest,) = await until(lambda: [pid for pid in busy.alive() if b"sleep\x0061" in _words(pid)])
+    (guest,) = await until_async(lambda: [pid for pid in busy.alive() if b"sleep\x0061" in _words(pid)])
     await command.close()
-    await until(lambda: not is_alive(guest))
+    await until_async(lambda: not is_alive(guest))
     assert busy.outcomes == {}
 
 
 async def test_a_dead_shim_takes_guests_along(busy: RuntimeNode) -> None:
-    command = await visit(busy, "sh", "-c", "echo up; sleep 60")
+    command = await visit(busy, "sh", "-c", "echo up; sleep 600")
     assert await command.outputs[OUTPUT].read(10) == b"up\n"
     os.kill(busy.status()["pid"], signal.SIGKILL)
     assert await command.exit_code() == 128 + signal.SIGKILL

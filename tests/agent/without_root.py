@@ -23,7 +23,7 @@ import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 os.fork()
 print("up")
-time.sleep(60)
+time.sleep(600)
 """
 
 

@@ -69,7 +69,8 @@ def test_a_server_that_is_not_allotment_is_recognised(
 
 
 def test_a_closed_pipe_is_no_error(command: Command, api: FakeApi) -> None:
-    for number in range(1, 200):
+    # More than a pipe takes before somebody reads.
+    for number in range(1, 1000):
         api.add(number)
     process = command.start("ls", "--all", "-o", "json")
     assert process.stdout is not None

@@ -109,7 +109,7 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
             (client.check_cells(proposed), schema.CellsCheck),
             (client.set_cells(proposed, version=0), schema.Cells),
             (list(client.cell_tree()), list[schema.CellNode]),
-            (client.cells_of("shared"), schema.VirtualClusterCells),
+            (client.cells_of("shared"), schema.VirtualClusterHoldings),
         ]
     for answer, kind in answers:
         assert answer

@@ -12,7 +12,7 @@ from typing import TypeVar
 import httpx
 import psutil
 
-from nodeagent.procfs import boot_clock_seconds
+from nodeagent.clock import boot_clock_seconds
 from tests.chaos.accounting import Full
 from tests.chaos.faults import Fault
 from tests.chaos.flood import Flood

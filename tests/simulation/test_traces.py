@@ -610,3 +610,34 @@ def test_published_traces_are_read(format: str, file: str, count: int, problems:
         pytest.skip(f"the public data are not here: {SHARED / file}")
     reading = read_trace(SHARED / file, format)
     assert (len(jobs(reading)), len(reading.problems)) == (count, problems)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("duration_seconds", "1e12", "1e+12 seconds are more than 100 years; at most 3,155,760,000 will do"),
+        ("time_limit_seconds", "1e12", "at most 3,155,760,000 will do"),
+        ("time_limit_seconds", "1e308", "1e+308 seconds are more than 100 years"),
+        ("estimate_seconds", "1e17", "at most 3,155,760,000 will do"),
+        ("submitted_at", "-1e12", "at most 3,155,760,000 will do"),
+        ("priority", "1e308", "is not between -1,000,000 and 1,000,000"),
+    ],
+)
+def test_what_dates_and_sums_cannot_hold_is_refused(
+    tmp_path: Path, field: str, value: str, expected: str
+) -> None:
+    row = {"submitted_at": "0", "gpus": "1", "duration_seconds": "60", field: value}
+    (problem,) = read(tmp_path, "allot", f"{','.join(row)}\n{','.join(row.values())}\n").problems
+    assert problem.field == field
+    assert expected in problem.message
+
+
+def test_seconds_that_grow_too_large_by_arithmetic_are_refused_too(tmp_path: Path) -> None:
+    """Chronus counts in minutes."""
+    text = samples.CHRONUS
+    header, first, *rest = text.splitlines()
+    column = header.split(",").index("duration")
+    values = first.split(",")
+    values[column] = "1e307"
+    reading = read(tmp_path, "chronus", "\n".join([header, ",".join(values), *rest]) + "\n")
+    assert [problem.field for problem in reading.problems] == ["duration_seconds"]

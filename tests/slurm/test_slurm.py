@@ -13,7 +13,7 @@ from nodeagent.folder import read_json
 from nodeagent.messages import DesiredPart
 from tests.agent.builders import make_part, python, shell
 from tests.agent.fake_server import FakeServer
-from tests.agent.runtime_node import until
+from tests.patience import until_async
 from tests.slurm.agent import SlurmAgent
 
 SAYS = """
@@ -74,7 +74,7 @@ async def test_a_gang_starts_when_slurm_has_let_both_of_its_jobs_run(
         assert said == f"{rank} of 2 meets at 127.0.0.1:{first.master_port}, has GPUs 0,1\n"
         await server.want(node)
         await server.until(lambda node=node: server.reports[node][-1].parts == ())
-        await until(lambda node=node: not agent.batch_jobs(node))
+        await until_async(lambda node=node: not agent.batch_jobs(node))
     assert [line.step for line in server.progress("n1", 1)] == [3]
 
 
@@ -97,7 +97,7 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     await server.until_state("n1", 4, "running")
     # Killed while another is on its way to Slurm.
     await server.want("n2", make_part(sleeps, attempt=5))
-    await until(lambda: agent.batch_jobs("n2"))
+    await until_async(lambda: agent.batch_jobs("n2"))
     await agent.end(signal.SIGKILL)
     said = len(server.reports["n1"])
     await agent.start()
@@ -132,13 +132,13 @@ async def test_without_its_agent_a_job_stands_still_and_goes_on(
     await server.until_state("n1", 6, "running")
     # It is renewed while there is an agent.
     deadline = read_json(agent.job_folder("n1", 6).lease)["deadline"]
-    await until(lambda: read_json(agent.job_folder("n1", 6).lease)["deadline"] > deadline + 1.0)
+    await until_async(lambda: read_json(agent.job_folder("n1", 6).lease)["deadline"] > deadline + 1.0)
     await agent.end(signal.SIGKILL)
     folder = agent.job_folder("n1", 6).attempt(6)
-    await until(lambda: os.path.exists(folder.frozen))
+    await until_async(lambda: os.path.exists(folder.frozen))
     size = os.path.getsize(folder.log(0))
     await agent.start()
-    await until(lambda: os.path.getsize(folder.log(0)) > size + 100)
+    await until_async(lambda: os.path.getsize(folder.log(0)) > size + 100)
     assert agent.states("n1", 6).count("RUNNING") == 1
 
 
@@ -156,11 +156,11 @@ async def test_what_slurm_keeps_for_others_takes_nothing(server: FakeServer, age
         # One that waits in vain is withdrawn at once.
         waits = make_part(make_part().replicas[0], shell("true", rank=1), attempt=8)
         await server.want("n1", waits)
-        await until(lambda: agent.states("n1", 8) == ["PENDING"])
+        await until_async(lambda: agent.states("n1", 8) == ["PENDING"])
         await server.want("n1", replace(waits, stop=True))
         ended = await server.until_state("n1", 8, "exited")
         assert (ended.category, ended.exit_code) == ("stopped", None)
-        await until(lambda: agent.states("n1", 8) == ["CANCELLED"])
+        await until_async(lambda: agent.states("n1", 8) == ["CANCELLED"])
     finally:
         cluster.command("scancel", other)
         cluster.command("scontrol", "update", "nodename=n2", "state=resume")

@@ -89,14 +89,17 @@ def _print_anomalies(found: Anomalies) -> None:
 def advise(
     days: Annotated[float, typer.Option(help="Judge by the jobs of so many days.")] = 7.0,
     budget: Annotated[
-        list[str] | None, typer.Option(metavar="MODEL=GPUS", help="All of them together own at most so many.")
+        list[str] | None,
+        typer.Option("--budget", metavar="MODEL=GPUS", help="All of them together own at most so many."),
     ] = None,
-    price: Annotated[list[str] | None, typer.Option(metavar="MODEL=PRICE", help="Of one GPU-hour.")] = None,
+    price: Annotated[
+        list[str] | None, typer.Option("--price", metavar="MODEL=PRICE", help="Of one GPU-hour.")
+    ] = None,
     minimum: Annotated[
         list[str] | None,
-        typer.Option(metavar="VC:TYPE=CELLS", help="It owns at least so many, or larger ones."),
+        typer.Option("--minimum", metavar="VC:TYPE=CELLS", help="It owns at least so many, or larger ones."),
     ] = None,
-    keep: Annotated[list[str] | None, typer.Option(metavar="VC", help="Leave it as it is.")] = None,
+    keep: Annotated[list[str] | None, typer.Option("--keep", metavar="VC", help="Leave it as it is.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:

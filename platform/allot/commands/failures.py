@@ -85,7 +85,8 @@ def idle_gpus(
         str | None, typer.Option(help="For so long (30m, 2h) they did nothing, or `never`.")
     ] = None,
     below: Annotated[
-        float | None, typer.Option(metavar="PERCENT", help="Less busy, a GPU does nothing.", min=0.1, max=100)
+        float | None,
+        typer.Option("--below", metavar="PERCENT", help="Less busy, a GPU does nothing.", min=0.1, max=100),
     ] = None,
     then: Annotated[Then | None, typer.Option(help="Tell of the job, or stop it.")] = None,
 ) -> None:

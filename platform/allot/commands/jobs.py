@@ -84,9 +84,13 @@ def ls(
         str | None,
         typer.Option("--label", "-l", metavar="KEY[=VALUE]", help="Only with this label, or of this name."),
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="USER", help="Only submitted by this user.")] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="USER", help="Only submitted by this user.")
+    ] = None,
     mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
-    array: Annotated[int | None, typer.Option(metavar="ID", help="Only the tasks of this array.")] = None,
+    array: Annotated[
+        int | None, typer.Option("--array", metavar="ID", help="Only the tasks of this array.")
+    ] = None,
     fold: Annotated[bool, typer.Option("--fold", help="Of each array only one line.")] = False,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = DEFAULT_ROWS,
     everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
@@ -227,7 +231,8 @@ def _state_line(job: Job) -> str:
         return f"{word} for {since(job['submitted_at'])}{place}"
     if job["ended_at"]:
         ended = f"{word} {since(job['ended_at'])} ago"
-        return f"{ended}, ran {run_time(job)}" if job["started_at"] else ended
+        # Its attempts, and the waits between them.
+        return f"{ended}, {run_time(job)} after its first start" if job["started_at"] else ended
     return f"{word} for {run_time(job)}{', is being cancelled' if job['cancelling'] else ''}"
 
 

@@ -35,7 +35,8 @@ def ledger(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print all of them as CSV, the oldest first.")] = False,
     replay: Annotated[
-        int | None, typer.Option(metavar="LINE", help="Decide this line's round again, and compare.")
+        int | None,
+        typer.Option("--replay", metavar="LINE", help="Decide this line's round again, and compare."),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:

@@ -135,7 +135,7 @@ def password(
     with Client(account.url, token=account.token, insecure=account.insecure) as client:
         me = client.me()
         username = me["user"]["username"]
-        present = typed_password(username, from_stdin=password_stdin, what="Present password")
+        present = typed_password(username, from_stdin=password_stdin, what="Current password")
         new = typed_password(username, from_stdin=password_stdin, what="New password")
         if not password_stdin and new != typed_password(
             username, from_stdin=False, what="Again, the new one"

@@ -58,6 +58,7 @@ def logs(
     download: Annotated[
         Path | None,
         typer.Option(
+            "--download",
             metavar="FILE",
             help="Write it to a file: of several ranks, which are all unless one is given, a zip.",
         ),

@@ -122,9 +122,12 @@ def offer(
     ] = "",
     price: PriceOption = 0.0,
     return_gpus: Annotated[
-        list[str] | None, typer.Option(metavar="MODEL=N", help="What the taker lends for the same time.")
+        list[str] | None,
+        typer.Option("--return-gpus", metavar="MODEL=N", help="What the taker lends for the same time."),
     ] = None,
-    return_cells: Annotated[list[str] | None, typer.Option(metavar="TYPE=N", help="Likewise, cells.")] = None,
+    return_cells: Annotated[
+        list[str] | None, typer.Option("--return-cells", metavar="TYPE=N", help="Likewise, cells.")
+    ] = None,
     output: OutputOption = Format.table,
 ) -> None:
     """Offer what a virtual cluster owns and can do without. For admins of its only member, and operators.

@@ -221,7 +221,9 @@ def drain(
     name: Name,
     deadline: Annotated[
         str | None,
-        typer.Option(metavar="WHEN", help="When its jobs are moved away: 2h, or 2026-12-01T18:00. Now."),
+        typer.Option(
+            "--deadline", metavar="WHEN", help="When its jobs are moved away: 2h, or 2026-12-01T18:00. Now."
+        ),
     ] = None,
     why: Why = "",
 ) -> None:

@@ -29,7 +29,7 @@ Text = Annotated[
     ),
 ]
 PlacerOption = Annotated[
-    str | None, typer.Option(metavar="PLACER", help="Change the placer, too: written likewise.")
+    str | None, typer.Option("--placer", metavar="PLACER", help="Change the placer, too: written likewise.")
 ]
 
 

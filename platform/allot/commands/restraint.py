@@ -17,7 +17,7 @@ from allot.output import print_line
 #: The word that takes a budget away.
 NONE = "none"
 
-Seconds = Annotated[float | None, typer.Option(metavar="SECONDS", min=0.0)]
+Seconds = Annotated[float | None, typer.Option(min=0.0, help="In seconds.")]
 
 
 def restrain(name: Name, min_run: Seconds = None, reclaim_min_run: Seconds = None) -> None:
@@ -38,7 +38,11 @@ def restrain(name: Name, min_run: Seconds = None, reclaim_min_run: Seconds = Non
 def restrain_all(
     preemptions_per_round: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Jobs that may be displaced in a round, or `none`: any number."),
+        typer.Option(
+            "--preemptions-per-round",
+            metavar="N",
+            help="Jobs that may be displaced in a round, or `none`: any number.",
+        ),
     ] = None,
     backoff: Seconds = None,
     most_backoff: Seconds = None,

@@ -136,7 +136,8 @@ def ask_back(
     pool: Annotated[str | None, typer.Option("--pool", help="Nodes of this pool, the cheapest.")] = None,
     nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many of them.", min=1)] = 1,
     deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Within how long, such as 5m. As the pool says.")
+        str | None,
+        typer.Option("--deadline", metavar="TIME", help="Within how long, such as 5m. As the pool says."),
     ] = None,
     why: Why = "",
 ) -> None:

@@ -168,7 +168,10 @@ def correct(
     gpus: Annotated[int, typer.Option("--gpus", "-g", help="Size of the gang.", min=1)] = 1,
     spread: Annotated[bool, typer.Option("--spread", help="On more nodes than needed.")] = False,
     beside: Annotated[
-        str, typer.Option(metavar="APPLICATION", help="Beside this one; VALUE is then relative to alone.")
+        str,
+        typer.Option(
+            "--beside", metavar="APPLICATION", help="Beside this one; VALUE is then relative to alone."
+        ),
     ] = "",
     tenant: TenantOption = None,
     reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",

@@ -50,7 +50,8 @@ def cells(
         str | None, typer.Argument(help="Only what this virtual cluster owns, and where it is now.")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Only what is inside this cell: rack-1/node-3.")
+        str | None,
+        typer.Option("--at", metavar="ADDRESS", help="Only what is inside this cell: rack-1/node-3."),
     ] = None,
     depth: Annotated[int, typer.Option("--depth", "-d", min=1, max=16, help="Levels to show.")] = 2,
     output: OutputOption = Format.table,

@@ -32,18 +32,23 @@ def what_if(
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher goes first.")] = None,
     vc: Annotated[str | None, typer.Option(help="In this virtual cluster.")] = None,
     submit: Annotated[
-        str | None, typer.Option(metavar="FILE", help="If the job of this file were submitted; - is stdin.")
+        str | None,
+        typer.Option("--submit", metavar="FILE", help="If the job of this file were submitted; - is stdin."),
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="With --submit: for this tenant.")] = None,
     drain: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="If this node were drained (operators).")
+        list[str] | None,
+        typer.Option("--drain", metavar="NODE", help="If this node were drained (operators)."),
     ] = None,
     add_back: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="If this node took work again (operators).")
+        list[str] | None,
+        typer.Option("--add-back", metavar="NODE", help="If this node took work again (operators)."),
     ] = None,
     enlarge: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="VC MODEL=GPUS", help="If it were guaranteed so many more (operators)."),
+        typer.Option(
+            "--enlarge", metavar="VC MODEL=GPUS", help="If it were guaranteed so many more (operators)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,

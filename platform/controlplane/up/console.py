@@ -15,8 +15,8 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 class Console:
     """Progress lines, children's prefixed lines, and warnings of the supervisor itself.
 
-    While the platform starts, children's lines only go to their log files: progress is what counts
-    then, and a child that fails has its last lines shown.
+    Children's lines go to their log files. They are shown here too once the platform works, where that was
+    asked for: else they would carry off the box with the passwords.
     """
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:

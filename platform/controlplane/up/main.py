@@ -76,7 +76,7 @@ class _Start:
             self.console.box(self._summary())
             for warning in self.isolation["warnings"]:
                 self.console.warn(warning)
-            self.console.follow = True
+            self.console.follow = self.options.follow
             if self.options.demo:
                 await self._submit_demonstration(manage)
 
@@ -170,7 +170,7 @@ class _Start:
             lines.append("A new password: manage.py reset_password NAME")
         if self.isolation["summary"]:
             lines.append(f"Jobs: {self.isolation['summary']}")
-        return [*lines, f"Logs: {self.home.logs}", "Stop: Ctrl-C"]
+        return [*lines, f"Logs: {self.home.logs} (--follow shows them here)", "Stop: Ctrl-C"]
 
 
 def _table(logins: list[dict]) -> list[str]:
@@ -218,6 +218,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let jobs run also where nothing isolates them: on this machine if it must be, and on nodes that"
         " report so though --host lets other machines in",
+    )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="show here what each process writes to its log, too",
     )
     parser.add_argument(
         "--no-demo",

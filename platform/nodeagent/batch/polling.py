@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from nodeagent.batch.system import BatchError, BatchJobStatus, BatchNode, BatchSystem
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.devices.inventory import Load
 from nodeagent.messages import GpuSample, InventoryGpu
-from nodeagent.procfs import boot_clock_seconds
 
 log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from nodeagent.batch.job_folder import BatchJobFolder, RunnerKey, read
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, Load, find_devices
 from nodeagent.folder import write_json
@@ -38,7 +39,6 @@ from nodeagent.machine import (
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, InventoryGpu, Turn, decode, encode
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.process.runtime import ProcessRuntime
-from nodeagent.procfs import boot_clock_seconds
 from nodeagent.shim.cgroups import Cgroups
 
 log = logging.getLogger(__name__)

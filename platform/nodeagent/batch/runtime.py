@@ -25,6 +25,7 @@ from nodeagent.batch.job_folder import BatchJobFolder, read, seal
 from nodeagent.batch.polling import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchPoller
 from nodeagent.batch.remote_runner import Stage, lost
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.executor import kept_desired
 from nodeagent.folder import AttemptFolder, read_json, write_json
@@ -41,7 +42,6 @@ from nodeagent.machine import (
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
 from nodeagent.process.runtime import remove_tree
-from nodeagent.procfs import boot_clock_seconds
 from nodeagent.programs import program
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.devices.nvml import NvmlDevices
 from nodeagent.messages import Finding, Verdict
-from nodeagent.procfs import boot_clock_seconds
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Sequence
 from subprocess import DEVNULL, PIPE, STDOUT
 
+from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.messages import Finding, Verdict
-from nodeagent.procfs import boot_clock_seconds, processes_with_setting
+from nodeagent.procfs import processes_with_setting
 
 #: Like the plug-ins of Nagios, whose 3 is "unknown"; so is here whatever else a script may end with.
 VERDICTS: dict[int, Verdict] = {0: "ok", 1: "warning", 2: "failed"}
@@ -100,7 +101,7 @@ class ScriptCheck:
         os.set_blocking(pipe, False)
         try:
             while (left := deadline - boot_clock_seconds()) > 0:
-                ready = {descriptor for descriptor, _ in poll.poll(left * 1_000)}
+                ready = {descriptor for descriptor, _ in poll.poll(wait_seconds(left) * 1_000)}
                 if pipe in ready:
                     # Also what nobody wants is read, or the script would wait for its reader.
                     if text := os.read(pipe, OUTPUT_BYTES):

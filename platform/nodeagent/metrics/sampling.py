@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, Load
 from nodeagent.folder import AttemptFolder
@@ -14,7 +15,6 @@ from nodeagent.machine import Part
 from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample
 from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
-from nodeagent.procfs import boot_clock_seconds
 
 #: Kept for a server that does not answer: ten minutes, with a reading every ten seconds.
 WAITING_MOST = 60

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
@@ -50,7 +51,7 @@ from nodeagent.process.ports import HeldPorts
 from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
 from nodeagent.process.users import make_file, make_folder
-from nodeagent.procfs import boot_clock_seconds, is_same_process, process_identity, processes_with_setting
+from nodeagent.procfs import is_same_process, process_identity, processes_with_setting
 from nodeagent.shim.cgroups import Cgroups, find_cgroups
 from nodeagent.shim.secrets import remove_folder
 

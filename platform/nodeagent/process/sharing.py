@@ -17,6 +17,7 @@ from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
 from typing import Any
 
+from nodeagent.clock import environment
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.messages import DesiredPart, Enforcement, ReplicaSample, weakest_enforcement
@@ -146,7 +147,7 @@ def _start(path: str) -> subprocess.Popen[bytes]:
             stdout=subprocess.DEVNULL,
             stderr=complaints,
             cwd="/",
-            env={},
+            env=environment(),
             start_new_session=True,
         )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from secrets import token_hex
 from typing import IO
 
+from nodeagent.clock import environment
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import HandedSecret, encode
 from nodeagent.programs import program
@@ -60,7 +61,7 @@ class ShimProcess:
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 cwd="/",
-                env={},
+                env=environment(),
                 start_new_session=True,
             )
         return cls(child.pid, child)

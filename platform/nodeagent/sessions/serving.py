@@ -250,7 +250,9 @@ def _processes_of(folder: AttemptFolder, rank: int) -> list[int]:
 
 def _holds(pid: int, sockets: set[str]) -> bool:
     folder = f"/proc/{pid}/fd"
-    try:
-        return any(os.readlink(f"{folder}/{name}") in sockets for name in os.listdir(folder))
-    except OSError:
-        return False  # It has ended meanwhile, or opened and closed something.
+    with contextlib.suppress(OSError):  # It has ended meanwhile.
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):  # It has closed this one meanwhile.
+                if os.readlink(f"{folder}/{name}") in sockets:
+                    return True
+    return False

@@ -22,8 +22,13 @@ FILES_AT_ONCE = 500
 #: Each level keeps two files of the shim open.
 DEEPEST = 200
 LOOK_SECONDS = 1.0
-#: At most this part of one CPU is spent on looking.
+#: At most this part of one CPU is spent on looking, while there is no cause to.
 REST_PER_LOOK = 20.0
+#: Decides how soon the free space is read again.
+FASTEST_BYTES_PER_SECOND = 2**31
+SHORTEST_SECONDS = 0.05
+#: Who uses this many times the limit has no time left to save work.
+MOST_TIMES = 1.25
 
 
 class TooDeep(Exception):
@@ -31,35 +36,77 @@ class TooDeep(Exception):
 
 
 class DiskMeter:
-    """Looks again and again whether the folder, and what the processes hold open, stay below the limit."""
+    """Looks again and again whether the folder, and what the processes hold open, stay below the limit.
+
+    A look costs by files and processes, which the job chooses, so it is followed by a rest. The free space of
+    the file system costs nothing to read. Where so much of it went since the last look that this job may have
+    passed its limit, the rest is over: a job cannot buy time by what it makes. What others wrote costs it a
+    look and no more.
+    """
 
     def __init__(self, folder: str, limit_bytes: int, processes: Callable[[], list[int]]) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
         self.processes = processes
         self.look: Iterator[int] | None = None
-        self.used_bytes = 0
+        #: What this look has found so far, and what the last whole one found.
+        self.used_bytes = self.known_bytes = 0
+        self.free_before = self.free_then = self._free_bytes()
         self.spent_seconds = 0.0
-        self.next_at = 0.0
+        self.next_at = self.rests_until = self.spares_until = 0.0
 
     def step(self, now: float) -> bool:
         """Look at some more files when it is time; return whether a look found more than the limit."""
         if now < self.next_at:
             return False
+        if self.look is None and now < self.rests_until and not self._may_exceed(now):
+            self.next_at = min(self.rests_until, now + self._pause_seconds())
+            return False
         began = time.monotonic()
         if self.look is None:
+            self.free_before = self._free_bytes()
             self.look, self.used_bytes, self.spent_seconds = self._look(), 0, 0.0
+        is_whole = False
         try:
             for _ in range(FILES_AT_ONCE):
                 self.used_bytes += next(self.look)
-        except (StopIteration, OSError):
-            self.look = None  # It is through, or cannot go on; the next look begins anew.
+        except StopIteration:
+            self.look, is_whole = None, True
+        except OSError:
+            self.look = None  # It cannot go on; the next look begins from the top.
         except TooDeep:
             return True
         self.spent_seconds += time.monotonic() - began
+        if is_whole:
+            self.known_bytes, self.free_then = self.used_bytes, self.free_before
         if self.look is None:
-            self.next_at = now + max(LOOK_SECONDS, REST_PER_LOOK * self.spent_seconds)
+            self.spares_until = now + self.spent_seconds
+            self.rests_until = now + max(LOOK_SECONDS, REST_PER_LOOK * self.spent_seconds)
+            self.next_at = min(self.rests_until, now + self._pause_seconds())
         return self.used_bytes > self.limit_bytes
+
+    def is_far_beyond(self) -> bool:
+        """Whether a job that passed its limit may have written too much for any grace."""
+        return max(self.used_bytes, self._most_bytes()) > MOST_TIMES * self.limit_bytes
+
+    def _may_exceed(self, now: float) -> bool:
+        return now >= self.spares_until and self._most_bytes() > self.limit_bytes
+
+    def _most_bytes(self) -> int:
+        """What the job uses if it alone took all the space that went since the last whole look."""
+        return self.known_bytes + max(0, self.free_then - self._free_bytes())
+
+    def _pause_seconds(self) -> float:
+        """How long even the fastest disk takes to reach the limit."""
+        left = (self.limit_bytes - self._most_bytes()) / FASTEST_BYTES_PER_SECOND
+        return min(max(left, SHORTEST_SECONDS), LOOK_SECONDS)
+
+    def _free_bytes(self) -> int:
+        try:
+            facts = os.statvfs(self.folder)
+        except OSError:
+            return 0
+        return facts.f_bfree * facts.f_frsize
 
     def _look(self) -> Iterator[int]:
         device = os.stat(self.folder).st_dev

@@ -22,17 +22,17 @@ import signal
 import sys
 import time
 
+from nodeagent.clock import boot_clock_seconds, wait_seconds, wall_clock_seconds
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
-    boot_clock_seconds,
     descendants,
     is_same_process,
     kernel_oom_kills,
     prctl,
     process_identity,
 )
-from nodeagent.shim.disk import DiskMeter
+from nodeagent.shim.disk import SHORTEST_SECONDS, DiskMeter
 from nodeagent.shim.enclosure import Enclosure, EnclosureError
 from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Freezer, Lapse, Turns
 from nodeagent.shim.guest import Guests
@@ -164,7 +164,7 @@ class Shim:
             poll.register(pipe, select.POLLIN)
         self.guests.open(poll)
         while self.reap():
-            for descriptor, _ in poll.poll(max(0.0, self.sleep_seconds()) * 1000):
+            for descriptor, _ in poll.poll(max(0.0, wait_seconds(self.sleep_seconds())) * 1000):
                 if descriptor == wake:
                     if signal.SIGTERM in os.read(wake, 512):
                         self.read_stop()
@@ -264,6 +264,8 @@ class Shim:
             return
         if not self.reason and any([disk.step(now) for disk in self.disks]):
             self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+        if self.reason == "disk" and any([disk.is_far_beyond() for disk in self.disks]):
+            self.kill()
         if not self.reason and (replica := self.sharing.who_exceeds_memory(now)) is not None:
             self.first_failed = replica.rank
             self.stop("gpu_memory", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
@@ -331,7 +333,7 @@ class Shim:
 
     def take_turns(self) -> None:
         """Freeze what runs in the turns of others, and thaw it when its own begins."""
-        if self.turns is None or self.turns.is_on(time.time()):
+        if self.turns is None or self.turns.is_on(wall_clock_seconds()):
             self.freezer.thaw()
             self.sharing.step(boot_clock_seconds())
         elif not self.freezer.is_frozen:
@@ -351,10 +353,12 @@ class Shim:
             times += [disk.next_at for disk in self.disks]
         times.append(self.sharing.next_at(now))
         if self.turns is not None:
-            wall = time.time()
+            wall = wall_clock_seconds()
             times.append(now + self.turns.changes_at(wall) - wall)
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
+            if self.reason == "disk":
+                times.append(now + SHORTEST_SECONDS)
         return min(times) - now
 
     def is_lease_near(self, now: float) -> bool:

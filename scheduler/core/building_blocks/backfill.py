@@ -20,6 +20,9 @@ from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding
 
+#: Ends that differ by no more are the same instant: a float holds Unix seconds no more finely.
+_ROUNDING_SECONDS = 1e-6
+
 
 class BackfillReservation:
     """The earliest instant at which a gang fits, by what is known of the jobs that run."""
@@ -30,10 +33,12 @@ class BackfillReservation:
         #: Unix seconds; None when no instant can be named.
         self.starts_at: float | None = None
         for end, holding in sorted(ends, key=lambda pair: pair[0]):
-            self._then.drop(holding)
-            if self._then.find(demand) is not None:
-                self.starts_at = end
+            if self.starts_at is not None and end > self.starts_at + _ROUNDING_SECONDS:
                 break
+            # Once there is enough, what else comes free at that instant is there for others.
+            self._then.drop(holding)
+            if self.starts_at is None and self._then.find(demand) is not None:
+                self.starts_at = end
 
     def outlasts(self, ends_at: float) -> bool:
         """Whether a job that would end then is out of the way when the reservation begins."""

@@ -2,11 +2,15 @@
 
 The live loop has them run in another process that it can end (`scheduler.rounds.solver`). A computation is a
 function of the core with values in and a value out, so that where it runs makes no difference to the answer.
+
+The turn of a whole view, policy and placer, is announced to a `Timekeeper`, by which the caller of a round
+can end one that never returns (`scheduler.rounds.watchdog`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from scheduler.core.model.errors import PolicyError
@@ -35,6 +39,15 @@ class Accounts(Protocol):
 def of_view(compute: Compute, view: str) -> Compute:
     """Return how a view's policy computes."""
     return compute.of_view(view) if isinstance(compute, Accounts) else compute
+
+
+#: Is entered with the name of a view when its policy and placer begin, and left when they are done.
+Timekeeper = Callable[[str], AbstractContextManager[None]]
+
+
+def untimed(view: str) -> AbstractContextManager[None]:
+    """Let a view's policy and placer take as long as they like."""
+    return nullcontext()
 
 
 def run_inline(function: Callable[P, T], /, *arguments: P.args, **keywords: P.kwargs) -> T:

@@ -60,7 +60,8 @@ def _taking_back(view: View, decision: Decision) -> Decision:
             grants += _take_back(view, job, capacity)
             rest = capacity.fork()
             for other in grown[position + 1 :]:
-                rest.keep(rest.pending[view.running[other.id].jobs])
+                if (holding := rest.pending.get(view.running[other.id].jobs)) is not None:
+                    rest.keep(holding)
             if _fits(first, rest):
                 break
     return replace(decision, grants=(*decision.grants, *grants))
@@ -74,6 +75,9 @@ def _is_grown(view: View, job: Job, running: Running) -> bool:
 def _take_back(view: View, job: Job, capacity: Capacity) -> list[Grant]:
     """Settle a gang at its own size, on the GPU model that it has; return its grant, none where it stays."""
     held = view.running[job.id]
+    if held.jobs not in capacity.pending:
+        # It has given way to a grant already.
+        return []
     grant = Grant(jobs=held.jobs, gpus=sizes_of(job)[0], gpu_model=held.gpu_model)
     if settle(grant, view.jobs, capacity) is not None:
         return [grant]

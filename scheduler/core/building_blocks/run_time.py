@@ -115,6 +115,16 @@ def work_left_seconds(
     return min(_work_left(job, service, speeds, default_limit_seconds, reference), LONGEST_SECONDS)
 
 
+def work_left_seconds_on(
+    gpu_model: str, job: Job, running: Running | None, now: float, default_limit_seconds: float
+) -> float:
+    """Return the work left, in seconds of the job's own gang on that model; more than 0."""
+    left = work_left_seconds(job, running, now, default_limit_seconds)
+    # Where it is told to run it runs, whatever its throughput says.
+    speed = relative_speeds(job, [gpu_model])[gpu_model] or 1.0
+    return min(left / speed, LONGEST_SECONDS)
+
+
 def remaining_seconds(job: Job, running: Running | None, now: float, default_limit_seconds: float) -> float:
     """Return how long a job is expected to run on, for those who tell no GPU model from another.
 

@@ -1,12 +1,15 @@
 """A place for a gang where others must leave: chosen so that they lose as little as possible.
 
-The whole gang of a victim stops, so what counts is the GPUs of all of it, then the work it loses.
+The whole gang of a victim stops, so what counts is the GPUs of all of it, then how many gangs these are, for
+each is stopped or moved, then the work they lose. The GPUs of one gang over many nodes are rather taken than
+a node on which many gangs have some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand
@@ -29,6 +32,18 @@ CANDIDATES = 64
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
 
 
+#: GPUs of all victims, how many these are, and seconds of work of GPUs that they lose.
+Loss = tuple[int, int, float]
+
+
+class Room(NamedTuple):
+    """A node for each replica, the GPUs of each node, and who leaves for them."""
+
+    nodes: Sequence[int]
+    masks: dict[int, int]
+    victims: list[Holding]
+
+
 def reclaim(
     fleet: Fleet, free: Layer, offered: Layer, occupants: Occupants, demand: Demand, rank: int, node_rank: int
 ) -> Fit | None:
@@ -41,18 +56,66 @@ def reclaim(
     if not options:
         spread = locate(offered, fleet, demand, rank, node_rank, free)
         options = [] if spread is None else [spread]
-    found: list[tuple[int, float, int, Sequence[int], dict[int, int], list[Holding]]] = []
+    found: list[tuple[Loss, int, Room]] = []
     for nodes in options:
         room = _make_room(fleet, free, offered, occupants, demand, nodes, min(rank, node_rank))
         if room is not None:
-            masks, victims = room
-            gpus = sum([victim.gpus for victim in victims])
-            work = sum([victim.gpus * victim.cost_seconds for victim in victims])
-            found.append((gpus, work, len(found), nodes, masks, victims))
+            found.append((_loss(room.victims), len(found), room))
     if not found:
         return None
-    *_, nodes, masks, victims = min(found, key=lambda option: option[:3])
-    return fit_at(fleet, demand, nodes, masks, tuple(victims))
+    *_, room = min(found, key=lambda option: option[:2])
+    if len(room.victims) > 1:
+        room = _disturbing_fewer(fleet, free, offered, occupants, demand, node_rank, room.victims) or room
+    return fit_at(fleet, demand, room.nodes, room.masks, tuple(room.victims))
+
+
+def _loss(victims: Sequence[Holding]) -> Loss:
+    gpus = sum([victim.gpus for victim in victims])
+    return gpus, len(victims), sum([victim.gpus * victim.cost_seconds for victim in victims])
+
+
+def _disturbing_fewer(
+    fleet: Fleet,
+    free: Layer,
+    offered: Layer,
+    occupants: Occupants,
+    demand: Demand,
+    node_rank: int,
+    victims: Sequence[Holding],
+) -> Room | None:
+    """Return a place, however far apart the gang may be, for which fewer of the victims leave; or None.
+
+    They lose all that they have, wherever it is: tried is what one has, the smallest first, then what several
+    have, the largest first. Idle GPUs do not count towards enough, so that most often nothing is tried.
+    """
+    line = sorted(victims, key=lambda victim: (-victim.gpus, victim.disturbance))
+    alone = [victim for victim in reversed(line) if victim.gpus >= demand.gpus]
+    tried: list[tuple[Holding, ...]] = [(victim,) for victim in alone[:CANDIDATES]]
+    for count in range(2, min(len(line), CANDIDATES)):
+        if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
+            tried.append(tuple(line[:count]))
+    # Who shares a GPU leaves nothing whole behind.
+    tried = [some for some in tried if not any([part.shares for each in some for part in each.parts])]
+    if not tried:
+        return None
+    nodes = ((1 << len(offered.masks)) - 1) & ~offered.by_count[0]
+    kept, rank = free.on(nodes), demand.ranks[-1]
+    for leaving in tried:
+        layer = kept.copy()
+        for holding in leaving:
+            for part in holding.parts:
+                layer.add(part.node, part.mask & offered.masks[part.node], part.cpus, part.memory)
+        found = locate(layer, fleet, demand, rank, node_rank, kept)
+        if found is None:
+            continue
+
+        def only(node: int, leaving: Sequence[Holding] = leaving) -> Sequence[tuple[Holding, Part]]:
+            return [pair for pair in occupants(node) if pair[0] in leaving]
+
+        room = _make_room(fleet, kept, layer, only, demand, found, min(rank, node_rank))
+        if room is not None:
+            return room
+    return None
 
 
 def _make_room(
@@ -63,7 +126,7 @@ def _make_room(
     demand: Demand,
     nodes: Sequence[int],
     rank: int,
-) -> tuple[dict[int, int], list[Holding]] | None:
+) -> Room | None:
     """Choose whom to stop, and which GPUs to take then, to have the gang on these nodes."""
     victims: list[Holding] = []
     masks: dict[int, int] = {}
@@ -95,7 +158,7 @@ def _make_room(
         left += [part for _, part in chosen]
         had |= freed(left, [pair[1] for pair in staying if pair not in chosen]) & usable
         masks[node] = layout.nearest(had & group, count)[1]
-    return masks, victims
+    return Room(nodes, masks, victims)
 
 
 def fewest(

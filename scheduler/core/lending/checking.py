@@ -6,11 +6,11 @@ What is guaranteed changes only when a loan begins or ends, so those instants ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.in_force import Guarantees, Lack, active, given_and_got, lacks
 from scheduler.core.lending.lots import cells_of, kinds_of, words_of
+from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer
 
 #: Stands for whoever will take an offer.
@@ -39,7 +39,7 @@ def problems(
             found += _problems_with_form("in_return", desired.in_return, own)
     if not loan.ends_at > max(loan.starts_at, now):
         expected = "a later instant" if loan.ends_at > now else "an instant that is yet to come"
-        found.append(Problem("ends_at", f"{_instant(loan.ends_at)} is too early", expected))
+        found.append(Problem("ends_at", f"{wording.instant(loan.ends_at)} is too early", expected))
     if loan.lender == loan.borrower:
         found.append(Problem("virtual_cluster", f"{loan.lender} can not borrow of itself", "another one"))
     if found:
@@ -84,7 +84,7 @@ def problems_with_change(own: Guarantees, loans: Sequence[Loan], now: float) -> 
                     field,
                     f"{lack.virtual_cluster} would have {lack.available} {lack.name} to lend, and has lent"
                     f" {lack.desired}: {_listed(relying)}",
-                    f"at least {lack.desired} until {_instant(until)}, or end the loan first",
+                    f"at least {lack.desired} until {wording.instant(until)}, or end the loan first",
                 )
     return list(found.values())
 
@@ -168,9 +168,11 @@ def _too_much(lack: Lack, loan: Loan, there: Sequence[Loan], own: Guarantees, in
     left = max(0, lack.available - sum(_count(other, lack) for other in others))
     return Problem(
         f"{'lot' if is_lot else 'in_return'}.{lack.part}.{lack.name}",
-        f"from {_instant(instant)} on {lack.virtual_cluster} would have lent {lack.desired} {lack.name} and"
-        f" owns {lack.available} to lend: {_listed(others)}",
-        f"at most {left}, or until {_instant(instant)}" if instant > loan.starts_at else f"at most {left}",
+        f"from {wording.instant(instant)} on {lack.virtual_cluster} would have lent {lack.desired}"
+        f" {lack.name} and owns {lack.available} to lend: {_listed(others)}",
+        f"at most {left}, or until {wording.instant(instant)}"
+        if instant > loan.starts_at
+        else f"at most {left}",
     )
 
 
@@ -207,7 +209,9 @@ def _listed(loans: Sequence[Loan]) -> str:
     for loan in loans:
         what = f"loan {loan.id}" if loan.id else "an open offer"
         to = f" to {loan.borrower}" if loan.borrower else ""
-        words.append(f"{what} of {words_of(loan.lot)} from {loan.lender}{to} until {_instant(loan.ends_at)}")
+        words.append(
+            f"{what} of {words_of(loan.lot)} from {loan.lender}{to} until {wording.instant(loan.ends_at)}"
+        )
     return "; ".join(words[:5]) + (f"; and {len(words) - 5} more" if len(words) > 5 else "")
 
 
@@ -215,7 +219,3 @@ def _types(own: Guarantees, model: str | None = None) -> list[str]:
     layout = own.layout
     chains = [] if layout is None else layout.chains.values()
     return sorted({kind for chain in chains if model in (None, chain.gpu_model) for kind in chain.types})
-
-
-def _instant(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S UTC on %-d %B}"

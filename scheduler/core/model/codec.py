@@ -58,6 +58,24 @@ def dumps_plan(plan: Plan) -> bytes:
     return zlib.compress(plan_json(plan), COMPRESSION_LEVEL)
 
 
+def unstorable_views(plan: Plan) -> dict[str, str]:
+    """Return the views of whose part in the plan no bytes can be made, and why: who has a policy that
+    remembers or says what is no JSON."""
+    found: dict[str, str] = {}
+    for view in sorted({*plan.memory, *plan.ledger, *plan.queues}):
+        part = Plan(
+            round_number=plan.round_number,
+            memory={view: plan.memory.get(view, {})},
+            ledger={view: plan.ledger.get(view, ())},
+            reasons={job: plan.reasons[job] for job in plan.queues.get(view, ()) if job in plan.reasons},
+        )
+        try:
+            plan_json(part)
+        except Exception as error:  # It may be anything.
+            found[view] = f"what it remembers or says cannot be stored: {error}"
+    return found
+
+
 def loads_plan(data: bytes) -> Plan:
     """Return the plan that `dumps_plan` wrote."""
     return _plans.decode(zlib.decompress(data))

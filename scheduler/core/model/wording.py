@@ -64,6 +64,12 @@ def duration(seconds: float) -> str:
     return f"{-int(-seconds // 86_400)} d"
 
 
+#: The last instant that has a date.
+_LAST_SECONDS = 253_402_300_799
+
+
 def instant(seconds: float) -> str:
     """Say "14:05:30 UTC on 21 November" for Unix seconds."""
+    if not seconds <= _LAST_SECONDS:
+        return "a time after the year 9999"
     return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S UTC on %-d %B}"

@@ -13,7 +13,7 @@ than what is left, their worth is the most there is. Deviations:
 - Extra workers take idle GPUs only, never those of opportunistic jobs, and there is a knapsack for each GPU
   model: a gang stays on the model that it has.
 - A job's progress is in proportion to its GPUs, as in the paper, whatever was measured of it; what remains is
-  what `run_time` expects.
+  what `run_time` expects on the model that it has, of one that waits on the fastest for it that there is.
 - Priority of our jobs comes before the remaining time.
 - Servers lent by an inference cluster, and where flexible workers are placed because of them, are not the
   policy's: `serving_pools` and the placer of the same name are for that.
@@ -32,8 +32,8 @@ from scheduler.core.building_blocks.elastic.extra_workers import decide_by_epoch
 from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import work_left_seconds
-from scheduler.core.fitting.demand import least_gpus
+from scheduler.core.building_blocks.run_time import LONGEST_SECONDS, work_left_seconds_on
+from scheduler.core.fitting.demand import least_gpus, models_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -60,17 +60,26 @@ class Aryl:
 
 def _rank(view: View, job: Job) -> tuple[int, float, float, JobId]:
     """Return the place in line: by priority, then by how long the job would run on its base."""
-    left = work_left_seconds(job, None, view.now, view.default_time_limit_seconds)
-    return -job.priority, left * job.gpus / least_gpus(job), job.submitted_at, job.id
+    return -job.priority, _gpu_seconds_left(view, job) / least_gpus(job), job.submitted_at, job.id
+
+
+def _gpu_seconds_left(view: View, job: Job) -> float:
+    """Return the work left on the GPU model that a job has, or on the fastest that it may have."""
+    running, capacity = view.running.get(job.id), view.capacity
+    there = [model for model in models_of(job, capacity.cluster) if model in capacity.models]
+    models = there if running is None else [running.gpu_model]
+    left = [
+        work_left_seconds_on(model, job, running, view.now, view.default_time_limit_seconds)
+        for model in models
+    ]
+    return min(left, default=LONGEST_SECONDS) * job.gpus
 
 
 def _divide(view: View, jobs: Sequence[Job], choices: Sequence[Sequence[int]], idle: int) -> list[int]:
     """Return the size of each job with which all end soonest together."""
     options = []
     for job, sizes in zip(jobs, choices, strict=True):
-        running = view.running.get(job.id)
-        left = work_left_seconds(job, running, view.now, view.default_time_limit_seconds) * job.gpus
-        gpus = np.array(sizes)
+        left, gpus = _gpu_seconds_left(view, job), np.array(sizes)
         options.append((gpus - sizes[0], left / sizes[0] - left / gpus))
     places, _ = best_choices(options, idle)
     return [sizes[place] for sizes, place in zip(choices, places, strict=True)]

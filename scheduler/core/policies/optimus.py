@@ -5,9 +5,9 @@ section 4.1: every job gets the fewest GPUs that it can have, then one more at a
 (t(n) - t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few
 nodes as possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
 
-- Remaining time is what `run_time` expects at the job's own size, times how much faster that is by the job's
-  measured goodput, than each other size; of a job of which nothing was measured, by the number of GPUs. The
-  paper predicts the epochs left from the loss, and iteration times by a model of its own.
+- Remaining time is what `run_time` expects at the job's own size on the GPU model in question, times how much
+  faster that is by its measured goodput than each other size; of a job of which nothing was measured, by
+  the number of GPUs. The paper predicts the epochs left from the loss, and iteration times by its own model.
 - A job gets at most twice the replicas that it ever had, and keeps its nodes while their number is the same.
 - Jobs that are not elastic have their own size or nothing. Who does not get the fewest GPUs waits: higher
   priority first, then by submission.
@@ -18,20 +18,23 @@ nodes as possible (4.2). As Pollux's authors compare with it there are no parame
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from scheduler.core.building_blocks.elastic.arrangement import arranged
 from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
 from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
-from scheduler.core.building_blocks.elastic.speedups import goodput_model_of, speedup_table
+from scheduler.core.building_blocks.elastic.speedups import goodput_model_of, relative_goodput
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import work_left_seconds
+from scheduler.core.building_blocks.run_time import size_speed, work_left_seconds_on
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
+
+#: By job: GPU-seconds of earlier attempts, and those that its own gang would have needed.
+Work = dict[str, list[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class Optimus:
         order = sorted(waiting_jobs(view), key=_rank)
         if not (order or any(job.elastic is not None for job in view.jobs.values())):
             return Decision(grants=(), keep_running=True, memory=known)
+        work, sizes = _work_done(view, known), _last_sizes(view, known)
         if view.now < next_at - INSTANT_SECONDS:
             grants = minimum_starts(view, order)
             queue, stops = waiting_in(order, grants), tuple[JobId, ...]()
@@ -63,8 +67,8 @@ class Optimus:
             pools = pools_of(view, _rank)
             rows = []
             for pool in pools:
-                sizes = _sizes(view, pool)
-                rows.append(arranged(pool.room, pool.gangs, sizes, limit=pool.limit))
+                replicas = _sizes(view, pool, work)
+                rows.append(arranged(pool.room, pool.gangs, replicas, limit=pool.limit))
             grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
             # Who was given GPUs by number and finds none on the nodes that it may use leaves them to others.
             left = [view.jobs[job] for job in waiting_in(order, grants)]
@@ -78,7 +82,7 @@ class Optimus:
             reasons=dict.fromkeys(queue, (_FEWEST_FIRST,)),
             keep_running=True,
             stops=stops,
-            memory=known,
+            memory={**known, "work": work, "ran": sizes},
             wake_at=next_at,
         )
 
@@ -117,25 +121,61 @@ def most_gain(seconds: Sequence[Mapping[int, float]], replica_gpus: Sequence[int
     return given
 
 
-def _sizes(view: View, pool: Pool) -> list[int]:
-    """Return the replicas of each gang of a pool."""
-    models = [goodput_model_of(job, pool.gpu_model) for job in pool.jobs]
-    rigid = [job.elastic is None for job in pool.jobs]
-    speedups = speedup_table(models, pool.gangs, 1.0, rigid)
+def _last_sizes(view: View, known: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return GPUs and model of the last attempt of elastic jobs, as JSON."""
+    before = {job: ran for job, ran in known.get("ran", {}).items() if int(job) in view.jobs}
+    return before | {
+        str(job): [sum(map(len, running.replicas)), running.gpu_model]
+        for job, running in view.running.items()
+        if view.jobs[job].elastic is not None and not running.is_nominated
+    }
+
+
+def _work_done(view: View, known: Mapping[str, Any]) -> Work:
+    """Return the service of elastic jobs in attempts that are over, and that of their own gang for it.
+
+    Facts tell only the service, in GPU-seconds: the size that went with it is that of the last round.
+    """
+    work: Work = {}
+    for job in view.jobs.values():
+        service = sum(job.attained_service.values())
+        if job.elastic is None or job.goodput is None or not service:
+            continue
+        before, worth = known.get("work", {}).get(str(job.id), (0.0, 0.0))
+        gpus, model = known.get("ran", {}).get(str(job.id), (job.gpus, ""))
+        worth += (service - before) / gpus * size_speed(job, model, gpus) * job.gpus
+        work[str(job.id)] = [service, worth]
+    return work
+
+
+def _as_own_gang(job: Job, work: Work) -> Job:
+    """Return the job with the service that its own gang would have needed for what it has done."""
+    service, worth = work.get(str(job.id), (0.0, 0.0))
+    if not service or job.measured:
+        return job
+    return replace(
+        job, attained_service={at: had * worth / service for at, had in job.attained_service.items()}
+    )
+
+
+def seconds_left(view: View, pool: Pool, work: Work | None = None) -> list[dict[int, float]]:
+    """Return for how long each job of a pool would run on, by the numbers of replicas that it can have."""
+    model, limit_seconds = pool.gpu_model, view.default_time_limit_seconds
     largest = max(pool.room, default=0)
     seconds = []
-    for number, (job, gang) in enumerate(zip(pool.jobs, pool.gangs, strict=True)):
-        left = work_left_seconds(job, view.running.get(job.id), view.now, view.default_time_limit_seconds)
-        own = job.gpus // gang.replica_gpus
-        speed = {
-            size: float(speedups[int(size * gang.replica_gpus > largest), number, size])
-            for size in gang.sizes
-        }
-        # How fast it is at its own size may lie beyond what it may have now.
-        nearest = min(gang.sizes, key=lambda size: abs(size - own))
-        at_own = speed[nearest] * own / nearest or 1.0
-        times = {size: left * at_own / each for size, each in speed.items() if each > 0}
+    for job, gang in zip(pool.jobs, pool.gangs, strict=True):
+        known = _as_own_gang(job, work or {})
+        left = work_left_seconds_on(model, known, view.running.get(job.id), view.now, limit_seconds)
+        gpus = {size: size * gang.replica_gpus for size in gang.sizes}
+        speed = {size: _speed(job, model, gpus[size], largest) for size in gang.sizes}
+        times = {size: left / each for size, each in speed.items() if each > 0}
         seconds.append(times or {gang.sizes[0]: left})
+    return seconds
+
+
+def _sizes(view: View, pool: Pool, work: Work) -> list[int]:
+    """Return the replicas of each gang of a pool."""
+    seconds = seconds_left(view, pool, work)
     kept = sum([sum(gang.base.values()) * gang.replica_gpus for gang in pool.gangs if gang.pinned])
     free = [number for number, gang in enumerate(pool.gangs) if not gang.pinned]
     chosen = most_gain(
@@ -147,6 +187,17 @@ def _sizes(view: View, pool: Pool) -> list[int]:
     for number, size in zip(free, chosen, strict=True):
         found[number] = size
     return found
+
+
+def _speed(job: Job, gpu_model: str, gpus: int, largest_node: int) -> float:
+    """Return how many times as fast a job is as with its own size, which may be beyond what it may have now;
+    both are on one node where one could hold them. 0: it does not run so."""
+    if job.elastic is None or gpus == job.gpus:
+        return 1.0
+    if goodput_model_of(job, gpu_model) is None:
+        return gpus / job.gpus
+    is_spread, own_is_spread = gpus > largest_node, job.gpus > largest_node
+    return relative_goodput(job, gpu_model, gpus, is_spread=is_spread, own_is_spread=own_is_spread) or 0.0
 
 
 def _rank(job: Job) -> tuple[int, float, JobId]:

@@ -10,8 +10,11 @@ Losses of different jobs are compared in parts of how much each has fallen in al
   an iteration by cores and adds what coordinating costs.
 - The paper's yardstick is the largest change of a loss between two iterations. We know the loss now and then
   only, and take how far it has fallen since the first time.
-- Of a job whose curve is not known yet its loss is believed to fall by half of all it ever will in an epoch
-  on its fewest GPUs, by two thirds on twice as many, and so on.
+- Of a new job its loss is believed to fall by half of all it ever will in an epoch on its fewest GPUs, by two
+  thirds on twice as many, and so on. A job is new until it has had what an epoch on its fewest GPUs is.
+- A job that was served for longer and has not told enough is worth as much as the median of those that have,
+  and less in proportion to what it was served. So silence does not pay.
+- A loss that rises, stands still or is no number is not expected to fall: no GPU beyond the fewest.
 - Epochs are minutes where the paper has seconds: to be resized is to start anew from a checkpoint. Who waits
   gets its fewest GPUs at once, by priority and in order of submission.
 - A job that is not elastic has all its GPUs or none, and nobody who runs is stopped. Where there are fewer
@@ -20,10 +23,12 @@ Losses of different jobs are compared in parts of how much each has fallen in al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heapreplace
+from statistics import median
 from typing import ClassVar
 
 from scheduler.core.building_blocks.elastic.extra_workers import decide_by_epochs
@@ -32,10 +37,10 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import attained_service
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, Memory
-from scheduler.core.perf.convergence import fit_loss
+from scheduler.core.perf.convergence import LEAST_POINTS, fit_loss
 
 #: By how much a loss falls with so many GPUs, in parts of how much it has fallen so far.
-Fall = Callable[[int], float]
+Fall = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +69,47 @@ class Slaq:
     def _divide(
         self, view: View, jobs: Sequence[Job], choices: Sequence[Sequence[int]], idle: int
     ) -> list[int]:
-        falls = [self._fall(view, job, choice[0]) for job, choice in zip(jobs, choices, strict=True)]
+        fewest = [choice[0] for choice in choices]
+        known = [self._fall(view, job) for job in jobs]
+        known_falls = [(fall, least) for fall, least in zip(known, fewest, strict=True) if fall is not None]
+        falls = [
+            fall or self._guess(view, job, least, known_falls)
+            for fall, job, least in zip(known, jobs, fewest, strict=True)
+        ]
         return divide_greedily(falls, choices, idle)
 
-    def _fall(self, view: View, job: Job, fewest: int) -> Fall:
-        """Return by how much a job's loss is expected to fall until the next epoch."""
-        curve = fit_loss(job.losses)
-        service = attained_service(job, view.running.get(job.id), view.now)
-        if curve is None or service <= 0:
+    def _guess(self, view: View, job: Job, fewest: int, known_falls: Sequence[tuple[Fall, int]]) -> Fall:
+        """Return the same of a job that has not told enough.
+
+        `known_falls`: of those that have, each with the fewest GPUs of its job.
+        """
+        served = attained_service(job, view.running.get(job.id), view.now)
+        new = fewest * self.epoch_seconds
+        if served <= new or not known_falls:
             return lambda gpus: 1.0 - 1.0 / (1.0 + gpus / fewest)
+        return lambda gpus: (
+            median([fall(gpus / fewest * least) for fall, least in known_falls]) * new / served
+        )
+
+    def _fall(self, view: View, job: Job) -> Fall | None:
+        """Return by how much a job's loss is expected to fall until the next epoch; None: unknown."""
+        service = attained_service(job, view.running.get(job.id), view.now)
+        if not all([math.isfinite(loss) for _, loss in job.losses]):
+            return _no_fall
+        if len(job.losses) < LEAST_POINTS or service <= 0:
+            return None
+        curve = fit_loss(job.losses)
+        if curve is None:
+            return _no_fall
         step = job.losses[-1][0]
         losses = [loss for _, loss in job.losses]
         steps_per_gpu = step / service * self.epoch_seconds
         fallen = max(losses) - min(losses)
         return lambda gpus: (curve.at(step) - curve.at(step + steps_per_gpu * gpus)) / fallen
+
+
+def _no_fall(gpus: float) -> float:
+    return 0.0
 
 
 def divide_greedily(falls: Sequence[Fall], choices: Sequence[Sequence[int]], idle: int) -> list[int]:

@@ -12,9 +12,10 @@ the first queue and begins anew; skewed gangs are consolidated and wait for that
 Deviations from the paper, or where sources disagree:
 
 - Priority of our jobs comes before the queue. The paper knows none.
-- Inside a queue of 2D-LAS the paper has first in first out, by start; its simulator puts who runs first, and
-  the others by submission. `inside` chooses: `running` as the simulator, and the default, since users wait
-  least under it (docs/reproduction.md); `submission` alone; `start` by first start, never-started ones last.
+- Inside a queue of 2D-LAS the paper has first in first out, by start. In its simulator a job that reaches a
+  threshold joins the end of the next queue, and after each round those that run come before those that wait,
+  both in the order that they had. `inside` chooses: `running` as the simulator, and the default, since users
+  wait least under it (docs/reproduction.md); `submission` alone; `start` by first start, never-started last.
 - A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
   attempt that runs is taken where it entered its queue or started, so that it changes at events only and
   equals do not take turns for ever. Without samples the discipline is that of LAS.
@@ -90,7 +91,7 @@ class Tiresias:
     thresholds: Sequence[float] = (3_250.0, 7_200.0)
     #: GPU-seconds that jobs needed in all, for "gittins"; empty: learned from those that end.
     service_samples: Sequence[float] = ()
-    #: Who goes first in a queue: those that run, then by submission; by submission; by their first start.
+    #: Who goes first in a queue: who ran and joined it first; by submission; by their first start.
     inside: Literal["running", "submission", "start"] = "running"
     #: A job that waited so many times as long as it has run is promoted to the first queue; 0: never.
     promote: float = 0.0
@@ -112,6 +113,8 @@ class Tiresias:
         queues = _Queues(self, view, memory)
         if self.promote > 0:
             queues.promote_the_starving()
+        if self.inside == "running":
+            queues.line_up()
         outcome = serve_in_order(view, queues.rank, locality_of=self.locality(view))
         return outcome.decision(
             outcome.reasons(_LATER_QUEUE),
@@ -140,7 +143,8 @@ class _Queues:
 
     Memory, all of it by job: `reset`, its service when it was last promoted; `left`, the instant at which
     it left the first queue and its service then; `first`, its first start, if it was preempted since; `seen`,
-    the service of those that run and their GPUs. And `at`, the instant of it, and `samples`.
+    the service of those that run and their GPUs. And `at`, the instant of it, `samples`, and `lines`: of each
+    queue those that have started, in their order.
     """
 
     def __init__(self, policy: Tiresias, view: View, memory: Memory) -> None:
@@ -150,13 +154,18 @@ class _Queues:
         self._reset = self._of_present_jobs(memory, "reset")
         self._left = self._of_present_jobs(memory, "left")
         self._first = self._of_present_jobs(memory, "first")
+        #: Who begins anew in this round, as if it had never started.
+        self._promoted: set[JobId] = set()
+        self._lines: list[list[int]] = [list(line) for line in memory.get("lines", ())]
+        #: Places in the lines.
+        self._places: dict[int, int] = {}
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
         #: Service and queue of the jobs that were ranked, which are all where someone waits in the end.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
-    def rank(self, job: Job) -> tuple[int, int, float, float, float, JobId]:
+    def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:
         service = self._service(job)
         queue = self._queue_of(job, service)
         self._standing[job.id] = service, queue
@@ -166,6 +175,44 @@ class _Queues:
             entered = max(bound, self._service(job, ended_only=True))
             index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
         return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
+
+    def line_up(self) -> None:
+        """Let those that have come to another queue since the last round join the end of its line."""
+        view, known = self._view, {job: queue for queue, line in enumerate(self._lines) for job in line}
+        lines: list[list[int]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
+        comers: list[tuple[float, float, JobId, int]] = []
+        for number in [*known, *(job for job in view.running if job not in known)]:
+            job = view.jobs.get(JobId(number))
+            if job is None or job.id in self._promoted:
+                continue
+            service = self._service(job)
+            queue = self._queue_of(job, service)
+            if queue == known.get(number):
+                lines[queue].append(number)
+            else:
+                comers.append((self._came_at(job, service, queue), job.submitted_at, job.id, queue))
+        for _, _, number, queue in sorted(comers):
+            lines[queue].append(number)
+        self._lines = lines
+        self._places = {job: place for line in lines for place, job in enumerate(line)}
+
+    def _came_at(self, job: Job, service: float, queue: int) -> float:
+        """Return when a job came to its queue: when its service reached the threshold before it."""
+        running = self._view.running.get(job.id)
+        if running is None or running.is_nominated:
+            return self._view.now
+        bound = self._policy.thresholds[queue - 1] if queue else 0.0
+        gpus = amount_of(job, sum(map(len, running.replicas)))
+        return max(running.since_of(job.id), self._view.now - (service - bound) / gpus)
+
+    def _lines_after(self, outcome: Outcome) -> list[list[int]]:
+        """Return the lines with those that were started now, those that run before those that wait."""
+        runs = {job.id for job, _ in self._receiving(outcome)}
+        started = [self._view.jobs[job] for job in runs if job not in self._places]
+        lines = [list(line) for line in self._lines]
+        for job in sorted(started, key=lambda job: (self._turn(job), job.submitted_at, job.id)):
+            lines[self._standing[job.id][1]].append(job.id)
+        return [sorted(line, key=lambda job: job not in runs) for line in lines]
 
     def promote_the_starving(self) -> None:
         """Put jobs that have waited too long for what they got back into the first queue."""
@@ -179,6 +226,7 @@ class _Queues:
             if job.id not in self._view.running and self._patience(job, service) <= INSTANT_SECONDS:
                 self._reset[name] = self._reset.get(name, 0.0) + service
                 del self._left[name]
+                self._promoted.add(job.id)
 
     def next_change(self, outcome: Outcome) -> float | None:
         """Return the next instant at which a job that runs is demoted, or one that waits is promoted."""
@@ -201,6 +249,8 @@ class _Queues:
             for number in outcome.stops:
                 self._first.setdefault(str(number), self._view.running[number].since_of(number))
         memory: dict[str, Any] = {"reset": self._reset, "left": self._left, "first": self._first}
+        if self._policy.inside == "running":
+            memory["lines"] = self._lines_after(outcome)
         if self._policy.learns:
             memory["samples"] = self._samples
             memory["seen"] = {
@@ -222,11 +272,12 @@ class _Queues:
     def _queue_of(self, job: Job, service: float) -> int:
         return bisect_right(self._policy.thresholds, service + amount_of(job) * INSTANT_SECONDS)
 
-    def _turn(self, job: Job) -> float:
-        """Return what comes before submission in a queue."""
+    def _turn(self, job: Job) -> tuple[int, float]:
+        """Return what comes before submission in a queue: those that have started come first."""
         if self._policy.inside == "running":
-            return 0.0 if job.id in self._view.running else 1.0
-        return self._started_at(job) if self._policy.inside == "start" else 0.0
+            place = self._places.get(job.id)
+            return (1, 0.0) if place is None else (0, place)
+        return 0, self._started_at(job) if self._policy.inside == "start" else 0.0
 
     def _started_at(self, job: Job) -> float:
         """Return when it first started; now where that was forgotten, for ever away when it never did."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.core.building_blocks.computing import Compute, run_inline
+from scheduler.core.building_blocks.computing import Compute, Timekeeper, run_inline, untimed
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.checks.plan import check
@@ -17,16 +17,19 @@ from scheduler.core.round.run_view import queue_of
 
 @gc_paused()
 def decide(
-    snapshot: Snapshot, compute: Compute = run_inline, overran: Mapping[str, str] | None = None
+    snapshot: Snapshot,
+    compute: Compute = run_inline,
+    overran: Mapping[str, str] | None = None,
+    timekeeper: Timekeeper = untimed,
 ) -> Plan:
     """Return this round's plan: admit, reserve, allocate, place, diff, explain, check.
 
     Equal snapshots give equal plans, unless `compute` finds that a policy takes too long: to decide again
     as it was decided then, tell the views that `overran`, with what was said of them. A policy or placer
-    that fails degrades its own view only; a plan that breaks an invariant raises PlanError, and nothing of
-    the round may be carried out.
+    that fails degrades its own view only; by `timekeeper` one that does not return is ended from outside.
+    A plan that breaks an invariant raises PlanError, and nothing of the round may be carried out.
     """
-    engine = RoundEngine(snapshot, compute, overran)
+    engine = RoundEngine(snapshot, compute, overran, timekeeper=timekeeper)
     outcomes = engine.outcomes()
     plan = engine.plan(outcomes)
     plan = replace(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core.building_blocks.computing import Compute, run_inline
+from scheduler.core.building_blocks.computing import Compute, Timekeeper, run_inline, untimed
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
@@ -47,8 +47,10 @@ class RoundEngine:
         overran: Mapping[str, str] | None = None,
         *,
         moves: bool = True,
+        timekeeper: Timekeeper = untimed,
     ) -> None:
         self._overran = overran or {}
+        self._timekeeper = timekeeper
         self._moves = moves
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts)
@@ -133,7 +135,8 @@ class RoundEngine:
 
     def _run_view(self, view: View, plugins: Plugins, limits: PreemptionLimits) -> ViewOutcome:
         memory = self.facts.frame.memory.get(view.name, {})
-        return limits.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
+        with self._timekeeper(view.name):
+            return limits.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""

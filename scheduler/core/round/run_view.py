@@ -13,12 +13,12 @@ from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.gpu_parts import SHARE_NEVER
-from scheduler.core.model.plan import Decision, Grant, Mode, Placement, Reason
+from scheduler.core.model.plan import Decision, Grant, LedgerLine, Mode, Placement, Reason
 from scheduler.core.model.snapshot import AllocationId, JobId, Memory
 from scheduler.core.round.registry import make_placer, make_policy
 
-#: Serves a view whose own policy takes too long.
-CHEAP_POLICY = "fifo"
+#: Serve a view whose own policy or placer takes too long.
+CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
 #: So often a policy decides anew in a round without those whose constraints between tags cannot be met.
 MOST_TIMES = 4
 
@@ -31,6 +31,10 @@ class Plugins:
     policy_parameters: Mapping[str, object]
     placer: str
     placer_parameters: Mapping[str, object]
+
+
+#: Instead of those that take too long.
+CHEAP = Plugins(policy=CHEAP_POLICY, policy_parameters={}, placer=CHEAP_PLACER, placer_parameters={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,22 +69,24 @@ class ViewOutcome:
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
     """Let the view's policy and placer decide; if they fail, its jobs keep what they have.
 
-    Where the policy takes too long, or is known to (`overran` says how), idle GPUs are handed out in order of
-    submission, and what the policy remembers stays as it is: its next round goes on from there.
+    Where one of them takes too long, or is known to (`overran` says how), idle GPUs are handed out in order
+    of submission, and what the policy remembers stays as it is: its next round goes on from there.
     """
     try:
         if overran:
             raise Overrun(overran)
         decision, placed, capacity = _decided(view, plugins, memory)
+        decision = placed.added_to(decision)
+        _check_words(decision, view)
     except Overrun as error:
-        cheap = run_view(view, replace(plugins, policy=CHEAP_POLICY, policy_parameters={}), memory)
+        cheap = run_view(view, CHEAP, memory)
         decision = replace(cheap.decision, memory=memory)
         return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
         return _standstill(view, memory, str(error))
-    return ViewOutcome(
-        view=view, decision=placed.added_to(decision), placements=placed.placements, capacity=capacity
-    )
+    except Exception as error:  # Whatever else fails on the way from one to the other.
+        return _standstill(view, memory, f"its decision could not be carried out: {error!r}")
+    return ViewOutcome(view=view, decision=decision, placements=placed.placements, capacity=capacity)
 
 
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
@@ -217,8 +223,32 @@ def check_decision(decision: Decision, view: View) -> None:
     wrong = [job for job in decision.stops if job not in view.running or job in granted]
     if wrong or (decision.stops and not decision.keep_running):
         raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
+    unknown = [job for job in decision.queue if job not in view.jobs]
+    if unknown:
+        raise PolicyError(f"the queue names jobs that are not in view {view.name}: {unknown}")
     if decision.joins or decision.leaves:
         _check_joins(decision, view, granted)
+
+
+def _check_words(decision: Decision, view: View) -> None:
+    """Raise PolicyError where later steps could not use what a policy or placer says beside its grants."""
+    seconds = [grant.slice_seconds for grant in decision.grants]
+    instants = [] if decision.wake_at is None else [decision.wake_at]
+    for name, value in [
+        *(("slice_seconds", each) for each in seconds),
+        *(("wake_at", at) for at in instants),
+    ]:
+        if not isinstance(value, int | float) or value != value:
+            raise PolicyError(f"{name} is a number of seconds, not {value!r}")
+    for name, kind in (("memory", Mapping), ("reasons", Mapping), ("ledger", tuple)):
+        if not isinstance(getattr(decision, name), kind):
+            raise PolicyError(f"{name} is a {kind.__name__}, not {getattr(decision, name)!r}")
+    for said in decision.reasons.values():
+        if not isinstance(said, tuple) or not all([isinstance(reason, Reason) for reason in said]):
+            raise PolicyError(f"the reasons of a job are a tuple of Reason, not {said!r}")
+    wrong = [line for line in decision.ledger if not isinstance(line, LedgerLine)]
+    if wrong:
+        raise PolicyError(f"the ledger has lines of LedgerLine, not {wrong[0]!r}")
 
 
 def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> None:

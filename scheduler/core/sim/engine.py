@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
+from scheduler.core.fitting.demand import demand_of, least_gpus, shape_in
 from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.model.loan_terms import Lending, Loan
 from scheduler.core.model.plan import Plan, Tier
@@ -31,6 +33,9 @@ from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.simulated_cluster import SimulatedCluster
 from scheduler.core.sim.workload import Arrival, Truth
+
+#: No policy or placer has anybody wait for longer on GPUs that are idle.
+_LONGEST_REST_SECONDS = 7 * 86_400.0
 
 
 class ScriptedEvent(Protocol):
@@ -61,9 +66,10 @@ class Engine:
         pools: Sequence[ServingPool] = (),
         on_round: Callable[[Engine, Sequence[ViewOutcome], Plan], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
+        timekeeper: Timekeeper = untimed,
     ) -> None:
-        self._rules = rules or Rules()
-        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
+        self._rules, self._timekeeper = rules or Rules(), timekeeper
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=timekeeper)
         self.began_at = facts.now
         #: When something happened last; ends that were foreseen of attempts which ended otherwise do not.
         self.happened_at = facts.now
@@ -76,6 +82,8 @@ class Engine:
         self._events = EventQueue(facts.now)
         self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
+        #: Since when nothing runs, happens or is started; and whether that can end by an event only.
+        self._rests_since, self._is_at_rest = math.inf, False
         self._newcomers: list[JobId] = []
         self._on_round, self._stopwatch = on_round, stopwatch
         self._market = None if facts.lending is None else Market(facts.lending)
@@ -150,7 +158,7 @@ class Engine:
                 return "it was told to end"
             if not self.round_engine.facts.jobs and not self._events.finite:
                 return ""
-            if wake is None or not self.round_engine.facts.jobs:
+            if wake is None or not self.round_engine.facts.jobs or self._is_at_rest:
                 wake = math.inf
             # A policy that wants to be asked again at once is asked at the next tick, not for ever.
             wake = max(wake, self.now + (self._round_seconds or 1.0))
@@ -174,6 +182,7 @@ class Engine:
         happened = self._events.advance_to(self._tick_from(instant))
         if happened:
             self.happened_at = self.now
+            self._rests_since = math.inf
         self._cluster.tell()
         return happened
 
@@ -195,6 +204,7 @@ class Engine:
         outcomes = round_engine.outcomes()
         plan = round_engine.plan(outcomes)
         self.decide_seconds += self._stopwatch() - began
+        self._note_rest(outcomes, plan)
         self._memory.update(plan.memory)
         self.degraded.update(plan.degraded)
         if self._on_round is not None:
@@ -211,6 +221,20 @@ class Engine:
             # what this round started may have made room for others of its tenant.
             return self.now
         return plan.wake_at
+
+    def _note_rest(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
+        """Find out whether only an event can let anybody run again: then no policy need be asked before.
+
+        So it is where nothing runs and nobody who waits fits on what there is; and where for as long as
+        no policy waits nothing ran, nothing happened and nobody was started, though they wanted to be asked.
+        """
+        if plan.actions or plan.market or self.round_engine.facts.running:
+            self._rests_since, self._is_at_rest = math.inf, False
+            return
+        self._rests_since = min(self._rests_since, self.now)
+        self._is_at_rest = self.now > self._rests_since + _LONGEST_REST_SECONDS or (
+            self._market is None and not any(map(_may_start, outcomes))
+        )
 
     def _waits_under_quota(self) -> bool:
         """Whether a job of a tenant that has a quota waits."""
@@ -260,7 +284,7 @@ class Engine:
         self._cluster.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
         present = self.snapshot()
         facts = replace(changed, jobs=present.jobs, running=present.running)
-        self.round_engine = RoundEngine(facts, moves=self._rules.moves)
+        self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=self._timekeeper)
         self._cluster.facts = self.round_engine.facts
         self._cluster.budgets.take_in(changed.tenants)
         self._note_closings(changed.nodes)
@@ -351,3 +375,13 @@ class Engine:
         facts = self.round_engine.facts
         frame = replace(facts.frame, now=self.now, memory=dict(self._memory))
         return replace(frame, jobs=tuple(facts.jobs.values()), running=tuple(facts.running.values()))
+
+
+def _may_start(outcome: ViewOutcome) -> bool:
+    """Whether one that waits in a view fits on what the view may use."""
+    capacity, jobs = outcome.view.capacity, outcome.view.jobs.values()
+    shapes = {shape_in(capacity.cluster, job): job for job in jobs}
+    return any(
+        capacity.find(demand_of(job, capacity.cluster, least_gpus(job))) is not None
+        for job in shapes.values()
+    )

@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
 from scheduler.core.round.run_view import ViewOutcome, queue_of
@@ -115,17 +116,21 @@ def forecast(
     bounds: Bounds | None = None,
     jobs: Collection[JobId] | None = None,
     pools: Sequence[ServingPool] = (),
+    timekeeper: Timekeeper = untimed,
 ) -> Forecast:
     """Predict the start of the waiting jobs of the snapshot, or of those of them that are named in `jobs`.
 
-    `pools`: how the serving pools lend their nodes, which are in the snapshot.
+    `pools`: how the serving pools lend their nodes, which are in the snapshot. `timekeeper`: as for
+    `decide()`.
     """
     run_times, bounds = run_times or RunTimes(), bounds or Bounds.for_jobs(len(snapshot.jobs))
     facts = _without_far_loans(_without_strays(snapshot), bounds.loan_changes)
     subjects = [job for job in waiting_jobs(facts) if jobs is None or job.id in jobs]
     rules = Rules(speeds=believed_speeds(facts))
     runs = {
-        kind: _Run(facts, rules, subjects, run_times, bounds, kind, pools) for kind in Assumption if subjects
+        kind: _Run(facts, rules, subjects, run_times, bounds, kind, pools, timekeeper)
+        for kind in Assumption
+        if subjects
     }
     return Forecast(
         made_at=facts.now,
@@ -212,11 +217,19 @@ class _Run:
         bounds: Bounds,
         kind: Assumption,
         pools: Sequence[ServingPool],
+        timekeeper: Timekeeper,
     ) -> None:
         self._recorder = _Recorder([job.id for job in subjects], bounds, kind)
         self._ends_at, self._most_rounds = facts.now + bounds.horizon_seconds, bounds.rounds
         truths = believed_truths(facts, rules.speeds, run_times, kind)
-        engine = Engine(facts, rules=rules, truths=truths, pools=pools, on_round=self._recorder.on_round)
+        engine = Engine(
+            facts,
+            rules=rules,
+            truths=truths,
+            pools=pools,
+            on_round=self._recorder.on_round,
+            timekeeper=timekeeper,
+        )
         engine.run(self._is_enough)
         self.rounds = engine.rounds
         self.exact_until = min([since for since, _ in self._recorder.coarser], default=float("inf"))

@@ -53,4 +53,7 @@ class Rules:
     goodput: GoodputFacts = "measured"
     #: None: all nodes are in service all the time.
     autoscaling: Autoscaling | None = None
+    #: Whether jobs whose time limit is reached are stopped by the next round, as in the live loop, whose
+    #: rounds are seconds apart; else at that instant, however far apart rounds are.
+    limits_by_rounds: bool = False
     seed: int = 0

@@ -270,12 +270,14 @@ class SimulatedCluster:
 
     def lose(self, present: Collection[GpuId]) -> None:
         """Attempts on GPUs other than these are lost, and nominations for them dropped."""
-        for running in list(self.facts.running.values()):
-            if all(gpu in present for gpu in running.gpus):
-                continue
+        there = self.facts.running.values()
+        lost = [running for running in there if not all(gpu in present for gpu in running.gpus)]
+        # First: else they would begin on what those leave who are lost.
+        for running in lost:
             if running.is_nominated:
                 self.take_back(running)
-            else:
+        for running in lost:
+            if not running.is_nominated:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 
@@ -338,10 +340,6 @@ class SimulatedCluster:
         self.steps.begin(job, running)
         self._profiles.begin(job, running)
         self._reschedule(job)
-        limit = progress.job.time_limit_seconds
-        since = running.since_of(job) if is_resumed else self._events.now
-        if limit is not None and since + limit < progress.foresee_end():
-            self._events.schedule(max(self._events.now, since + limit), nothing)
 
     def _rate(self, job: JobId, running: Running) -> float:
         alone = self._scaling.rate(job)
@@ -367,12 +365,20 @@ class SimulatedCluster:
             self._reschedule(job)
 
     def _reschedule(self, job: JobId) -> None:
-        """Plan the end of the attempt, or the failure that comes before."""
+        """Plan the end of the attempt, or the time limit or the failure that comes before."""
         self._training.schedule_change(job)
         self._scaling.schedule_epoch(job)
         progress = self.progress[job]
         attempt, rules = progress.present, self.rules
         version, ends_at = attempt.version, progress.foresee_end()
+        end = partial(self._end, job, attempt, version)
+        limit = progress.job.time_limit_seconds
+        if limit is not None and (limit_at := self.facts.current[job].since_of(job) + limit) < ends_at:
+            limit_at = max(self._events.now, limit_at)
+            if rules.limits_by_rounds:
+                self._events.schedule(limit_at, nothing)
+            else:
+                ends_at, end = limit_at, partial(self._reach_limit, job, attempt, version)
         failure = None
         if rules.failures.probability:
             failure = rules.failures.strike(rules.seed, job, progress.attempts)
@@ -381,12 +387,22 @@ class SimulatedCluster:
             if strikes_at < ends_at:
                 self._events.schedule(strikes_at, partial(self._fail, job, attempt, version, failure))
                 return
-        self._events.schedule(ends_at, partial(self._end, job, attempt, version))
+        self._events.schedule(ends_at, end)
 
     def _end(self, job: JobId, attempt: Attempt, version: int) -> bool:
         if attempt.version != version or attempt.state is not AttemptState.RUNNING:
             return False
         self._finish(job)
+        return True
+
+    def _reach_limit(self, job: JobId, attempt: Attempt, version: int) -> bool:
+        if attempt.version != version or attempt.state is not AttemptState.RUNNING:
+            return False
+        running = self.facts.current[job]
+        if len(running.jobs) > 1:
+            self.company.part(running, (job,), "time_limit")
+        else:
+            self._send_away(running, "time_limit")
         return True
 
     def _finish(self, job: JobId) -> None:

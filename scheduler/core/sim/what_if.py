@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.building_blocks.service import put_back
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot, VirtualCluster
@@ -181,17 +182,18 @@ def what_if(
     *,
     bounds: Bounds | None = None,
     pools: Sequence[ServingPool] = (),
+    timekeeper: Timekeeper = untimed,
 ) -> Comparison:
     """Forecast the facts as they are and with the changes made in their order. Raises ChangeError.
 
-    `pools`: how the serving pools lend their nodes, before and after.
+    `pools`: how the serving pools lend their nodes, before and after. `timekeeper`: as for `decide()`.
     """
     changed = snapshot
     for change in changes:
         changed = change.apply(changed)
     bounds = bounds or Bounds.for_jobs(len(changed.jobs))
-    before = forecast(snapshot, run_times, bounds=bounds, pools=pools)
-    after = forecast(changed, run_times, bounds=bounds, pools=pools)
+    before = forecast(snapshot, run_times, bounds=bounds, pools=pools, timekeeper=timekeeper)
+    after = forecast(changed, run_times, bounds=bounds, pools=pools, timekeeper=timekeeper)
     about = [_subject(change) for change in changes]
     subjects = [job for job in dict.fromkeys(about) if job is not None]
     others = sorted((before.predictions.keys() | after.predictions.keys()).difference(subjects))

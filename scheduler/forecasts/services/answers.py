@@ -27,8 +27,10 @@ from scheduler.forecasts.services.forecasting import instant
 from scheduler.forecasts.services.questions import expires_at, is_given_up
 from scheduler.jobs.models import Job
 from scheduler.jobspec import parse
+from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.models import Leadership
 from scheduler.rounds.throughputs import submitted_now
+from scheduler.rounds.watchdog import within_budget
 from tenants.selectors import Viewer
 
 #: Jobs of one tenant that are named in each list; all are counted.
@@ -46,7 +48,12 @@ def answer(question_id: str) -> None:
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     facts = facts_ahead(newest)
     try:
-        compared = what_if(facts, _changes(row.question, facts), known_run_times(), pools=serving_pools())
+        changes, run_times, pools = _changes(row.question, facts), known_run_times(), serving_pools()
+        compared = within_budget(
+            lambda timekeeper, overran: what_if(
+                with_cheap(facts, overran), changes, run_times, pools=pools, timekeeper=timekeeper
+            )
+        )
     except ChangeError as error:
         wrong = {"field": error.field, "problem": error.problem, "expected": error.expected}
         give_up(question_id, f"{error}.", [wrong])

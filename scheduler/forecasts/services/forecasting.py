@@ -16,7 +16,9 @@ from scheduler.forecasts.models import Forecast
 from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
 from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_explanations
+from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.models import Leadership
+from scheduler.rounds.watchdog import within_budget
 
 #: Forecasts kept; the newest counts, the others are for whoever wonders.
 _KEPT = 5
@@ -39,7 +41,12 @@ def run_forecast() -> float:
     facts = facts_ahead(newest)
     if not waiting_jobs(facts):
         return 0.0
-    made = forecast(facts, known_run_times(), pools=serving_pools())
+    run_times, pools = known_run_times(), serving_pools()
+    made = within_budget(
+        lambda timekeeper, overran: forecast(
+            with_cheap(facts, overran), run_times, pools=pools, timekeeper=timekeeper
+        )
+    )
     took_seconds = time.perf_counter() - began
     _keep(made, {job.id: job.tenant for job in facts.jobs}, took_seconds)
     return took_seconds

@@ -18,6 +18,10 @@ _NO_NAMES = frozenset({"nan", "nat", "none", "null"})
 _SHOWN = 60
 
 
+#: A hundred years: no job, nor the time until it comes, is longer.
+MOST_SECONDS = 36_525 * 86_400
+
+
 class BadField(Exception):
     """A field of a row is wrong; `field` is empty when the row as a whole is."""
 
@@ -77,6 +81,13 @@ def count(field: str, text: str | float, what: str = "GPUs", least: int = 1) -> 
     if not least <= value < 2**53 or value != int(value) or text is True or text is False:
         raise BadField(field, f"{shown(text)} is not a whole number of {what} of at least {least}")
     return int(value)
+
+
+def within_a_century(field: str, value: float) -> float:
+    """Return a number of seconds, from whatever zero, that sums and dates can hold."""
+    if not -MOST_SECONDS <= value <= MOST_SECONDS:
+        raise BadField(field, f"{value:g} seconds are more than 100 years; at most {MOST_SECONDS:,} will do")
+    return value
 
 
 def whole(field: str, text: str | float) -> int:

@@ -21,7 +21,7 @@ from scheduler.core.sim.scaling import Scaling
 from scheduler.core.sim.workload import Phase, Status
 from scheduler.simulation import file_kinds
 from scheduler.simulation.errors import Problem, TraceError
-from scheduler.simulation.traces.fields import BadField, shown
+from scheduler.simulation.traces.fields import BadField, shown, within_a_century
 from scheduler.simulation.traces.options import TraceOptions
 
 Row = TypeVar("Row")
@@ -32,6 +32,10 @@ _GZIP, _PIECE_BYTES = 31, 1 << 12
 #: Who and where, in traces that know neither tenants nor virtual clusters.
 ANY_TENANT = "everyone"
 ANY_VIRTUAL_CLUSTER = "cluster"
+
+
+#: Priorities may be so far from 0.
+MOST_PRIORITY = 1_000_000
 
 
 class TracedJob(NamedTuple):
@@ -80,6 +84,18 @@ class TracedJob(NamedTuple):
     loss: LossCurve | None = None
     #: What it makes of GPUs that it has alone, as the scheduler knows from the beginning.
     profile: Profile | None = None
+
+
+def check_bounds(job: TracedJob) -> None:
+    """Raise BadField for what no job says in earnest, and what sums and dates cannot hold."""
+    for name in ("submitted_at", "duration_seconds", "time_limit_seconds", "estimate_seconds"):
+        value = getattr(job, name)
+        if value is not None:
+            within_a_century(name, value)
+    if not -MOST_PRIORITY <= job.priority <= MOST_PRIORITY:
+        raise BadField(
+            "priority", f"{job.priority:g} is not between -{MOST_PRIORITY:,} and {MOST_PRIORITY:,}"
+        )
 
 
 class Source:
@@ -274,6 +290,7 @@ class Source:
                 job = job_of(row)
                 if job is None:
                     continue
+                check_bounds(job)
                 if largest is not None and job.gpus > largest:
                     raise BadField("", f"asks for {job.gpus} GPUs; at most {largest} are there")
                 if models and job.gpu_models and models.isdisjoint(job.gpu_models):

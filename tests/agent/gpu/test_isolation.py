@@ -53,7 +53,7 @@ async def real(tmp_path: Path) -> AsyncIterator[RuntimeNode]:
 async def test_jobs_of_one_tenant_that_share_a_device_are_served_together(real: RuntimeNode) -> None:
     real.configuration = replace(real.configuration, mps=True)
     real.restart()
-    real.renew_lease(60.0)
+    real.renew_lease()
     if not real.runtime.mps.is_used:
         pytest.skip(real.runtime.mps.problem)
     for attempt in (1, 2):

@@ -13,7 +13,8 @@ from nodeagent.configuration import InventoryConfiguration
 from nodeagent.devices.nvml import NoDriver, NvmlDevices
 from nodeagent.messages import DesiredPart
 from tests.agent.builders import PLATFORM, make_part, make_replica, shell
-from tests.agent.runtime_node import RuntimeNode, until
+from tests.agent.runtime_node import RuntimeNode
+from tests.patience import PATIENCE_SECONDS, until_async
 
 SCRIPT = Path(__file__).with_name("train.py")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -43,7 +44,7 @@ async def losses_of(node: RuntimeNode, *, is_interrupted: bool, first_attempt: i
     if is_interrupted:
         await node.start(training(node, first_attempt, job, step_seconds=0.02))
         file = Path(node.configuration.checkpoint_folder, str(job), "losses")
-        await until(lambda: file.exists() and file.read_text().count("\n") > STEPS // 4)
+        await until_async(lambda: file.exists() and file.read_text().count("\n") > STEPS // 4)
         node.runtime.stop(first_attempt, 60.0)
         outcome = await node.end_of(first_attempt)
         assert (outcome.category, outcome.exit_code) == ("stopped", 143), node.text(first_attempt)
@@ -57,7 +58,7 @@ async def losses_of(node: RuntimeNode, *, is_interrupted: bool, first_attempt: i
 async def suspend_and_resume(node: RuntimeNode, expected_device: str) -> None:
     node.configuration = replace(node.configuration, readable_folders=(str(SCRIPT.parent), PACKAGES))
     node.restart()
-    node.renew_lease(600.0)
+    node.renew_lease()
     undisturbed = await losses_of(node, is_interrupted=False, first_attempt=1)
     assert len(undisturbed) == STEPS
     assert f"training on {expected_device}" in node.text(1)
@@ -76,7 +77,7 @@ async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNo
         node.configuration, examples_folder=str(EXAMPLES), readable_folders=(PACKAGES,)
     )
     node.restart()
-    node.renew_lease(600.0)
+    node.renew_lease()
     launch = (
         "exec python -m torch.distributed.run --nnodes=$NNODES --node-rank=$NODE_RANK"
         " --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT --nproc-per-node=1"
@@ -87,7 +88,9 @@ async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNo
     assert await node.prepare(desired)
     node.runtime.start(replace(desired, master_address="127.0.0.1", master_port=node.ports[1] or 0))
     progress = Path(node.runtime.folder(1).progress(0))
-    await until(lambda: (progress.exists() and progress.read_text().count("\n") >= 3) or node.outcomes, 90)
+    await until_async(
+        lambda: (progress.exists() and progress.read_text().count("\n") >= 3) or node.outcomes, 90
+    )
     node.runtime.stop(1, 60.0)
     assert (await node.end_of(1)).category == "stopped", node.text(1)
     stopped = {
@@ -101,7 +104,7 @@ async def test_under_torchrun_a_gang_goes_on_with_fewer_replicas(node: RuntimeNo
     alone = make_part(shell(launch, env=ENVIRONMENT), attempt=2, job=7)
     assert await node.prepare(alone)
     node.runtime.start(replace(alone, master_address="127.0.0.1", master_port=node.ports[2] or 0))
-    await until(lambda: 2 in node.outcomes, 90)
+    await until_async(lambda: 2 in node.outcomes, seconds=2 * PATIENCE_SECONDS)
     assert node.outcomes[2].exit_code == 0, node.text(2)
     assert f"going on from step {stopped.pop()}\n" in node.text(2)
     assert "done: accuracy" in node.text(2)

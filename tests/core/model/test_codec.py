@@ -15,7 +15,8 @@ from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running, make_snapshot
 
-#: A round as it was stored when policies and placers with parameters were texts, `name:parameter=value,...`.
+#: A round as it was stored when policies and placers with parameters were texts, `name:parameter=value,...`;
+#: but what Tiresias remembers is what it has remembered since it follows its authors' order within a queue.
 STORED = Path(__file__).with_name("round_with_texts.json")
 
 

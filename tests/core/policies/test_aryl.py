@@ -106,3 +106,11 @@ def test_a_gang_of_fixed_world_has_only_sizes_that_divide_it() -> None:
     fixed = make_job(1, 1, replicas=6, elastic=(1, 6), elastic_mode="fixed_world", estimate_seconds=900.0)
     other = make_job(2, 3, estimate_seconds=100.0)
     assert sizes(decide(aryl(fixed, other))) == {1: 3, 2: 3}
+
+
+def test_remaining_time_is_that_of_the_model_in_question() -> None:
+    """A job that is four times as slow here as elsewhere goes behind one of three times its estimate."""
+    slow = make_job(1, 8, estimate_seconds=100.0, throughput={"V100": 1.0, "A100": 4.0})
+    fast = make_job(2, 8, estimate_seconds=300.0)
+    plan = decide(aryl(slow, fast))
+    assert [action.jobs for action in plan.actions] == [(2,)]

@@ -138,3 +138,80 @@ def start_of(snapshot: Snapshot, job: int, backfill: bool) -> float:
     while job not in loop.started:
         loop.step()
     return loop.started[job]
+
+
+def test_what_else_comes_free_when_the_head_starts_is_there_for_others() -> None:
+    """Two GPUs and one come free together, the head takes three of four: the fourth is free now and then."""
+    first, second = make_job(1, 2, time_limit_seconds=100.0), make_job(2, 1, time_limit_seconds=100.0)
+    plan = decide(
+        make_snapshot(
+            nodes=[make_node(1, gpus=4)],
+            jobs=[first, second, make_job(3, 3), make_job(4, 1, time_limit_seconds=1_000.0)],
+            running=[
+                make_running(first, [100, 101], since=NOW - 20),
+                make_running(second, [102], since=NOW - 20),
+            ],
+        )
+    )
+    assert started(plan) == [4]
+
+
+#: GPUs and seconds that are left: of those that run, then of those that wait.
+seconds_left = st.sampled_from((10.0, 20.0, 30.0, 40.0))
+rectangles = st.tuples(st.integers(1, 6), seconds_left)
+
+
+@settings(max_examples=examples(2_000), derandomize=True)
+@given(st.integers(3, 12), st.lists(rectangles, max_size=6), st.lists(rectangles, min_size=1, max_size=10))
+def test_it_starts_what_the_textbook_starts(
+    gpus: int, running: list[tuple[int, float]], waiting: list[tuple[int, float]]
+) -> None:
+    held, snapshot_jobs, allocations = 0, [], []
+    there: list[tuple[int, float]] = []
+    for number, (need, left) in enumerate(running, start=1):
+        if held + need > gpus:
+            continue
+        job = make_job(number, need, time_limit_seconds=left + 5.0)
+        snapshot_jobs.append(job)
+        allocations.append(make_running(job, range(100 + held, 100 + held + need), since=NOW - 5.0))
+        there.append((need, left))
+        held += need
+    queue = {number: each for number, each in enumerate(waiting, start=11) if each[0] <= gpus}
+    snapshot_jobs += [make_job(job, need, time_limit_seconds=limit) for job, (need, limit) in queue.items()]
+    snapshot = make_snapshot(
+        nodes=[make_node(1, gpus=gpus)],
+        jobs=snapshot_jobs,
+        running=allocations,
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": gpus})],
+        round_seconds=0.0,
+    )
+    assert started(decide(snapshot)) == easy(gpus, there, queue)
+
+
+def easy(gpus: int, running: list[tuple[int, float]], queue: dict[int, tuple[int, float]]) -> list[int]:
+    """EASY as it is in Mu'alem and Feitelson, by counts: what starts now, in order of arrival."""
+    free = gpus - sum(need for need, _ in running)
+    ends = [(left, need) for need, left in running]
+    line, starts = list(queue.items()), []
+    while line and line[0][1][0] <= free:
+        job, (need, limit) = line.pop(0)
+        free -= need
+        ends.append((limit, need))
+        starts.append(job)
+    if not line:
+        return starts
+    head = line.pop(0)[1][0]
+    then, shadow_time = free, 0.0
+    for end in sorted({end for end, _ in ends}):
+        then += sum(need for left, need in ends if left == end)
+        if then >= head:
+            shadow_time = end
+            break
+    extra = then - head
+    for job, (need, limit) in line:
+        if need > free or (limit > shadow_time and need > extra):
+            continue
+        free -= need
+        extra -= need if limit > shadow_time else 0
+        starts.append(job)
+    return starts

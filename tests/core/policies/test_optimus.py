@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.building_blocks.elastic.pools import pools_of
+from scheduler.core.building_blocks.elastic.speedups import relative_goodput
+from scheduler.core.building_blocks.policy import View
 from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.model.training import Goodput
-from scheduler.core.policies.optimus import most_gain
+from scheduler.core.policies.optimus import _work_done, most_gain, seconds_left
 from scheduler.core.round.decide import decide
+from scheduler.core.round.engine import RoundEngine
 from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
 
 SCALES = Goodput(
@@ -92,3 +96,53 @@ def test_a_job_whose_number_stays_keeps_its_nodes() -> None:
         make_running(2, [[g] for g in (102, 103, 202, 203)]),
     )
     assert decide(replace(world(*jobs), running=held)).actions == ()
+
+
+def test_a_size_beyond_what_it_may_have_now_is_as_fast_as_it_was_measured() -> None:
+    """Its own eight are more than twice what it ever had. It scales badly, so that eight are far from eight
+    times as fast as one, and it has less left on few than it would in proportion."""
+    badly = replace(SCALES, parameters={"V100": (0.05, 0.002, 0.5, 0.05, 0.5, 0.05, 1.5)}, most_replicas=1)
+    job = make_job(1, 1, replicas=8, elastic=(1, 8), goodput=badly, estimate_seconds=1_000.0)
+    snapshot = world(job)
+    (pool,) = pools_of(views_of(snapshot)["research"], lambda job: job.id)
+    assert pool.gangs[0].sizes == (1, 2)
+    (left,) = seconds_left(views_of(snapshot)["research"], pool)
+    speed = relative_goodput(job, "V100", 1, own_is_spread=True)
+    assert speed is not None
+    assert left[1] == pytest.approx(1_000.0 / speed)
+    assert left[1] < 4_000.0
+
+
+def test_remaining_time_is_that_of_the_model_in_question() -> None:
+    """Of two jobs with as much work, one is four times as slow on this model as on another that it knows."""
+    slow = make_job(1, 1, elastic=(1, 8), estimate_seconds=1_000.0, throughput={"V100": 1.0, "A100": 4.0})
+    fast = make_job(2, 1, elastic=(1, 8), estimate_seconds=1_000.0)
+    view = views_of(world(slow, fast))["research"]
+    (pool,) = pools_of(view, lambda job: job.id)
+    assert [left[1] for left in seconds_left(view, pool)] == [4_000.0, 1_000.0]
+
+
+def views_of(snapshot: Snapshot) -> dict[str, View]:
+    return RoundEngine(snapshot).views()
+
+
+def test_work_of_an_earlier_attempt_counts_by_how_fast_it_was_at_its_size() -> None:
+    """120 s on eight GPUs, about twice as fast as one: some 250 s of 1,000 are done, not 960."""
+    badly = replace(SCALES, parameters={"V100": (0.05, 0.002, 0.5, 0.05, 0.5, 0.05, 1.5)})
+    job = make_job(1, 1, elastic=(1, 8), goodput=badly, estimate_seconds=1_000.0)
+    speed = relative_goodput(job, "V100", 8)
+    assert speed is not None
+    assert speed < 2.5
+    held = make_running(job, [[gpu] for gpu in (*range(100, 104), *range(200, 204))], since=NOW - 120)
+    memory = decide(world(job, running=(held,))).memory
+    # A round in which it writes its checkpoint knows of no size.
+    memory = decide(world(job, running=(replace(held, stopping=True),), memory=memory)).memory
+    waits = replace(job, attained_service={"V100": 960.0}, attempts=1)
+    later = world(waits, memory=memory)
+    view = views_of(later)["research"]
+    (pool,) = pools_of(view, lambda job: job.id)
+    (left,) = seconds_left(view, pool, _work_done(view, memory["research"]))
+    assert left[1] == pytest.approx(1_000.0 - 120.0 * speed)
+    # It is remembered from then on.
+    again = decide(later).memory["research"]
+    assert _work_done(view, again) == _work_done(view, memory["research"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,3 +142,50 @@ def test_who_does_not_learn_any_more_gets_nothing_beyond_its_fewest() -> None:
     )
     sizes = {action.jobs[0]: len(action.placement.gpus) for action in plan.actions if action.placement}
     assert sizes == {1: 1, 2: 15}
+
+
+def sizes_of(*jobs: Job) -> dict[int, int]:
+    """How many of sixteen GPUs each job gets."""
+    plan = decide(
+        make_snapshot(
+            nodes=make_cluster(2),
+            jobs=list(jobs),
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16}, policy="slaq")],
+        )
+    )
+    return {action.jobs[0]: len(action.placement.gpus) for action in plan.actions if action.placement}
+
+
+def telling(number: int, *losses: float, service: float = 600.0) -> Job:
+    points = tuple((float(step), loss) for step, loss in enumerate(losses, start=1))
+    return make_job(number, 1, elastic=(1, 16), losses=points, attained_service={"V100": service})
+
+
+FALLING = (1.0, 0.8, 0.65, 0.54, 0.46, 0.4)
+NEARLY_DONE = (1.0, 0.5, 0.3, 0.2, 0.15, 0.125, 0.11, 0.105, 0.102)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [(0.4, 0.5, 0.6, 0.7, 0.8), (0.5,) * 6, (1.0, 0.8, math.nan, 0.5, 0.4), (1.0, 0.8, 0.6, 0.5, math.inf)],
+    ids=["rises", "stands still", "is no number", "is infinite"],
+)
+def test_a_loss_that_is_not_to_fall_earns_no_gpu_beyond_the_fewest(losses: tuple[float, ...]) -> None:
+    assert sizes_of(telling(1, *losses), telling(2, *FALLING)) == {1: 1, 2: 15}
+
+
+def test_silence_is_worth_what_the_median_job_is_worth_at_first() -> None:
+    others = [telling(1, *FALLING), telling(2, *FALLING)]
+    had = sizes_of(*others, telling(3, service=301.0))
+    assert abs(had[3] - had[1]) <= 1
+
+
+def test_silence_is_worth_less_with_time() -> None:
+    others = [telling(1, *FALLING), telling(2, *FALLING)]
+    had = [sizes_of(*others, telling(3, service=service))[3] for service in (301.0, 1_000.0, 100_000.0)]
+    assert had[0] > had[1] > had[2] == 1
+
+
+def test_a_new_job_gets_most_until_it_had_time_to_tell() -> None:
+    had = sizes_of(telling(1, *NEARLY_DONE), make_job(2, 1, elastic=(1, 16)))
+    assert had[2] > had[1]

@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Snapshot
@@ -22,6 +24,8 @@ from tests.builders import (
 )
 from tests.core.policies.ideal_loop import IdealLoop
 from tests.core.policies.tiresias_example import SERVICE, average_jct, play_example
+from tests.core.sim.worlds import arrival, cluster, ends, simulate
+from tests.effort import examples
 
 
 def tiresias(
@@ -253,3 +257,70 @@ def test_the_more_is_known_the_sooner_jobs_end() -> None:
     srsf = mean_jct("srtf", by_service=True)
     assert srsf < min(las, gittins)
     assert max(las, gittins) < 0.7 * fifo
+
+
+class TestTheAuthorsOrder:
+    def test_who_reaches_a_threshold_joins_the_end_of_the_next_queue(self) -> None:
+        """When the second reaches it too, the first goes on: it waits there since."""
+        facts = cluster(1, policy="tiresias", parameters={"thresholds": [10.0]})
+        assert ends(simulate(facts, [arrival(1, 0.0, 30.0), arrival(2, 5.0, 30.0)])) == {1: 40.0, 2: 60.0}
+
+    @settings(max_examples=examples(400), derandomize=True)
+    @given(
+        st.integers(1, 6),
+        st.lists(
+            st.tuples(
+                st.integers(0, 40), st.sampled_from((4, 12, 30, 60, 100)), st.sampled_from((1, 1, 2, 4))
+            ),
+            min_size=2,
+            max_size=9,
+        ),
+    )
+    def test_jobs_end_when_they_end_by_the_authors_rule(
+        self, gpus: int, jobs: list[tuple[int, int, int]]
+    ) -> None:
+        jobs = sorted((at, seconds, need) for at, seconds, need in jobs if need <= gpus)
+        facts = cluster(gpus, policy="tiresias", parameters={"thresholds": list(LIMITS)})
+        arrivals = [
+            arrival(number, float(at), float(seconds), gpus=need)
+            for number, (at, seconds, need) in enumerate(jobs, start=1)
+        ]
+        expected = by_the_authors_rule(gpus, jobs)
+        assert ends(simulate(facts, arrivals)) == {job + 1: at for job, at in expected.items()}
+
+
+LIMITS = (24, 80)
+
+
+def by_the_authors_rule(gpus: int, jobs: list[tuple[int, int, int]]) -> dict[int, float]:
+    """Lists of jobs, as in the published simulator: (instant, seconds, GPUs) in the order of arrival."""
+    lines: list[list[int]] = [[] for _ in range(len(LIMITS) + 1)]
+    served, runs, ended = [0.0] * len(jobs), set[int](), dict[int, float]()
+    coming, now = list(range(len(jobs))), 0.0
+    while len(ended) < len(jobs):
+        next_instants = [float(jobs[job][0]) for job in coming[:1]]
+        for queue, line in enumerate(lines):
+            for job in [job for job in line if job in runs]:
+                _, seconds, need = jobs[job]
+                next_instants.append(now + seconds - served[job])
+                if queue < len(LIMITS):
+                    next_instants.append(now + LIMITS[queue] / need - served[job])
+        passed, now = min(next_instants) - now, min(next_instants)
+        for job in sorted(runs):
+            served[job] += passed
+        while coming and jobs[coming[0]][0] <= now:
+            lines[0].append(coming.pop(0))
+        for queue, job in [(queue, job) for queue, line in enumerate(lines) for job in sorted(line)]:
+            if job in runs and served[job] >= jobs[job][1]:
+                ended[job] = now
+                lines[queue].remove(job)
+            elif job in runs and queue < len(LIMITS) and served[job] * jobs[job][2] >= LIMITS[queue]:
+                lines[queue].remove(job)
+                lines[queue + 1].append(job)
+        free, runs = gpus, set()
+        for job in [job for line in lines for job in line]:
+            if jobs[job][2] <= free:
+                runs.add(job)
+                free -= jobs[job][2]
+        lines = [sorted(line, key=lambda job: job not in runs) for line in lines]
+    return ended

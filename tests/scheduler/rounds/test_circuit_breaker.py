@@ -66,7 +66,7 @@ def computing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "POLICIES", {**registry.POLICIES, "computing": Computing})
     monkeypatch.setattr(Computing, "instances", {})
     # Enough for a little on a busy machine, and far from enough for a lot.
-    limits = {"solver_budget_seconds": 1.0, "solver_start_seconds": 60.0}
+    limits = {"solver_budget_seconds": 1.0, "solver_start_seconds": 60.0, "view_budget_seconds": 90.0}
     config = settings.CONFIG.model_copy(update=limits)
     monkeypatch.setattr(settings, "CONFIG", config)
 

@@ -134,7 +134,7 @@ def simulated(
         if plan.actions and engine.now <= BEGINNING + SECONDS:
             acts[int(engine.now) - BEGINNING] = sorted(places.act(action, int) for action in plan.actions)
 
-    rules = Rules(costs=Costs(checkpoint_seconds=pause_seconds))
+    rules = Rules(costs=Costs(checkpoint_seconds=pause_seconds), limits_by_rounds=True)
     script = [event.script() for event in events]
     engine = Engine(facts, (), rules, script=script, pools=pools, on_round=note)
     engine.run(until=lambda engine: engine.now >= BEGINNING + SECONDS)

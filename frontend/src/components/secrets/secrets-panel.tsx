@@ -45,7 +45,7 @@ export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
         query={query}
         empty={
           <EmptyState title="No secrets">
-            Jobs are given secrets, such as access tokens, by their names. Nobody is shown a value again.
+            Jobs are given secrets, such as access tokens, by their names. Values cannot be viewed after saving.
           </EmptyState>
         }
         columns={[

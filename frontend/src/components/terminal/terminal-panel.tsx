@@ -44,7 +44,9 @@ export function TerminalPanel({ job }: { job: Job }) {
           />
         )}
         <span>
-          {isOpen ? "In all that the job is in; it ends with the attempt." : "Who opens a shell is written down."}
+          {isOpen
+            ? "Runs inside the job's sandbox and ends with this attempt."
+            : "Opening a shell is recorded in the audit log."}
         </span>
         <Button
           className={styles.end}

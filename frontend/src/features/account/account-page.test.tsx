@@ -10,13 +10,13 @@ describe("one's own password", () => {
     const wrong = { field: "current", problem: "is not your password" };
     server.on("POST /session/password", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
     const { user } = await renderPage(PasswordPanel);
-    const [present, next] = ["Present password", "New password"].map((name) =>
+    const [present, next] = ["Current password", "New password"].map((name) =>
       screen.getByLabelText<HTMLInputElement>(name),
     );
     if (!present || !next) throw new Error("The form has two fields.");
     await user.type(present, "rose");
     await user.type(next, "a long new password");
-    await user.click(screen.getByRole("checkbox", { name: "End all my API tokens, too" }));
+    await user.click(screen.getByRole("checkbox", { name: "Also revoke my API tokens" }));
     await user.click(screen.getByRole("button", { name: "Change the password" }));
     expect(await screen.findByText("is not your password")).toBeTruthy();
     expect(document.activeElement).toBe(present);

@@ -43,7 +43,7 @@ export function AccountPage() {
               value={theme}
               onChange={chooseTheme}
               options={[
-                { value: "system", label: "As the system" },
+                { value: "system", label: "System" },
                 { value: "light", label: "Light" },
                 { value: "dark", label: "Dark" },
               ]}
@@ -84,7 +84,7 @@ export function PasswordPanel() {
       <Form onSubmit={sending.onSubmit} notice={sending.notice}>
         <TextField
           {...field("current")}
-          label="Present password"
+          label="Current password"
           type="password"
           autoComplete="current-password"
           required
@@ -97,7 +97,7 @@ export function PasswordPanel() {
           autoComplete="new-password"
           required
         />
-        <Checkbox {...register("end_tokens")} label="End all my API tokens, too" />
+        <Checkbox {...register("end_tokens")} label="Also revoke my API tokens" />
         <div>
           <Button type="submit" busy={sending.busy}>
             Change the password

@@ -8,10 +8,7 @@ import { PageLayout } from "@/ui/layout";
 export function FailuresPage() {
   const me = useSession();
   return (
-    <PageLayout
-      title="Failures"
-      lead="What this site knows of failures, and what is done about jobs whose GPUs do nothing."
-    >
+    <PageLayout title="Failures" lead="Failure classification rules and the idle-GPU policy.">
       <RulesPanel />
       {me.is_operator && <TrialPanel />}
       <IdleGpusPanel />

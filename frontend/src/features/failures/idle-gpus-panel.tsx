@@ -69,7 +69,7 @@ function IdleGpusForm({ settings }: { settings: ClusterSettings }) {
             />
           )}
         </Field>
-        <Field label="Idle is less busy than, in percent" problem={problem("idle_gpus_below_percent")}>
+        <Field label="Idle threshold (GPU utilisation, %)" problem={problem("idle_gpus_below_percent")}>
           {(attributes) => (
             <NumberInput
               {...attributes}

@@ -86,8 +86,8 @@ function RuleTable({ rules, query, busy, onEdit, onEarlier, onRemove }: RuleTabl
       query={query}
       empty={
         <EmptyState title="No rules of this site">
-          Failures are told apart by built-in rules. Rules of the site come before them: by a text in the output, an
-          exit code or a signal they say what happened, what can be done about it, and whether the job is tried again.
+          Built-in rules classify failures. Your rules run before them. A rule matches output text, an exit code or a
+          signal, and says what happened, what to do about it and whether the job is retried.
         </EmptyState>
       }
       columns={[

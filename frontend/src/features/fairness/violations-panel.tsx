@@ -64,7 +64,7 @@ export function ViolationsPanel({ name }: { name: string }) {
         rows={violations}
         rowKey={({ id }) => id}
         query={query}
-        empty={<EmptyState title="Nobody had less here than alone" />}
+        empty={<EmptyState title="No tenant was worse off than in a private cluster" />}
         more="Show older violations"
         columns={[...COLUMNS, me.is_operator && ROUND]}
       />

@@ -186,7 +186,7 @@ function factsOf(job: Job) {
       ? [["CPUs, memory", auxiliaryLines(job.attempt.auxiliary).map((line) => <div key={line}>{line}</div>)] as const]
       : []),
     // Counted when an attempt ends.
-    ["Service received", gpuHours(job.service_gpu_seconds) + (job.state === "running" ? " before this attempt" : "")],
+    [job.state === "running" ? "GPU time of earlier attempts" : "GPU time", gpuHours(job.service_gpu_seconds)],
     ["Submitted", moment(job.submitted_at)],
     ["First start", moment(job.started_at)],
     ["Ended", moment(job.ended_at)],

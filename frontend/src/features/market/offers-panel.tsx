@@ -44,7 +44,7 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
           </EmptyState>
         }
         columns={[
-          { header: "Of", isRowHeader: true, sortBy: ({ lender }) => lender, cell: ({ lender }) => lender },
+          { header: "Lender", isRowHeader: true, sortBy: ({ lender }) => lender, cell: ({ lender }) => lender },
           {
             header: "What",
             className: styles.lot,

@@ -29,7 +29,7 @@ export function ElasticityPanel() {
   const isWorkedOut = savings?.state === "waiting" || savings?.state === "running";
   return (
     <Panel
-      title="What elasticity saved"
+      title="Savings from elastic scaling (simulated)"
       actions={
         <>
           <Segments label="Jobs submitted in the last" value={span} options={SPANS} onChange={setSpan} />
@@ -87,8 +87,8 @@ function verdict(elastic: ElasticityFigures, rigid: ElasticityFigures): string {
   const saved = rigid.mean_completion_seconds - elastic.mean_completion_seconds;
   const part =
     rigid.mean_completion_seconds > 0 ? Math.round((100 * Math.abs(saved)) / rigid.mean_completion_seconds) : 0;
-  if (part === 0) return "Elastic, jobs complete as soon as rigid, on average.";
-  return `Elastic, jobs complete ${duration(Math.abs(saved))} (${part} %) ${saved > 0 ? "sooner" : "later"} on average.`;
+  if (part === 0) return "Elastic scaling did not change the mean completion time.";
+  return `Elastic jobs complete ${duration(Math.abs(saved))} (${part} %) ${saved > 0 ? "sooner" : "later"} on average.`;
 }
 
 const ROWS: readonly (readonly [string, (figures: ElasticityFigures) => string])[] = [

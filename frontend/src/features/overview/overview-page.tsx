@@ -34,7 +34,13 @@ export function OverviewPage() {
     <PageLayout title="Overview">
       <SlowPolicies />
       <OwnShares />
-      <Tiles racks={racks} cluster={cluster.data} oldestWait={oldestWait} loading={nodes.isPending} />
+      <Tiles
+        racks={racks}
+        cluster={cluster.data}
+        oldestWait={oldestWait}
+        seesAll={isOperator}
+        loading={nodes.isPending}
+      />
       <div className={styles.columns}>
         <MapPanel
           racks={racks}
@@ -75,7 +81,7 @@ function OwnShares() {
   if (shared.length === 0) return null;
   return (
     <p className={styles.shares}>
-      What your tenants are entitled to and get:
+      Fair share by virtual cluster:
       {shared.map(({ name }) => (
         <Link key={name} to="/virtual-clusters/$name/fairness" params={{ name }}>
           {name}
@@ -87,8 +93,10 @@ function OwnShares() {
 
 function oldestQueued(jobs: Iterable<Job>): string | null {
   let oldest: string | null = null;
-  for (const { state, submitted_at } of jobs) {
-    if (state === "queued" && (oldest === null || submitted_at < oldest)) oldest = submitted_at;
+  for (const { state, held, submitted_at } of jobs) {
+    // Its owner holds it back, not the cluster.
+    if (held || state !== "queued") continue;
+    if (oldest === null || submitted_at < oldest) oldest = submitted_at;
   }
   return oldest;
 }

@@ -13,11 +13,13 @@ interface TilesProps {
   cluster: Cluster | undefined;
   /** When the longest waiting job was submitted. */
   oldestWait: string | null;
+  /** Whether the jobs are those of all tenants. GPUs and nodes are the whole cluster's for everyone. */
+  seesAll: boolean;
   loading: boolean;
 }
 
 /** The cluster in four numbers. GPUs and nodes come from the map's own data, so that they agree with it. */
-export function Tiles({ racks, cluster, oldestWait, loading }: TilesProps) {
+export function Tiles({ racks, cluster, oldestWait, seesAll, loading }: TilesProps) {
   const beds = racks.flatMap((rack) => rack.beds);
   const gpus = beds.flatMap((bed) => bed.plots);
   const held = gpus.filter((plot) => plot.gpu.state === "held").length;
@@ -31,7 +33,7 @@ export function Tiles({ racks, cluster, oldestWait, loading }: TilesProps) {
   return (
     <div className={styles.tiles}>
       <div className={styles.tile}>
-        <span className={styles.tileLabel}>GPUs in use</span>
+        <span className={styles.tileLabel}>GPUs in use, whole cluster</span>
         <span className={styles.tileValue}>
           {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus.length)}</small>}
         </span>
@@ -41,12 +43,12 @@ export function Tiles({ racks, cluster, oldestWait, loading }: TilesProps) {
         {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
       </div>
       <Link to="/jobs" search={{ state: "running" }} className={styles.tile}>
-        <span className={styles.tileLabel}>Running jobs</span>
+        <span className={styles.tileLabel}>{seesAll ? "Running jobs" : "Your tenants' running jobs"}</span>
         <span className={styles.tileValue}>{cluster ? count(cluster.jobs.running) : <Skeleton width="2rem" />}</span>
-        <span className={styles.tileNote}>{tenants > 0 && `of ${counted(tenants, "tenant")}`}</span>
+        <span className={styles.tileNote}>{seesAll && tenants > 0 && `of ${counted(tenants, "tenant")}`}</span>
       </Link>
       <Link to="/jobs" search={{ state: "queued" }} className={styles.tile}>
-        <span className={styles.tileLabel}>Queued jobs</span>
+        <span className={styles.tileLabel}>{seesAll ? "Queued jobs" : "Your tenants' queued jobs"}</span>
         <span className={styles.tileValue}>{cluster ? count(cluster.jobs.queued) : <Skeleton width="2rem" />}</span>
         <span className={styles.tileNote}>{longest !== null && `longest wait ${duration(longest)}`}</span>
       </Link>

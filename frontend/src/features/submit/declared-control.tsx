@@ -40,7 +40,7 @@ function Control({ field, value, attributes, onChange }: ControlProps) {
       <Select
         {...attributes}
         value={asText(value)}
-        options={[{ value: "", label: "Not said" }, ...words.map((word) => ({ value: word, label: word }))]}
+        options={[{ value: "", label: "Default" }, ...words.map((word) => ({ value: word, label: word }))]}
         onChange={(event) => onChange(event.target.value || undefined)}
       />
     );

@@ -75,10 +75,10 @@ function State({ state }: { state: BudgetState }) {
       <Facts
         facts={[
           ["Used", used > 0 ? amountText(used, unit) : "nothing"],
-          ["Of", budget ? amountText(budget.amount, unit) : "no limit"],
+          ["Limit", budget ? amountText(budget.amount, unit) : "no limit"],
           ["Since", moment(state.counts_from)],
-          ["Begins anew", state.ends_at ? moment(state.ends_at) : "never"],
-          ["In the last day", state.used_last_day > 0 ? amountText(state.used_last_day, unit) : "nothing"],
+          ["Resets", state.ends_at ? moment(state.ends_at) : "never"],
+          ["Last 24 hours", state.used_last_day > 0 ? amountText(state.used_last_day, unit) : "nothing"],
         ]}
       />
       {isSpent ? <Notice tone="failed">{says}</Notice> : says && <p className={styles.note}>{says}</p>}
@@ -120,7 +120,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
     >
       <FieldRow>
         <TextField {...number("amount")} label="Amount" required min={0.001} step="any" />
-        <SelectField {...field("unit")} label="Of" options={UNITS} />
+        <SelectField {...field("unit")} label="Unit" options={UNITS} />
         <SelectField {...field("period")} label="Period" hint="By UTC; weeks begin on Monday" options={PERIODS} />
         <SelectField
           {...field("action")}

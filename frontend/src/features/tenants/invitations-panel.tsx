@@ -49,7 +49,7 @@ export function InvitationsPanel({ tenant }: { tenant: string }) {
         query={query}
         empty={
           <EmptyState title="No open invitations">
-            Whom you invite becomes a member by accepting, with an account or by making one.
+            People join by accepting, with an existing or a new account.
           </EmptyState>
         }
         columns={[

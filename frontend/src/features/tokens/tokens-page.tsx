@@ -21,7 +21,7 @@ export function TokensPage() {
   return (
     <PageLayout
       title="API tokens"
-      lead="Of all users, the newest first. Your own are made on the Account page."
+      lead="All users' tokens, newest first. Create yours under Account."
       actions={
         <TypedSearch
           label="User name"

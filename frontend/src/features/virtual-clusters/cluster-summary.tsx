@@ -96,9 +96,8 @@ const LOOK_AGAIN_MS = 60_000;
 /** After how long attempts of a virtual cluster may be displaced, in words. */
 export function leastRun(cluster: VirtualCluster): string {
   const { min_run_seconds: least, reclaim_min_run_seconds: reclaim } = cluster;
-  const policies =
-    least > 0 ? `${duration(least)} before a policy displaces it` : "none: policies displace any attempt";
-  return reclaim > 0 ? `${policies}, ${duration(reclaim)} before a guarantee does` : policies;
+  const policies = least > 0 ? `${duration(least)} for policies` : "none for policies";
+  return reclaim > 0 ? `${policies}, ${duration(reclaim)} for a guarantee` : policies;
 }
 
 /** How often jobs of a virtual cluster were preempted in the last day, and what that cost. */

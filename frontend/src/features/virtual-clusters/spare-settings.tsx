@@ -29,7 +29,7 @@ export function SpareSettings() {
           facts={[
             ["Policy", inWords(data.spare_policy_plugin)],
             ["Placer", inWords(data.spare_placer_plugin)],
-            ["Jobs displaced in a round", data.preemptions_per_round ?? "any number"],
+            ["Preemptions in a round, at most", data.preemptions_per_round ?? "any number"],
             ["CPUs and memory", data.auxiliary],
             ["Back-off", `${duration(data.backoff_seconds)}, up to ${duration(data.most_backoff_seconds)}`],
           ]}
@@ -70,8 +70,8 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       </FieldRow>
       <FieldRow>
         <Field
-          label="Jobs displaced in a round"
-          hint="By policies, at most; empty: any number"
+          label="Preemptions in a round, at most"
+          hint="By policies; blank: unlimited"
           problem={problem("preemptions_per_round")}
         >
           {(attributes) => (
@@ -85,7 +85,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
         </Field>
         <Field
           label="Back-off in seconds"
-          hint="After a preemption that came too early; doubled each time"
+          hint="Delay after an early preemption; doubles each time"
           problem={problem("backoff_seconds")}
         >
           {(attributes) => (

@@ -173,7 +173,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
         </FieldRow>
         <FieldRow>
           <Field
-            label="Least run in seconds"
+            label="Minimum run time before preemption, in seconds"
             hint="Before a policy may displace an attempt; 0: at once"
             problem={refusal?.explain("min_run_seconds")}
           >
@@ -187,7 +187,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
             )}
           </Field>
           <Field
-            label="Least run before a reclaim in seconds"
+            label="Minimum run time before a reclaim, in seconds"
             hint="Before an opportunistic one gives way to a guarantee; 0: at once"
             problem={refusal?.explain("reclaim_min_run_seconds")}
           >

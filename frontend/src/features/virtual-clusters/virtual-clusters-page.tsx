@@ -107,7 +107,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             [
               "Waiting",
               <Link key="anomalies" to="/virtual-clusters/$name/anomalies" params={{ name: cluster.name }}>
-                here and alone
+                compared with a private cluster
               </Link>,
             ],
             [
@@ -121,7 +121,7 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             ["Placer", inWords(cluster.placer_plugin)],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
             ["Sharing of GPUs", SHARING[cluster.sharing]],
-            ["Least run", leastRun(cluster)],
+            ["Minimum run time before preemption", leastRun(cluster)],
             ["Preempted", <PreemptionsOf key="preemptions" name={cluster.name} />],
           ]}
         />

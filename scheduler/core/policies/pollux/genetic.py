@@ -43,6 +43,9 @@ class Population:
         self._each = np.array([gang.replica_gpus for gang in problem.gangs], dtype=np.int64)
         self._room = np.array(problem.room, dtype=np.int64)
         self._pinned = np.array([gang.pinned for gang in problem.gangs], dtype=np.bool_)
+        #: GPUs of each node, and in all, that those leave who are pinned.
+        taken = (self._base[self._pinned] * self._each[self._pinned][:, None]).sum(axis=0)
+        self._left, self._left_in_all = self._room - taken, problem.limit - int(taken.sum())
         allowed = np.ones(self._base.shape, dtype=np.bool_)
         for number, gang in enumerate(problem.gangs):
             if gang.nodes is not None:
@@ -151,17 +154,20 @@ class Population:
             several = self._one_node(states, several)
         if self.problem.apart:
             spread = several[:, :, None] & (states > 0)
-            first = (np.cumsum(spread, axis=1, dtype=np.int16) <= 1) | self._pinned[None, :, None]
-            states = np.where(spread & ~first, 0, states)
+            pinned = self._pinned[None, :, None]
+            before = np.cumsum(spread & ~pinned, axis=1, dtype=np.int16)
+            before += (spread & pinned).sum(axis=1, keepdims=True, dtype=np.int16)
+            states = np.where(spread & ~pinned & (before > 1), 0, states)
         states = self._capped(states)
-        used = np.cumsum(states * self._each[None, :, None], axis=1)
-        over = used - self._room
-        if (over > 0).any():
-            kept = np.minimum(used, self._room)
-            states = (np.diff(kept, axis=1, prepend=0) // self._each[None, :, None]).astype(np.int16)
+        # Who is pinned keeps its nodes; the others share what that leaves, in their order.
+        loose = np.where(self._pinned[:, None], 0, self._each[:, None])
+        used = np.cumsum(states * loose, axis=1)
+        if (used > self._left).any():
+            kept = np.diff(np.minimum(used, self._left), axis=1, prepend=0)
+            states = np.where(self._pinned[:, None], states, kept // self._each[:, None]).astype(np.int16)
         states = self._sized(states)
-        total = np.cumsum(states.sum(axis=2, dtype=np.int64) * self._each, axis=1)
-        states[(total > self.problem.limit) & ~self._pinned] = 0
+        total = np.cumsum((states * loose).sum(axis=2, dtype=np.int64), axis=1)
+        states[(total > self._left_in_all) & ~self._pinned] = 0
         return states
 
     def _one_node(self, states: Counts, several: Flags) -> Flags:

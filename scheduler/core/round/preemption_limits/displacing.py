@@ -12,7 +12,7 @@ Guarantees are exempt: who is reclaimed runs in another view, and was dropped be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.core.building_blocks.policy import View
@@ -57,6 +57,12 @@ class PreemptionLimits:
         return replace(outcome, decision=staying_together(view, outcome.decision, staying))
 
     def _served(self, view: View, plugins: Plugins, memory: Memory, overran: str) -> ViewOutcome:
+        reclaimed = set() if self._moves else self._reclaimed(view)
+        if reclaimed:
+            outcome = self._served(_without(view, reclaimed), plugins, memory, overran)
+            # They have given way, and may start anew when they have left.
+            decision = replace(outcome.decision, wake_at=view.now)
+            return replace(outcome, view=view, decision=decision)
         outcome = run_view(view, plugins, memory, overran)
         if not self._moves:
             staying: set[Unit] = set()
@@ -83,6 +89,12 @@ class PreemptionLimits:
             leaving = displaced(outcome)
         self._left -= _count(leaving)
         return outcome
+
+    def _reclaimed(self, view: View) -> set[JobId]:
+        """Return whose GPUs another view has claimed in this round."""
+        facts, dropped = self._facts, view.capacity.dropped
+        current = {job: facts.current[job] for job in view.jobs if job in facts.current}
+        return {job for job, running in current.items() if facts.holdings[running.allocation] in dropped}
 
     def _young(self, view: View) -> Mapping[Unit, float]:
         """Return who may not be displaced yet, and from when on."""
@@ -146,6 +158,10 @@ def displaced(outcome: ViewOutcome) -> set[Unit]:
 def _movers(outcome: ViewOutcome) -> set[Unit]:
     """Return who would run on, but elsewhere."""
     return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
+
+
+def _without(view: View, jobs: Container[JobId]) -> View:
+    return replace(view, jobs={job: known for job, known in view.jobs.items() if job not in jobs})
 
 
 def _pinning(view: View, units: Iterable[Unit]) -> View:

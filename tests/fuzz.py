@@ -1,0 +1,198 @@
+"""Simulate random workloads under random policies and placers, and hold each run to what must always hold.
+
+`python -m tests.fuzz --seed 7 --minutes 10`, as `make nightly` does. A violation names the seed and number of
+its case, by which `--seed SEED --only NUMBER` runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.model.plan import Plan
+from scheduler.core.model.snapshot import JobId, Snapshot, Task, Topology
+from scheduler.core.round.registry import PLACERS, POLICIES
+from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.workload import Arrival, Truth
+from scheduler.rounds.watchdog import within_budget
+from tests.builders import make_job, make_node, make_snapshot, make_virtual_cluster
+
+#: Variants beside the defaults of each policy.
+VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
+    "fair": ({"preemptive": True},),
+    "fifo": ({"backfill": False},),
+    "pollux": ({"search": "genetic"},),
+    "tiresias": ({"discipline": "gittins"}, {"inside": "start"}, {"inside": "submission"}),
+}
+#: A case that takes longer does not end: the largest take seconds.
+CASE_SECONDS = 120.0
+#: Replicas, and GPUs of each.
+SHAPES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 4), (2, 4), (4, 1), (1, 8), (3, 2))
+#: What is left of sums of many floating-point numbers.
+ROUNDING_SECONDS = 1e-3
+
+
+@dataclass(frozen=True)
+class Case:
+    facts: Snapshot
+    arrivals: Sequence[Arrival]
+    rules: Rules
+    #: In words.
+    plugins: str
+
+
+@dataclass
+class Watch:
+    """Looks at every plan, and at the cluster before it."""
+
+    wrong: list[str] = field(default_factory=list)
+
+    def __call__(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
+        self.wrong += [f"view {view} failed: {why}" for view, why in plan.degraded.items()]
+        held = Counter(
+            gpu
+            for running in engine.round_engine.facts.running.values()
+            for replica in running.replicas
+            for gpu in replica
+        )
+        self.wrong += [f"GPU {gpu} has {count} holders" for gpu, count in held.items() if count > 1]
+
+
+def make_case(seed: int, number: int) -> Case:
+    """Return the case of that number; it depends on nothing else."""
+    dice = random.Random(f"{seed} {number}")
+    policy, placer = dice.choice(sorted(POLICIES)), dice.choice(sorted(PLACERS))
+    parameters = dice.choice([{}, *VARIANTS.get(policy, ())])
+    models = ["V100", "P100"][: dice.choice((1, 1, 2))]
+    nodes = [
+        make_node(place, gpus=dice.choice((4, 8)), gpu_model=dice.choice(models), rack=f"rack-{place % 2}")
+        for place in range(1, dice.randint(2, 8))
+    ]
+    idle = Counter({model: sum(len(n.gpus) for n in nodes if n.gpu_model == model) for model in models})
+    clusters = []
+    for name in ("one", "two", "three")[: dice.randint(1, 3)]:
+        guaranteed = {model: dice.randint(0, idle[model]) for model in models}
+        idle.subtract(guaranteed)
+        chosen: dict[str, Any] = {"policy": policy, "policy_parameters": parameters, "placer": placer}
+        clusters.append(make_virtual_cluster(name, guaranteed, **chosen))
+    facts = make_snapshot(
+        now=0.0,
+        round_seconds=dice.choice((0.0, 30.0, 60.0)),
+        nodes=nodes,
+        virtual_clusters=clusters,
+        spare_policy=policy,
+        spare_policy_parameters=parameters,
+        spare_placer=placer,
+    )
+    arrivals = [
+        _arrival(dice, job, [each.name for each in clusters]) for job in range(1, dice.randint(3, 30))
+    ]
+    words = ",".join(f"{name}={value}" for name, value in parameters.items())
+    return Case(facts, arrivals, Rules(moves=dice.random() < 0.8), f"{policy}:{words} {placer}")
+
+
+def _arrival(dice: random.Random, number: int, clusters: Sequence[str]) -> Arrival:
+    replicas, gpus = dice.choice(SHAPES)
+    work = dice.choice((1.0, 30.0, 61.5, 600.0, round(dice.expovariate(1 / 2_000), 3) + 0.001))
+    fields: dict[str, Any] = {}
+    if dice.random() < 0.2:
+        fields["elastic"] = (gpus * max(1, replicas // 2), gpus * replicas * 2)
+    elif dice.random() < 0.1:
+        fields["topology"] = Topology(level=dice.choice(("node", "rack")), required=dice.random() < 0.5)
+    job = make_job(
+        number,
+        tasks=(Task(replicas=replicas, gpus=gpus),),
+        tenant=dice.choice(("speech", "vision")),
+        virtual_cluster=dice.choice(clusters),
+        submitted_at=float(dice.choice((0, 0, 10, dice.randint(0, 3_000)))),
+        guaranteed=dice.random() < 0.6,
+        priority=dice.choice((0, 0, 0, 5)),
+        time_limit_seconds=dice.choice((None, None, work * 2 + 1, work / 2 + 1)),
+        estimate_seconds=dice.choice((None, work, work * 3)),
+        **fields,
+    )
+    return Arrival(job=job, truth=Truth(work_seconds=work, status="passed"))
+
+
+def violations(case: Case) -> Iterator[str]:
+    """Yield what a run of the case did that no run may do."""
+    watch = Watch()
+
+    def simulated(timekeeper: Any, overran: Any) -> Engine | None:
+        if overran:
+            return None
+        engine = Engine(case.facts, case.arrivals, case.rules, on_round=watch)
+        with timekeeper("the whole run"):
+            left = engine.run()
+        if left and not _may_wait(engine):
+            watch.wrong.append(left)
+        return engine
+
+    engine = within_budget(simulated, seconds=CASE_SECONDS)
+    if engine is None:
+        yield f"it had not ended after {CASE_SECONDS:g} s"
+        return
+    yield from dict.fromkeys(watch.wrong)
+    for job, progress in engine.progress.items():
+        record = progress.record(engine.now)
+        if record.first_started_at is not None and record.first_started_at < record.submitted_at:
+            yield f"job {job} started before it was submitted"
+        is_plain = progress.job.elastic is None and record.outcome == "succeeded"
+        if is_plain and abs(record.held_seconds - record.work_seconds) > ROUNDING_SECONDS:
+            yield f"job {job} of {record.work_seconds:g} s ran for {record.held_seconds:g} s"
+    again = Engine(case.facts, case.arrivals, case.rules)
+    again.run()
+    if _ends(again) != _ends(engine):
+        yield "the same run again ended otherwise"
+
+
+def _may_wait(engine: Engine) -> bool:
+    """Whether all that are left could never run here, as their reasons say."""
+    return all(job in engine.never for job in engine.round_engine.facts.jobs)
+
+
+def _ends(engine: Engine) -> dict[JobId, float | None]:
+    return {job: progress.ended_at for job, progress in engine.progress.items()}
+
+
+def run(seed: int, numbers: Iterator[int], is_over: Callable[[], bool]) -> tuple[int, int]:
+    """Run cases until it is over; return how many there were, and how many violated something."""
+    cases = bad = 0
+    for number in numbers:
+        if is_over():
+            break
+        case = make_case(seed, number)
+        cases += 1
+        try:
+            found = list(violations(case))
+        except Exception as error:
+            found = [f"it raised {error!r}"]
+        for each in found:
+            print(f"seed {seed}, case {number}, {case.plugins}: {each}", flush=True)
+        bad += bool(found)
+    return cases, bad
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="run this case alone")
+    options = parser.parse_args()
+    end = time.monotonic() + 60 * options.minutes
+    numbers = iter(range(10**9) if options.only is None else [options.only])
+    cases, bad = run(options.seed, numbers, lambda: time.monotonic() > end)
+    print(f"seed {options.seed}: {cases} simulations, {bad} with a violation")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
