@@ -21,9 +21,9 @@ def read(source: Source) -> None:
         submitted, user, gpus, duration, model, best_effort = row
         vc = named("user", user)
         return TracedJob(
-            seconds("submit_time", 60 * seconds("submit_time", submitted, "minutes")),
+            60 * seconds("submit_time", submitted, "minutes"),
             count("num_gpu", gpus),
-            seconds("duration", 60 * seconds("duration", duration, "minutes")),
+            60 * seconds("duration", duration, "minutes"),
             vc,
             vc,
             application=named("model_name", model),

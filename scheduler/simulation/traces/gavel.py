@@ -49,7 +49,7 @@ def read(source: Source) -> None:
         return TracedJob(
             arrival,
             gpus,
-            seconds("total_steps", steps / rate),
+            steps / rate,
             vc or ANY_TENANT,
             vc or ANY_VIRTUAL_CLUSTER,
             application=kind,

@@ -27,7 +27,7 @@ def read(source: Source) -> None:
         return TracedJob(
             seconds("submit_time", submitted, "milliseconds") / 1000,
             count("num_gpu", gpus),
-            seconds("iteration_time", count("iterations", iterations, "iterations") * milliseconds / 1000),
+            count("iterations", iterations, "iterations") * milliseconds / 1000,
             application=named("model_name", model),
             profile=_profile(stages),
         )

@@ -40,7 +40,7 @@ def read(source: Source) -> None:
         return TracedJob(
             seconds("arrival_s", arrival),
             count("scale_factor", gpus),
-            seconds("batch_size_schedule", sum([phase.seconds for phase in phases])),
+            sum([phase.seconds for phase in phases]),
             application=named("job_type", kind),
             priority=max(0, round(number("priority_weight", weight)) - 1),
             phases=phases,
