@@ -143,13 +143,13 @@ def test_nobody_waited_longer_here_than_alone(garden, divide, open_page):
     card = page.locator("section").filter(has_text="vision-vc")
     card.get_by_text("Cells: 1 V100-NODE").click()
     expect(card.get_by_role("list", name="Cells of vision-vc")).to_contain_text("0 in use, 1 free")
-    card.get_by_role("link", name="here and alone").click()
+    card.get_by_role("link", name="compared with a private cluster").click()
     page.get_by_role("button", name="Measure now").click()
     expect(page.get_by_text("No job waited longer here than it would have alone")).to_be_visible()
     expect(page.get_by_text(re.compile("guaranteed jobs? started within"))).to_be_visible()
     # Who is no member sees it, and asks for nothing.
     other = open_page("vera", "/virtual-clusters/speech-vc/anomalies")
-    expect(other.get_by_role("heading", level=1)).to_have_text("speech-vc: waiting here and alone")
+    expect(other.get_by_role("heading", level=1)).to_have_text("speech-vc: queueing delay compared with a private cluster")
     expect(other.get_by_role("button", name="Measure now")).to_have_count(0)
 
 

@@ -31,7 +31,7 @@ export function AnomaliesPage() {
   const query = useQuery(anomaliesQuery(name));
   return (
     <PageLayout
-      title={`${name}: waiting here and alone`}
+      title={`${name}: queueing delay compared with a private cluster`}
       lead={
         <>
           <span>A private cluster of only what {name} is guaranteed is simulated beside the real one.</span>
