@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 
+from scheduler.core.fitting.candidates import models_on_candidates
 from scheduler.core.fitting.demand import least_amount, least_gpus, models_of
 from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
@@ -329,7 +330,8 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
         if running is None:
             least = least_amount(job)
             accepted = models_of(job, facts.cluster)
-            models = tuple([model for model in accepted if room(model) >= least])
+            on_its_nodes = models_on_candidates(job, facts.cluster)
+            models = tuple([model for model in on_its_nodes if room(model) >= least])
             if not models:
                 admission.held_back[job.id] = (_over_quota(job, least, quota, left),)
                 continue

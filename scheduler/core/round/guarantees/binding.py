@@ -326,8 +326,12 @@ class Binding:
                 real = self._real(view.name, placement, demand, kept)
             except Unbindable:
                 if kept or demand.candidates:
+                    fleets = self._facts.cluster.fleets
+                    nodes_there = [node for model in demand.models for node in fleets[model].nodes]
                     reason = (
-                        held_by_lapsed(view.name, "cells", kept) if kept else waits_for_candidates(demand)
+                        held_by_lapsed(view.name, "cells", kept)
+                        if kept
+                        else waits_for_candidates(demand, nodes_there)
                     )
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
