@@ -217,9 +217,10 @@ def test_check_and_the_round_say_the_same_of_an_image_that_no_node_runs(world: W
 
 
 def test_more_memory_than_any_gpu_has_is_refused(world: World) -> None:
-    asked = spec(gpus=0.5, gpu_memory="900GiB")
+    task = {"name": "main", "resources": {"gpu": 0.5, "gpu_memory": "900GiB"}, "command": ["true"]}
+    asked = {"name": "large", "tasks": [task]}
     (field,) = is_error(world.member.post("/jobs", asked), 400, "invalid")["fields"]
-    assert field["field"] == "gpu_memory"
+    assert field["field"] == "tasks.0.resources.gpu_memory"
     assert "has 16 GiB of memory; one replica of this job needs 900 GiB" in field["problem"]
 
 
