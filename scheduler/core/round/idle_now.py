@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from scheduler.core.fitting.demand import least_gpus, models_of
-from scheduler.core.model.snapshot import GpuId, Job
+from scheduler.core.model.snapshot import GpuId, Job, Running
 from scheduler.core.round.facts import Facts
 
 
@@ -14,19 +12,14 @@ class IdleNow:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        #: GPUs that are held or promised, and those of them that are so for guaranteed jobs.
-        self._taken: dict[str, set[GpuId]] = {}
-        self._guaranteed: dict[str, set[GpuId]] = {}
-        #: By virtual cluster and model: what its guaranteed jobs have.
-        self._had: Counter[tuple[str, str]] = Counter()
+        #: By model: who has GPUs, the virtual cluster ("": opportunistic), the priority, and those usable.
+        self._holders: dict[str, list[tuple[Running, str, int, set[GpuId]]]] = {}
         for running in facts.running.values():
-            usable = [gpu for gpu in running.gpus if facts.is_usable(gpu)]
-            self._taken.setdefault(running.gpu_model, set()).update(usable)
-            if facts.is_guaranteed(running):
-                self._guaranteed.setdefault(running.gpu_model, set()).update(usable)
-                first = facts.jobs.get(running.jobs[0])
-                if first is not None:
-                    self._had[first.virtual_cluster, running.gpu_model] += len(running.gpus)
+            first = facts.jobs.get(running.jobs[0])
+            owner = first.virtual_cluster if first is not None and facts.is_guaranteed(running) else ""
+            usable = {gpu for gpu in running.gpus if facts.is_usable(gpu)}
+            holder = running, owner, facts.priority_of(running.jobs), usable
+            self._holders.setdefault(running.gpu_model, []).append(holder)
 
     def are_enough_for(self, job: Job) -> bool:
         """Whether a job that waits might start without the end of any job that has a claim as good."""
@@ -36,9 +29,15 @@ class IdleNow:
         return any(self._open(job, model) >= least_gpus(job) for model in models_of(job, self._facts.cluster))
 
     def _open(self, job: Job, model: str) -> int:
-        usable = self._facts.cluster.fleets[model].total_usable
-        if not job.guaranteed:
-            return usable - len(self._taken.get(model, ()))
-        vc = self._facts.virtual_clusters[job.virtual_cluster]
-        left = vc.guaranteed.get(model, 0) - self._had[job.virtual_cluster, model]
-        return min(left, usable - len(self._guaranteed.get(model, ())))
+        """Return what is idle, or held by those who have to make room for the job."""
+        owner = job.virtual_cluster if job.guaranteed else ""
+        had, taken = 0, set[GpuId]()
+        for running, holder, priority, usable in self._holders.get(model, ()):
+            if (owner and not holder) or (holder == owner and priority < job.priority):
+                continue
+            taken |= usable
+            had += len(running.gpus) if holder == owner else 0
+        left = self._facts.cluster.fleets[model].total_usable - len(taken)
+        if not owner:
+            return left
+        return min(left, self._facts.virtual_clusters[owner].guaranteed.get(model, 0) - had)
