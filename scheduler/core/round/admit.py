@@ -294,8 +294,9 @@ def _budget_spent(tenant: Tenant) -> Reason:
 def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> bool:
     """Admit a tenant's jobs, in order, as far as its quota goes; return whether they want more than that.
 
-    Those that run come first, then those for which there are GPUs now: a job that cannot start keeps its
-    tenant's quota from no job that can.
+    Those that run come first. Opportunistic jobs for which there are no GPUs now come last: they keep their
+    tenant's quota from no job that can start. A guaranteed job keeps its place, since its policy may make
+    room for it.
 
     Which model a waiting job will get is not known yet, so it counts against every model it may still
     use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
@@ -320,7 +321,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
 
     def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
         waits = job.id not in facts.current
-        lacks = waits and not idle.are_enough_for(job)
+        lacks = waits and not job.guaranteed and not idle.are_enough_for(job)
         return waits, lacks, -job.priority, job.submitted_at, job.id
 
     jobs.sort(key=place)
