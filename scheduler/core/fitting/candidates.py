@@ -133,17 +133,16 @@ def misfit_on_candidates(
     )
 
 
-def waits_for_candidates(demand: Demand, nodes: Iterable[Node]) -> Reason:
+def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     """Return why a job waits for which there would be room elsewhere.
 
-    `nodes`: all of the cluster's, of which those are named that it may use and that take no work.
+    Of the cluster's nodes those are named that it may use and that take no work.
     """
     states = {
         node.name: state
-        for node in nodes
-        if node.gpu_model in demand.models
-        and allowed_by(demand.candidates, node.name)
-        and (state := _closed(node))
+        for model in demand.models
+        for node in cluster.fleets[model].nodes
+        if allowed_by(demand.candidates, node.name) and (state := _closed(node))
     }
     if states and any(each.only for each in demand.candidates):
         shown = sorted(states)[:MOST_NODES]

@@ -317,14 +317,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     def room(model: str) -> float:
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
 
-    idle = IdleNow(facts)
-
-    def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
-        waits = job.id not in facts.current
-        lacks = waits and not job.guaranteed and not idle.are_enough_for(job)
-        return waits, lacks, -job.priority, job.submitted_at, job.id
-
-    jobs.sort(key=place)
+    _put_in_order(jobs, facts)
     elastic: list[JobId] = []
     for job in jobs:
         running = facts.current.get(job.id)
@@ -354,6 +347,18 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
         left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
     )
     return True
+
+
+def _put_in_order(jobs: list[Job], facts: Facts) -> None:
+    """Sort a tenant's jobs as its quota is dealt out."""
+    idle = IdleNow(facts)
+
+    def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
+        waits = job.id not in facts.current
+        lacks = waits and not job.guaranteed and not idle.are_enough_for(job)
+        return waits, lacks, -job.priority, job.submitted_at, job.id
+
+    jobs.sort(key=place)
 
 
 def _share_rest(

@@ -13,7 +13,7 @@ from scheduler.core.lending.lots import gpus_of
 from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan
 from scheduler.core.model.plan import Action, ActionKind, Placement, Reason, Tier
-from scheduler.core.model.snapshot import LENT, GpuId, Job, JobId, Node, Running
+from scheduler.core.model.snapshot import LENT, GpuId, Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
@@ -181,7 +181,7 @@ class _Shortages:
         if capacity.find(demand) is not None:
             return None
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
-            return waits_for_candidates(demand, self._nodes(demand))
+            return waits_for_candidates(demand, self._facts.cluster)
         kept = [holding.running for holding in capacity.kept_from(demand) if holding.running is not None]
         if kept and capacity.regardless_of_lapsed().find(demand) is not None:
             return held_by_lapsed(self._outcome.view.name, wording.gpus(demand.gpus, demand.models), kept)
@@ -194,11 +194,6 @@ class _Shortages:
         if capacity.find(anywhere) is None:
             return self._short_of_processors(demand)
         return self._scattered(job, demand)
-
-    def _nodes(self, demand: Demand) -> list[Node]:
-        """Return the cluster's nodes of the models that a gang may have."""
-        fleets = self._facts.cluster.fleets
-        return [node for model in demand.models if model in fleets for node in fleets[model].nodes]
 
     def _lacks_parts(self, job: Job, demand: Demand) -> Reason | None:
         """Return the same for a job that asks for parts of GPUs."""
@@ -216,7 +211,7 @@ class _Shortages:
                 hint="It starts when those leave whom it may not join, or a GPU comes free that nobody has.",
             )
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
-            return waits_for_candidates(demand, self._nodes(demand))
+            return waits_for_candidates(demand, self._facts.cluster)
         if not any([capacity.room(model) >= demand.gpus for model in demand.models]):
             return self._guarantee_in_use(job, demand)
         return Reason(
