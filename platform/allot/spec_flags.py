@@ -17,10 +17,13 @@ from typing import Annotated, Any
 
 import typer
 
+from allot.errors import WrongUse
 from allot.specfiles import pairs, words
 
 #: Of a value that is one word of the command line: what it is parsed as.
 _PLAIN: Mapping[str, type] = {"integer": int, "number": float}
+#: Fields for which a bare number means bytes, which is hardly ever what is meant on a command line.
+_SIZES = frozenset({"memory", "gpu_memory"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,11 @@ class SpecFlag:
                 return pairs(given, self.names[0])
             case "entries":
                 return list(given)
+            case "text" if self.path[-1] in _SIZES and given.strip().isdecimal() and int(given):
+                raise WrongUse(
+                    f"{self.names[0]} {given} does not say of what: write {given}MiB or {given}GiB"
+                    f" ({given}B for bytes)."
+                )
         return given
 
 

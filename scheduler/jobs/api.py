@@ -144,7 +144,7 @@ class JobsCheck(APIView):
             if not error.fields:
                 raise
             return Response(_refused(error))
-        reasons = preview(checked.core_job(), checked.spec.name)
+        reasons = preview(checked.core_job(), checked.spec)
         return Response(
             {
                 "ok": True,

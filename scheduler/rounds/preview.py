@@ -19,11 +19,12 @@ from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.jobs.models import Job
+from scheduler.jobspec import JobSpec
 from scheduler.market.selectors import market_now
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.models import Leadership
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.rounds.throughputs import submitted_now
+from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
@@ -33,13 +34,13 @@ MOST_JOBS = 20
 _MOST_NAMED = 10
 
 
-def preview(job: core.Job, name: str) -> tuple[Reason, ...]:
-    """Decide on the present facts with a job of that name added; return why it would wait, empty if it would
-    start."""
+def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
+    """Decide on the present facts with the job of a specification added; return why it would wait, empty
+    if it would start."""
     facts = _facts()
     # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
-    added = replace(submitted_now(job, name, facts.now), id=job_id)
+    added = replace(submitted_now(job, spec, facts), id=job_id)
     plan = _decided(replace(facts, jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())

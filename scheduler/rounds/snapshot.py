@@ -197,12 +197,17 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
     )
 
 
+def nodes_without_containers(cursor: Any) -> list[core.NodeId]:
+    """Return the nodes on which a job with an image cannot run."""
+    cursor.execute(_WITHOUT_CONTAINERS)
+    return [node for (node,) in cursor.fetchall()]
+
+
 def _jobs(
     cursor: Any, throughputs: KnownThroughputs
 ) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
     """Return the jobs, and the job class of each."""
-    cursor.execute(_WITHOUT_CONTAINERS)
-    without_containers = [node for (node,) in cursor.fetchall()]
+    without_containers = nodes_without_containers(cursor)
     cursor.execute(_CLOSING)
     closing = cursor.fetchall()
     jobs = []

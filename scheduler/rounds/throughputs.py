@@ -1,15 +1,11 @@
 """How fast the jobs of a snapshot are: the best that is known of each, by its job class."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from django.db import connection
-
-from scheduler.core.model import snapshot as core
 from scheduler.core.model.interference import PairSpeeds
 from scheduler.core.perf.estimator import ThroughputEstimator
-from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput, job_class_of
+from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput
 from scheduler.throughputs.services.on_record import read_estimator
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
@@ -135,23 +131,6 @@ class KnownThroughputs:
 
 
 _newest = KnownThroughputs(ThroughputEstimator({}), {})
-
-
-def submitted_now(job: core.Job, name: str, now: float) -> core.Job:
-    """Return a job that was not submitted yet as a snapshot would state it if it were submitted now."""
-    with connection.cursor() as cursor:
-        throughputs = known_throughputs(cursor)
-    job_class = job_class_of(job.tenant, job.application, name)
-    known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
-    deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + now
-    return replace(
-        job,
-        submitted_at=now,
-        deadline_at=deadline_at,
-        throughput=known.throughput,
-        estimated=known.estimated,
-        gpu_models=known.accepted(job.gpu_models),
-    )
 
 
 def known_throughputs(cursor: Any) -> KnownThroughputs:

@@ -213,3 +213,11 @@ def test_yaml_says_what_it_says_on_the_page(tmp_path: Path, case: dict[str, Any]
 
 def indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("flag", ["memory", "gpu_memory"])
+def test_an_amount_of_memory_without_a_unit_is_questioned(flag: str) -> None:
+    name = f"tasks_resources_{flag}"
+    with pytest.raises(WrongUse, match=r"4096 does not say of what: write 4096MiB or 4096GiB"):
+        values_of({name: "4096"})
+    assert values_of({name: "4096MiB"}) == {f"tasks.resources.{flag}": "4096MiB"}

@@ -170,9 +170,11 @@ class _Writer:
         }
 
     def _note_part(self, node: int) -> None:
-        part = self._part
-        assert part is not None
-        columns = {"state": self.state.parts[node].state, **self._columns}
+        part, columns = self._part, self._columns
+        if part is None:
+            # Nothing was reported: the part ends with an attempt that never began.
+            part, columns = self._attempt.parts.get(node_id=node), {}
+        columns = {"state": self.state.parts[node].state, **columns}
         for name, value in columns.items():
             setattr(part, name, value)
         part.save(update_fields=list(columns))

@@ -11,11 +11,11 @@ from scheduler.core.cells.chains import Chain
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.world import World
 from scheduler.core.fitting.cluster import Cluster, Fleet
-from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.demand import Demand, models_of
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Candidates, NodeId
+from scheduler.core.model.snapshot import RETURNING, SERVING, Candidates, Job, Node, NodeId
 
 #: Nodes named in a reason's details.
 MOST_NODES = 20
@@ -46,6 +46,15 @@ def allowed_nodes(cluster: Cluster, model: str, demand: Demand) -> int:
             found &= ~sum([1 << number for number, node in enumerate(nodes) if node.id in demand.avoid])
         cluster.allowed_nodes[key] = found
     return found
+
+
+def models_on_candidates(job: Job, cluster: Cluster) -> tuple[str, ...]:
+    """Return the models of GPUs that a job may have on the nodes that it names; all, where none has any."""
+    models = models_of(job, cluster)
+    if job.nodes is None or len(models) == 1:
+        return models
+    found = [model for model in models if _allowed(cluster.numbers_by_name(model), (job.nodes,))]
+    return tuple(found) or models
 
 
 def _allowed(numbers: Mapping[str, int], candidates: Sequence[Candidates]) -> int:
@@ -124,8 +133,30 @@ def misfit_on_candidates(
     )
 
 
-def waits_for_candidates(demand: Demand) -> Reason:
-    """Return why a job waits for which there would be room elsewhere."""
+def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
+    """Return why a job waits for which there would be room elsewhere.
+
+    Of the cluster's nodes those are named that it may use and that take no work.
+    """
+    states = {
+        node.name: state
+        for model in demand.models
+        for node in cluster.fleets[model].nodes
+        if allowed_by(demand.candidates, node.name) and (state := _closed(node))
+    }
+    if states and any(each.only for each in demand.candidates):
+        shown = sorted(states)[:MOST_NODES]
+        described_states = wording.listed([f"{name} {states[name]}" for name in shown])
+        return Reason(
+            code="candidate_nodes",
+            tier=Tier.CAPACITY,
+            message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
+            f" use: {described(demand.candidates)}. Nothing new starts on some of these: {described_states}.",
+            blocking=_named(demand),
+            needed=demand.gpus,
+            hint="It can start there when such a node takes work again. With other nodes in `nodes.only`"
+            " it might start sooner.",
+        )
     return Reason(
         code="candidate_nodes",
         tier=Tier.CAPACITY,
@@ -136,6 +167,15 @@ def waits_for_candidates(demand: Demand) -> Reason:
         hint="It starts when others leave these nodes. With more of them in `nodes.only`, or fewer in"
         " `nodes.avoid`, it might start sooner.",
     )
+
+
+def _closed(node: Node) -> str:
+    """Return the words for why nothing new starts on a node; "": something may."""
+    if node.loan is not None and node.loan.state == SERVING:
+        return f"serves for its serving pool {node.loan.pool}, which does not lend it"
+    if node.loan is not None and node.loan.state == RETURNING:
+        return f"returns to its serving pool {node.loan.pool}"
+    return "" if node.schedulable else "is cordoned or lost"
 
 
 def _named(demand: Demand) -> dict[str, list[str]]:

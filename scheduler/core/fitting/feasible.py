@@ -12,7 +12,12 @@ from dataclasses import replace
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.world import World
-from scheduler.core.fitting.candidates import allowed_nodes, bindable_nodes, misfit_on_candidates
+from scheduler.core.fitting.candidates import (
+    allowed_nodes,
+    bindable_nodes,
+    misfit_on_candidates,
+    models_on_candidates,
+)
 from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import (
@@ -257,7 +262,7 @@ class Feasibility:
         quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
         if not quota or least_amount(job) <= min(quota.values()):
             return None
-        models = models_of(job, self.cluster)
+        models = models_on_candidates(job, self.cluster)
         most = min(quota.get("*", UNLIMITED), max(quota.get(model, UNLIMITED) for model in models))
         if least_amount(job) <= most:
             return None

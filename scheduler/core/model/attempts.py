@@ -332,9 +332,13 @@ def _outcome(state: State) -> Outcome:
 
 
 def _ended(state: State, outcome: Outcome) -> tuple[State, Effects]:
-    was_live = state.is_live
+    """End the attempt, and with it the parts that no node ever heard of."""
+    was_live, unheard = state.is_live, state.unended_nodes
+    for node in unheard:
+        state = _with(state, node, replace(state.parts[node], state=PartState.EXITED))
+    noted = tuple([NotePart(node=node) for node in unheard])
     state, effects = _stepped(state, AttemptEvent.ENDED, outcome=outcome)
-    return state, (ReleaseAll(), *effects, EndJob(outcome=outcome, was_live=was_live))
+    return state, (*noted, ReleaseAll(), *effects, EndJob(outcome=outcome, was_live=was_live))
 
 
 # What else the live loop and the simulator have in common

@@ -46,7 +46,7 @@ from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import remaining_seconds
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import amount_of, shape_in
+from scheduler.core.fitting.demand import amount_of, models_of, shape_in
 from scheduler.core.fitting.joining import may_be_joined
 from scheduler.core.fitting.settle import settle_all
 from scheduler.core.model.plan import Decision, Grant, Mode, Reason, Tier
@@ -136,8 +136,9 @@ class _State:
             return True
         if all(len(held.jobs) == 1 for held in self.view.running.values()):
             return False
-        needed = sum([job.gpus for job in self.view.jobs.values()])
-        return needed <= sum([self.view.capacity.offered(model) for model in self.view.capacity.models])
+        room = _Room(self.view.capacity)
+        jobs = sorted(self.view.jobs.values(), key=lambda job: len(room.models_of(job)))
+        return all([room.take(room.models_of(job), job.gpus) for job in jobs])
 
     def regrouped(self) -> Outcome:
         """Make groups of all jobs, and serve them by their best one."""
@@ -205,18 +206,27 @@ class _State:
                     alone.append(job)
                 else:
                     together.setdefault(shape, []).append(job)
-        capacity = self.view.capacity
-        gpus = sum([capacity.offered(model) for model in capacity.models]) - sum([job.gpus for job in alone])
+        room = _Room(self.view.capacity)
+        for job in sorted(alone, key=lambda job: len(room.models_of(job))):
+            room.take(room.models_of(job), job.gpus)
+        by_models: dict[tuple[str, ...], dict[Hashable, list[Job]]] = {}
+        for shape, jobs in together.items():
+            by_models.setdefault(room.models_of(jobs[0]), {})[shape] = jobs
         sizes = {shape: jobs[0].gpus for shape, jobs in together.items()}
-        groups = grouped(
-            together,
-            sizes.__getitem__,
-            _known_stages,
-            max(gpus, 0),
-            largest=self.policy.largest_group,
-            least_efficiency=self.policy.least_efficiency,
-            may_share=None if self.co_location.is_unlimited else self.co_location.may_share,
-        )
+        groups: list[tuple[Job, ...]] = []
+        # A crowd on one model is none on another. Who may have few models comes before who may have many.
+        for models in sorted(by_models, key=len):
+            found = grouped(
+                by_models[models],
+                sizes.__getitem__,
+                _known_stages,
+                room.of(models),
+                largest=self.policy.largest_group,
+                least_efficiency=self.policy.least_efficiency,
+                may_share=None if self.co_location.is_unlimited else self.co_location.may_share,
+            )
+            room.take(models, sum([group[0].gpus for group in found]))
+            groups += found
         return [*[(job.id,) for job in alone], *[tuple(sorted(job.id for job in group)) for group in groups]]
 
     def _admitted(self, order: Sequence[Job]) -> dict[Hashable, list[Job]]:
@@ -278,6 +288,29 @@ class _State:
 
     def _place(self, job: Job) -> tuple[Any, ...]:
         return self.ranks[job.id]
+
+
+class _Room:
+    """What is left of each model while jobs are dealt out by counts."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self._cluster = capacity.cluster
+        self._left = {model: max(capacity.offered(model), 0) for model in capacity.models}
+
+    def models_of(self, job: Job) -> tuple[str, ...]:
+        """Return the models on offer that a job may have."""
+        return tuple([model for model in models_of(job, self._cluster) if model in self._left])
+
+    def of(self, models: Sequence[str]) -> int:
+        return sum([self._left[model] for model in models])
+
+    def take(self, models: Sequence[str], gpus: int) -> bool:
+        """Take so many of these models, most from where most is left; return whether there were enough."""
+        for model in sorted(models, key=lambda model: -self._left[model]):
+            taken = min(gpus, self._left[model])
+            self._left[model] -= taken
+            gpus -= taken
+        return gpus == 0
 
 
 def _emptied(capacity: Capacity) -> Capacity:

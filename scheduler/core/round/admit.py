@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 
+from scheduler.core.fitting.candidates import models_on_candidates
 from scheduler.core.fitting.demand import least_amount, least_gpus, models_of
 from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
@@ -22,6 +23,7 @@ from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Ten
 from scheduler.core.round.array_limits import ArrayLimits, no_place
 from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
+from scheduler.core.round.idle_now import IdleNow
 from scheduler.core.serving_pools.returning import returns, stop_instant
 
 #: The key of Tenant.quota that caps all models together.
@@ -43,6 +45,8 @@ class Admission:
         self._ending_of: dict[JobId, str] = {}
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
+        #: Tenants whose jobs want more than their quota: who goes first there depends on what is idle.
+        self._crowded: set[str] = set()
         self._arrays = ArrayLimits(facts)
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
@@ -75,7 +79,7 @@ class Admission:
         )
         # Until then what it held was not to be handed out.
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
-        for tenant in capped:
+        for tenant in capped | self._crowded:
             looked_at.update(facts.by_tenant.get(tenant, ()))
         # Last, so that whoever is looked at has no place of an array from before.
         looked_at |= self._arrays.siblings(looked_at)
@@ -92,8 +96,10 @@ class Admission:
                 candidates.setdefault(job.tenant, []).append(job)
             else:
                 self.held_back[number] = (no_place(job),)
-        for jobs in candidates.values():
-            _within_quota(self._quota_of(jobs[0]), jobs, facts, self)
+        self._crowded.clear()
+        for tenant, jobs in candidates.items():
+            if _within_quota(self._quota_of(jobs[0]), jobs, facts, self):
+                self._crowded.add(tenant)
         return looked_at
 
     def still_held(self, tenant: str) -> dict[str, float]:
@@ -285,8 +291,12 @@ def _budget_spent(tenant: Tenant) -> Reason:
     )
 
 
-def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> None:
-    """Admit a tenant's jobs, in order, as far as its quota goes.
+def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> bool:
+    """Admit a tenant's jobs, in order, as far as its quota goes; return whether they want more than that.
+
+    Those that run come first. Opportunistic jobs for which there are no GPUs now come last: they keep their
+    tenant's quota from no job that can start. A guaranteed job keeps its place, since its policy may make
+    room for it.
 
     Which model a waiting job will get is not known yet, so it counts against every model it may still
     use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
@@ -297,7 +307,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     most += sum(still_held.values())
     if not quota or most <= min(quota.values()):
         admission.admitted.update([(job.id, job) for job in jobs])
-        return
+        return False
     left: dict[str, float] = {**quota}
     for model, gpus in still_held.items():
         for line in (model, ALL_MODELS):
@@ -307,14 +317,15 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     def room(model: str) -> float:
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
 
-    jobs.sort(key=lambda job: (job.id not in facts.current, -job.priority, job.submitted_at, job.id))
+    _put_in_order(jobs, facts)
     elastic: list[JobId] = []
     for job in jobs:
         running = facts.current.get(job.id)
         if running is None:
             least = least_amount(job)
             accepted = models_of(job, facts.cluster)
-            models = tuple([model for model in accepted if room(model) >= least])
+            on_its_nodes = models_on_candidates(job, facts.cluster)
+            models = tuple([model for model in on_its_nodes if room(model) >= least])
             if not models:
                 admission.held_back[job.id] = (_over_quota(job, least, quota, left),)
                 continue
@@ -335,6 +346,19 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     _share_rest(
         left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
     )
+    return True
+
+
+def _put_in_order(jobs: list[Job], facts: Facts) -> None:
+    """Sort a tenant's jobs as its quota is dealt out."""
+    idle = IdleNow(facts)
+
+    def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
+        waits = job.id not in facts.current
+        lacks = waits and not job.guaranteed and not idle.are_enough_for(job)
+        return waits, lacks, -job.priority, job.submitted_at, job.id
+
+    jobs.sort(key=place)
 
 
 def _share_rest(

@@ -181,7 +181,7 @@ class _Shortages:
         if capacity.find(demand) is not None:
             return None
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
-            return waits_for_candidates(demand)
+            return waits_for_candidates(demand, self._facts.cluster)
         kept = [holding.running for holding in capacity.kept_from(demand) if holding.running is not None]
         if kept and capacity.regardless_of_lapsed().find(demand) is not None:
             return held_by_lapsed(self._outcome.view.name, wording.gpus(demand.gpus, demand.models), kept)
@@ -211,7 +211,7 @@ class _Shortages:
                 hint="It starts when those leave whom it may not join, or a GPU comes free that nobody has.",
             )
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
-            return waits_for_candidates(demand)
+            return waits_for_candidates(demand, self._facts.cluster)
         if not any([capacity.room(model) >= demand.gpus for model in demand.models]):
             return self._guarantee_in_use(job, demand)
         return Reason(

@@ -29,7 +29,7 @@ from scheduler.jobs.models import Job
 from scheduler.jobspec import parse
 from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.models import Leadership
-from scheduler.rounds.throughputs import submitted_now
+from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
 from tenants.selectors import Viewer
 
@@ -82,7 +82,7 @@ def _changes(question: Mapping[str, Any], facts: Snapshot) -> list[Change]:
     if "spec" in question:
         spec = parse(question["spec"])
         job = spec.core_job(tenant=question["tenant"])
-        changes.append(NewJob(job=_with_id(submitted_now(job, spec.name, facts.now))))
+        changes.append(NewJob(job=_with_id(submitted_now(job, spec, facts))))
     return changes
 
 

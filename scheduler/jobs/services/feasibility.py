@@ -87,10 +87,14 @@ def _cluster(inventory: tuple[int | None, ...]) -> Cluster:
 
 def _nodes() -> list[core.Node]:
     gpus: dict[int, list[core.Gpu]] = defaultdict(list)
-    rows = Gpu.objects.filter(present=True).values_list("node_id", "id", "index", "socket", "switch")
-    for node_id, gpu_id, index, socket, switch in rows:
+    rows = Gpu.objects.filter(present=True).values_list(
+        "node_id", "id", "index", "socket", "switch", "memory_bytes"
+    )
+    for node_id, gpu_id, index, socket, switch, memory_bytes in rows:
         path = (str(socket), str(switch))
-        gpus[node_id].append(core.Gpu(id=core.GpuId(gpu_id), index=index, path=path))
+        gpus[node_id].append(
+            core.Gpu(id=core.GpuId(gpu_id), index=index, path=path, memory_bytes=memory_bytes)
+        )
     columns = ("id", "name", "gpu_model__name", "rack", "cpus", "memory_bytes")
     reported = Node.objects.exclude(gpu_model=None).values_list(*columns)
     return [

@@ -270,6 +270,8 @@ def _field_of(reason: Reason, spec: JobSpec) -> str:
     largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
     if reason.code == "exceeds_node":
         return f"tasks.{largest}.resources.gpu"
+    if reason.code == "exceeds_gpu_memory":
+        return f"tasks.{largest}.resources.gpu_memory"
     if reason.code == "exceeds_node_resources":
         return f"tasks.{largest}.resources"
     only = spec.tasks[0]

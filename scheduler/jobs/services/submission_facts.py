@@ -15,6 +15,7 @@ SELECT t.id, t.name, t.most_unfinished_jobs,
     (SELECT json_agg(json_build_object(
         'id', v.id,
         'name', v.name,
+        'sharing', v.sharing,
         'default_time_limit_seconds', v.default_time_limit_seconds,
         'members', (SELECT count(*) FROM tenants_virtualclustermember WHERE virtual_cluster_id = v.id),
         'guaranteed', (SELECT json_object_agg(g.gpu_model, g.gpus) FROM tenants_guarantee g
@@ -40,10 +41,15 @@ class VirtualClusterFacts:
     #: No other tenant is a member.
     is_private: bool
     guaranteed: Mapping[str, int]
+    #: Whether its jobs may have parts of GPUs.
+    sharing: str
 
     def for_core(self, tenant: str) -> core.VirtualCluster:
         return core.VirtualCluster(
-            name=self.name, guaranteed=self.guaranteed, members=(core.Member(tenant=tenant),)
+            name=self.name,
+            guaranteed=self.guaranteed,
+            members=(core.Member(tenant=tenant),),
+            sharing=self.sharing,
         )
 
 
@@ -93,6 +99,7 @@ def _virtual_cluster(row: Mapping[str, Any]) -> VirtualClusterFacts:
         default_time_limit_seconds=row["default_time_limit_seconds"],
         is_private=row["members"] == 1,
         guaranteed=row["guaranteed"] or {},
+        sharing=row["sharing"],
     )
 
 

@@ -97,9 +97,9 @@ FAILS = ["NotePart", "NoteFailure", *END]
 #: What every event does in every state, of an attempt on one node: (state after it, effects).
 TABLE: dict[tuple[AttemptState, Event], tuple[AttemptState, list[str]] | str] = {
     (PLANNED, Promoted()): (STARTING, ["promoted"]),
-    (PLANNED, Withdrawn()): (ENDED, END),
-    (PLANNED, PREEMPTED): (ENDED, ["NoteCause", *END]),
-    (PLANNED, CANCELLED): (ENDED, ["NoteCause", *END]),
+    (PLANNED, Withdrawn()): (ENDED, ["NotePart", *END]),
+    (PLANNED, PREEMPTED): (ENDED, ["NoteCause", "NotePart", *END]),
+    (PLANNED, CANCELLED): (ENDED, ["NoteCause", "NotePart", *END]),
     (PLANNED, PartReady(node=1)): INVALID,
     (PLANNED, PartRunning(node=1)): INVALID,
     (PLANNED, DONE): INVALID,
@@ -209,6 +209,11 @@ class TestGang:
 
 
 class TestEnd:
+    def test_the_parts_of_one_that_never_began_end_with_it(self) -> None:
+        state, effects = feed(planned(7, (1, 2)), CANCELLED)
+        assert effects[1:4] == [NotePart(node=1), NotePart(node=2), ReleaseAll()]
+        assert state.parts == dict.fromkeys((1, 2), Part(state=PartState.EXITED))
+
     @pytest.mark.parametrize("cause", [cause for cause in StopCause if cause])
     def test_it_ends_by_why_it_was_stopped(self, cause: StopCause) -> None:
         state, effects = feed(of_state(RUNNING), Stopped(cause=cause), STOPPED)
@@ -303,7 +308,7 @@ def test_whatever_happens(data: st.DataObject, nodes: int) -> None:
         if after.state is RUNNING:
             unbegun = {PartState.WAITING, PartState.READY}
             assert not unbegun & {part.state for part in after.parts.values()}
-        if after.state is ENDED and state.is_live:
+        if after.state is ENDED:
             assert not after.unended_nodes, "nothing of it is alive anywhere"
         for effect in effects:
             if isinstance(effect, ReleaseNode):

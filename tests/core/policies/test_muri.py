@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from scheduler.core.building_blocks.interleaved_groups import grouped
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_NEVER
 from scheduler.core.model.interference import PairSpeeds
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.snapshot import Job, Running, Snapshot
 from scheduler.core.model.training import Profile
 from scheduler.core.perf.interleaving import Stages, cycle_seconds, cycles_seconds, efficiency, speed_in_group
 from scheduler.core.round.decide import decide
@@ -73,6 +74,29 @@ def test_up_to_four_share_and_no_more_than_it_takes() -> None:
     three = started(decide(world(*crowd[:3], gpus=2)))
     assert sorted(len(group) for group in three) == [1, 2]
     assert all(len(group) == 1 for group in started(decide(world(*crowd, gpus=2, largest_group=1))))
+
+
+class TestSeveralModels:
+    """One V100 and eight P100: what is idle of one model is no room for who needs the other."""
+
+    def world(self, *jobs: Job, running: Sequence[Running] = ()) -> Snapshot:
+        guaranteed = {"V100": 1, "P100": 8}
+        return make_snapshot(
+            nodes=[make_node(1, gpus=1), make_node(2, gpus=8, gpu_model="P100")],
+            jobs=jobs,
+            running=running,
+            virtual_clusters=[make_virtual_cluster(guaranteed=guaranteed, policy="muri")],
+        )
+
+    def test_those_share_who_crowd_on_one_model(self) -> None:
+        crowd = [job(1, gpu_models=("V100",)), job(2, GPU, gpu_models=("V100",))]
+        facts = self.world(*crowd, job(3, gpu_models=("P100",)), job(4, GPU, gpu_models=("P100",)))
+        assert started(decide(facts)) == [(1, 2), (3,), (4,)]
+
+    def test_those_who_share_do_not_part_for_gpus_that_they_may_not_have(self) -> None:
+        pair = [job(1, gpu_models=("V100",)), job(2, GPU, gpu_models=("V100",))]
+        held = replace(make_running(pair[0], [100]), jobs=(pair[0].id, pair[1].id))
+        assert decide(self.world(*pair, running=[held])).actions == ()
 
 
 def test_a_group_that_is_slower_than_its_jobs_in_turn_is_split() -> None:

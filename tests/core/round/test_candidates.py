@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,18 @@ from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import Candidates, Job, NodeId, Snapshot
+from scheduler.core.model.snapshot import Candidates, Job, NodeId, NodeLoan, Snapshot, Tenant
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import POLICIES
-from tests.builders import make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.round.test_cells_in_rounds import GPU, NODE, SOCKET, divided, nodes_of, why
 from tests.core.round.test_rounds_in_cells import repeatable
 from tests.core.test_properties import under
@@ -67,6 +75,42 @@ def test_what_waits_for_its_nodes_says_which() -> None:
     assert reason.code == "candidate_nodes"
     assert reason.message == f"8 V100 can be had, but not on the nodes that it may use: only {ONE}."
     assert reason.blocking == {"nodes": [ONE]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"schedulable": False}, "is cordoned or lost"),
+        ({"loan": NodeLoan(pool="chat")}, "serves for its serving pool chat, which does not lend it"),
+        (
+            {"loan": NodeLoan(pool="chat", state="returning", return_by=900.0, stops_at=800.0)},
+            "returns to its serving pool chat",
+        ),
+    ],
+)
+def test_what_waits_for_a_node_that_takes_no_work_says_why_it_takes_none(
+    changes: dict[str, Any], state: str
+) -> None:
+    facts = by_counts(make_job(1, 8, nodes=only(ONE)))
+    first, *others = facts.nodes
+    reason = why(decide(replace(facts, nodes=(replace(first, **changes), *others))), 1)
+    assert reason.code == "candidate_nodes"
+    assert reason.message.endswith(f"Nothing new starts on some of these: {ONE} {state}.")
+    assert reason.hint.startswith("It can start there when such a node takes work again.")
+
+
+@pytest.mark.parametrize(("used", "code"), [(0, "exceeds_quota"), (2, "quota")])
+def test_a_quota_of_the_model_of_its_nodes_is_named(used: int, code: str) -> None:
+    """Four V100 on its node, and a quota of two, or of four of which two are in use; P100 would do else."""
+    held = make_job(9, 2, gpu_models=("V100",))
+    facts = make_snapshot(
+        nodes=[*make_cluster(1), make_node(2, gpu_model="P100")],
+        jobs=[make_job(1, 4, nodes=only(ONE)), *([held] if used else [])],
+        running=[make_running(held, range(100, 102))] if used else [],
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 8, "P100": 8})],
+        tenants=[Tenant(name="vision", quota={"V100": 2 + used})],
+    )
+    assert why(decide(facts), 1).code == code
 
 
 def test_it_reclaims_what_borrowers_hold_there_and_nothing_else() -> None:

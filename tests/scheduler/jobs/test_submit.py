@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from scheduler.models import Event, Job
+from scheduler.models import Event, Explanation, Job
+from scheduler.rounds.run import run_round
 from tenants.models import Membership, Quota
 from tests.api.caller import caller, is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
@@ -203,6 +204,24 @@ def test_check_says_why_a_job_would_wait(world: World) -> None:
     assert answer["ok"] is True
     assert answer["message"].startswith("Would wait: ")
     assert "time_limit" in answer["warnings"][0]
+
+
+def test_check_and_the_round_say_the_same_of_an_image_that_no_node_runs(world: World) -> None:
+    asked = spec(gpus=1, image="python:3.11")
+    said = world.member.post("/jobs/check", asked).json()["message"]
+    assert said.startswith("Would wait: None of the nodes runs containers")
+    number = world.member.post("/jobs", asked).json()["id"]
+    run_round()
+    first, *_ = Explanation.objects.get(job_id=number).reasons
+    assert said == f"Would wait: {first['message']}"
+
+
+def test_more_memory_than_any_gpu_has_is_refused(world: World) -> None:
+    task = {"name": "main", "resources": {"gpu": 0.5, "gpu_memory": "900GiB"}, "command": ["true"]}
+    asked = {"name": "large", "tasks": [task]}
+    (field,) = is_error(world.member.post("/jobs", asked), 400, "invalid")["fields"]
+    assert field["field"] == "tasks.0.resources.gpu_memory"
+    assert "has 16 GiB of memory; one replica of this job needs 900 GiB" in field["problem"]
 
 
 def test_check_lists_what_is_wrong(world: World) -> None:

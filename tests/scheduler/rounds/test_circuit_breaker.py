@@ -22,6 +22,7 @@ from scheduler.core.round import registry
 from scheduler.core.solvers.instance import Instance
 from scheduler.core.solvers.solving import solve
 from scheduler.forecasts.services.forecasting import run_forecast
+from scheduler.jobspec import parse
 from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
 from scheduler.rounds import run
 from scheduler.rounds.circuit_breaker import (
@@ -202,7 +203,7 @@ def test_a_preview_and_a_forecast_spare_themselves_what_takes_too_long(monkeypat
 
     monkeypatch.setattr(Computing, "allocate", never)
     [job] = facts.jobs
-    assert preview(job, "new") == ()
+    assert preview(job, parse({"name": "new", "gpus": 1, "command": "true"})) == ()
     make_job(tenant=make_tenant(), virtual_cluster=VirtualCluster.objects.get(), gpus=8)
     assert run_forecast() > 0
     assert Forecast.objects.get().predictions

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from scheduler.attempts.services.lifecycle import part_exited, part_running
+from scheduler.attempts.services.lifecycle import attempt_stop, part_exited, part_running
 from scheduler.cells.services import cells_check, cells_proposal
 from scheduler.clock import database_now
+from scheduler.core.model.lifecycle import StopCause
 from scheduler.models import Attempt, Event, Explanation, Job, Node, Round, ServingPool
 from scheduler.nodes.selectors import gpu_models
 from scheduler.rounds.run import run_round
@@ -199,6 +200,18 @@ def test_a_load_curve_lends_and_asks_back(pool: ServingPool) -> None:
         node_ask_back(node=Node.objects.get(name="a"), actor=OPERATOR)
     with pytest.raises(Conflict, match="load curve of serving pool chat decides"):
         pool_ask_back(pool=ServingPool.objects.get(), count=1, actor=OPERATOR)
+
+
+def test_a_node_goes_back_though_a_job_was_cancelled_that_was_to_start_there(pool: ServingPool) -> None:
+    node = lent(pool, "serve")
+    running = make_attempt(elastic(4, 4), gpus_of(node))
+    next_one = make_attempt(elastic(4, 4), gpus_of(node), state="planned", phase="planned")
+    node_ask_back(node=node, actor=OPERATOR)
+    attempt_stop(next_one, cause=StopCause.CANCELLED, actor=OPERATOR)
+    ended(running)
+    watch_serving_pools()
+    node.refresh_from_db()
+    assert (node.loan_state, next_one.parts.get().state) == ("serving", "exited")
 
 
 def test_what_makes_no_sense_is_refused(pool: ServingPool) -> None:

@@ -326,9 +326,8 @@ class Binding:
                 real = self._real(view.name, placement, demand, kept)
             except Unbindable:
                 if kept or demand.candidates:
-                    reason = (
-                        held_by_lapsed(view.name, "cells", kept) if kept else waits_for_candidates(demand)
-                    )
+                    lapsed = held_by_lapsed(view.name, "cells", kept) if kept else None
+                    reason = lapsed or waits_for_candidates(demand, self._facts.cluster)
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
             objection = whereabouts.objection(grant.jobs, real)

@@ -1,0 +1,43 @@
+"""For which jobs there are GPUs now, before any policy has chosen: by counting, not by placing."""
+
+from __future__ import annotations
+
+from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.model.snapshot import GpuId, Job, Running
+from scheduler.core.round.facts import Facts
+
+
+class IdleNow:
+    """Counts what is idle, what guaranteed jobs may reclaim, and what is left of each guarantee."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        #: By model: who has GPUs, the virtual cluster ("": opportunistic), the priority, and those usable.
+        self._holders: dict[str, list[tuple[Running, str, int, set[GpuId]]]] = {}
+        for running in facts.running.values():
+            first = facts.jobs.get(running.jobs[0])
+            owner = first.virtual_cluster if first is not None and facts.is_guaranteed(running) else ""
+            usable = {gpu for gpu in running.gpus if facts.is_usable(gpu)}
+            holder = running, owner, facts.priority_of(running.jobs), usable
+            self._holders.setdefault(running.gpu_model, []).append(holder)
+
+    def are_enough_for(self, job: Job) -> bool:
+        """Whether a job that waits might start without the end of any job that has a claim as good."""
+        if job.has_parts:
+            # GPUs that others have may have room for it.
+            return True
+        return any(self._open(job, model) >= least_gpus(job) for model in models_of(job, self._facts.cluster))
+
+    def _open(self, job: Job, model: str) -> int:
+        """Return what is idle, or held by those who have to make room for the job."""
+        owner = job.virtual_cluster if job.guaranteed else ""
+        had, taken = 0, set[GpuId]()
+        for running, holder, priority, usable in self._holders.get(model, ()):
+            if (owner and not holder) or (holder == owner and priority < job.priority):
+                continue
+            taken |= usable
+            had += len(running.gpus) if holder == owner else 0
+        left = self._facts.cluster.fleets[model].total_usable - len(taken)
+        if not owner:
+            return left
+        return min(left, self._facts.virtual_clusters[owner].guaranteed.get(model, 0) - had)

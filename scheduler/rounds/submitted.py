@@ -1,0 +1,40 @@
+"""A job that nobody has submitted yet, with the facts that a round would have of it."""
+
+from dataclasses import replace
+
+from django.db import connection
+
+from scheduler.core.model import snapshot as core
+from scheduler.core.perf.throughput import job_class_of
+from scheduler.jobspec import JobSpec
+from scheduler.rounds.snapshot import nodes_without_containers
+from scheduler.rounds.throughputs import known_throughputs
+
+
+def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Job:
+    """Return the job of a specification as the snapshot would state it if it were submitted now."""
+    with connection.cursor() as cursor:
+        throughputs = known_throughputs(cursor)
+        without_containers = nodes_without_containers(cursor) if spec.image else []
+    job_class = job_class_of(job.tenant, job.application, spec.name)
+    known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
+    deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + facts.now
+    return replace(
+        job,
+        submitted_at=facts.now,
+        deadline_at=deadline_at,
+        throughput=known.throughput,
+        estimated=known.estimated,
+        gpu_models=known.accepted(job.gpu_models),
+        avoid=tuple(sorted({*job.avoid, *without_containers})),
+        outlasts=_outlasted(job, facts),
+    )
+
+
+def _outlasted(job: core.Job, facts: core.Snapshot) -> tuple[core.NodeId, ...]:
+    """Return the nodes that close before the job would have reached its time limit."""
+    defaults = {vc.name: vc.default_time_limit_seconds for vc in facts.virtual_clusters}
+    lasts = job.time_limit_seconds or defaults.get(job.virtual_cluster, 0.0)
+    return tuple(
+        [node.id for node in facts.nodes if node.closes_at is not None and lasts > node.closes_at - facts.now]
+    )
