@@ -149,7 +149,9 @@ def test_nobody_waited_longer_here_than_alone(garden, divide, open_page):
     expect(page.get_by_text(re.compile("guaranteed jobs? started within"))).to_be_visible()
     # Who is no member sees it, and asks for nothing.
     other = open_page("vera", "/virtual-clusters/speech-vc/anomalies")
-    expect(other.get_by_role("heading", level=1)).to_have_text("speech-vc: queueing delay compared with a private cluster")
+    expect(other.get_by_role("heading", level=1)).to_have_text(
+        "speech-vc: queueing delay compared with a private cluster"
+    )
     expect(other.get_by_role("button", name="Measure now")).to_have_count(0)
 
 
