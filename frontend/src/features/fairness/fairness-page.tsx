@@ -75,7 +75,8 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
           Rho: how much later jobs end here than on an even part of the cluster alone; above 1 is later.
         </li>
         <li className={muted}>
-          Envy, and speed compared with a private cluster: over the last {duration(fairness.window_seconds)}, in speed, not only in GPUs.
+          Envy, and speed compared with a private cluster: over the last {duration(fairness.window_seconds)}, in speed,
+          not only in GPUs.
         </li>
         <li className={muted}>
           Fraction: what guaranteed jobs had of the GPU time that they demanded over the last{" "}
