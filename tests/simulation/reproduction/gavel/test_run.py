@@ -204,8 +204,11 @@ def test_the_command_line_takes_the_rounds(
     [
         (["--rounds", "themis"], "no rounds 'themis'"),
         (["--rounds", "gavel", "--policy", "tiresias"], "no policy 'tiresias'"),
-        (["--rounds", "gavel", "--cells"], "knows no cells"),
-        (["--rounds", "gavel", "--cost", "start_seconds=5"], "knows no costs"),
+        (["--rounds", "gavel", "--cells"], "--cells is not for --rounds: Gavel's rounds do not know it"),
+        (
+            ["--rounds", "gavel", "--cost", "start_seconds=5"],
+            "--cost is not for --rounds: Gavel's rounds do not know it",
+        ),
         (["--rounds", "gavel:order=up"], "choose published, fixed or shuffled"),
         (["--rounds", "gavel", "--round-seconds", "0"], "a number of seconds above 0"),
     ],
