@@ -61,17 +61,17 @@ class Tier:
 
 #: The longest first, so that the last to end is short.
 TIERS = (
-    Tier("platform", "tests/browser tests/e2e"),
     Tier(
         "server",
         "tests/api tests/chaos tests/controlplane tests/live tests/scheduler tests/sessions tests/tenants",
     ),
-    Tier("core", "tests/core tests/simulation tests/test_layout.py tests/test_generated.py"),
     Tier(
         "node",
         "tests/agent tests/allot tests/examples tests/test_distributions.py"
         " tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
     ),
+    Tier("platform", "tests/browser tests/e2e"),
+    Tier("core", "tests/core tests/simulation tests/test_layout.py tests/test_generated.py"),
     Tier("up", "tests/up tests/slurm"),
     Tier(DASHBOARD),
     Tier("clock", "tests/agent", marks="clock and not (slow or gpu)", alone=True),
