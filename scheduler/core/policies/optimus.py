@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from scheduler.core.building_blocks.elastic.arrangement import arranged
 from scheduler.core.building_blocks.elastic.grants import changes_of, grants_of, minimum_starts, waiting_in
 from scheduler.core.building_blocks.elastic.pools import Pool, pools_of
-from scheduler.core.building_blocks.elastic.speedups import goodput_model_of, relative_goodput
+from scheduler.core.building_blocks.elastic.speedups import relative_goodputs
 from scheduler.core.building_blocks.ordering import waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.run_time import size_speed, work_left_seconds_on
@@ -166,9 +166,9 @@ def seconds_left(view: View, pool: Pool, work: Work | None = None) -> list[dict[
     for job, gang in zip(pool.jobs, pool.gangs, strict=True):
         known = _as_own_gang(job, work or {})
         left = work_left_seconds_on(model, known, view.running.get(job.id), view.now, limit_seconds)
-        gpus = {size: size * gang.replica_gpus for size in gang.sizes}
-        speed = {size: _speed(job, model, gpus[size], largest) for size in gang.sizes}
-        times = {size: left / each for size, each in speed.items() if each > 0}
+        gpus = [size * gang.replica_gpus for size in gang.sizes]
+        speeds = _speeds(job, model, gpus, largest)
+        times = {size: left / each for size, each in zip(gang.sizes, speeds, strict=True) if each > 0}
         seconds.append(times or {gang.sizes[0]: left})
     return seconds
 
@@ -189,15 +189,13 @@ def _sizes(view: View, pool: Pool, work: Work) -> list[int]:
     return found
 
 
-def _speed(job: Job, gpu_model: str, gpus: int, largest_node: int) -> float:
+def _speeds(job: Job, gpu_model: str, gpus: Sequence[int], largest_node: int) -> Sequence[float]:
     """Return how many times as fast a job is as with its own size, which may be beyond what it may have now;
     both are on one node where one could hold them. 0: it does not run so."""
-    if job.elastic is None or gpus == job.gpus:
-        return 1.0
-    if goodput_model_of(job, gpu_model) is None:
-        return gpus / job.gpus
-    is_spread, own_is_spread = gpus > largest_node, job.gpus > largest_node
-    return relative_goodput(job, gpu_model, gpus, is_spread=is_spread, own_is_spread=own_is_spread) or 0.0
+    if job.elastic is None:
+        return [1.0] * len(gpus)
+    measured = relative_goodputs(job, gpu_model, gpus, largest_node)
+    return [count / job.gpus for count in gpus] if measured is None else measured
 
 
 def _rank(job: Job) -> tuple[int, float, JobId]:

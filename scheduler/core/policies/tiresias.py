@@ -14,8 +14,8 @@ Deviations from the paper, or where sources disagree:
 - Priority of our jobs comes before the queue. The paper knows none.
 - Inside a queue of 2D-LAS the paper has first in first out, by start. In its simulator a job that reaches a
   threshold joins the end of the next queue, and after each round those that run come before those that wait,
-  both in the order that they had. `inside` chooses: `running` as the simulator, and the default, since users
-  wait least under it (docs/reproduction.md); `submission` alone; `start` by first start, never-started last.
+  both in the order that they had. `inside` chooses: `running` as the simulator, and the default;
+  `submission` alone; `start` by first start, never-started last (docs/reproduction.md compares them).
 - A Gittins index looks as far as the bound of its queue (`delta` = bound - attained service). That of an
   attempt that runs is taken where it entered its queue or started, so that it changes at events only and
   equals do not take turns for ever. Without samples the discipline is that of LAS.
@@ -162,13 +162,11 @@ class _Queues:
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
-        #: Service and queue of the jobs that were ranked, which are all where someone waits in the end.
+        #: Service and queue of jobs that were asked for, which are all where someone waits in the end.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:
-        service = self._service(job)
-        queue = self._queue_of(job, service)
-        self._standing[job.id] = service, queue
+        _, queue = self._stands(job)
         index = 0.0
         if self._gittins is not None and queue < len(self._policy.thresholds):
             bound = self._policy.thresholds[queue - 1] if queue else 0.0
@@ -185,8 +183,7 @@ class _Queues:
             job = view.jobs.get(JobId(number))
             if job is None or job.id in self._promoted:
                 continue
-            service = self._service(job)
-            queue = self._queue_of(job, service)
+            service, queue = self._stands(job)
             if queue == known.get(number):
                 lines[queue].append(number)
             else:
@@ -260,6 +257,14 @@ class _Queues:
         return {"policy": "tiresias", "at": self._view.now, **memory}
 
     # What is known of one job
+
+    def _stands(self, job: Job) -> tuple[float, int]:
+        """Return its service and its queue, which change in no round after promotions."""
+        standing = self._standing.get(job.id)
+        if standing is None:
+            service = self._service(job)
+            standing = self._standing[job.id] = service, self._queue_of(job, service)
+        return standing
 
     def _service(self, job: Job, *, ended_only: bool = False, whole: bool = False) -> float:
         """Return the GPU-seconds received since the last promotion; `whole`: since the first start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -45,11 +46,35 @@ def relative_goodput(
         return None
     each = job.tasks[0].gpus
     replicas = (gpus // each, job.gpus // each)
-    nodes = [
-        min(1 + spread, count) for spread, count in zip((is_spread, own_is_spread), replicas, strict=True)
-    ]
-    here, own = model.best(nodes, replicas).goodput.tolist()
-    return here / own if here > 0 and own > 0 else None
+    here, own = replicas
+    nodes = min(1 + is_spread, here), min(1 + own_is_spread, own)
+    return _relative_goodputs(model, nodes, replicas)[0] or None
+
+
+def relative_goodputs(
+    job: Job, gpu_model: str, gpus: Sequence[int], largest_node: int
+) -> Sequence[float] | None:
+    """Return how many times as fast as its own gang an elastic job is on each of these numbers of GPUs.
+
+    What no node of `largest_node` GPUs could hold is spread over several. 0 where the job is not believed to
+    run; None where nothing was measured.
+    """
+    model = goodput_model_of(job, gpu_model)
+    if model is None:
+        return None
+    each, counts = job.tasks[0].gpus, (*gpus, job.gpus)
+    replicas = tuple([count // each for count in counts])
+    nodes = tuple([min(1 + (count > largest_node), count // each) for count in counts])
+    return _relative_goodputs(model, nodes, replicas)
+
+
+# Policies ask in each round what changes only when a job was fitted again.
+@lru_cache(maxsize=4096)
+def _relative_goodputs(
+    model: GoodputModel, nodes: tuple[int, ...], replicas: tuple[int, ...]
+) -> tuple[float, ...]:
+    *found, own = model.best(nodes, replicas).goodput.tolist()
+    return tuple([here / own if here > 0 and own > 0 else 0.0 for here in found])
 
 
 def speedup_table(
