@@ -136,7 +136,7 @@ def misfit_on_candidates(
 def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     """Return why a job waits for which there would be room elsewhere.
 
-    Of the cluster's nodes those are named that it may use and that take no work.
+    It names the nodes that the job may use and that take no new work.
     """
     states = {
         node.name: state
