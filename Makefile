@@ -66,7 +66,7 @@ nightly: ## Run everything that `make test` leaves out, and write one page of re
 	@$(VENV)/python scripts/nightly.py $(ARGS)
 
 precommit: setup-dev ## Check what was changed since the last commit, within a minute
-	@$(VENV)/python scripts/precommit.py
+	@$(VENV)/python -m scripts.precommit
 
 test-gpu: ## Run the tests that need a real NVIDIA GPU
 	@$(MAKE) --no-print-directory setup-dev

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.tiers import EVERY_DAY
+
 ROOT = Path(__file__).resolve().parents[1]
 #: What is left of the minute when all else is done.
 TESTS_SECONDS = 35.0
@@ -88,14 +90,7 @@ def main() -> int:
     tests, tiers = tests_of(paths)
     if tests:
         left = max(5.0, TESTS_SECONDS - (time.monotonic() - began))
-        options = [
-            "-q",
-            "-x",
-            "--durations=0",
-            "--no-header",
-            "-m",
-            "not (slow or gpu or clock or reproduction)",
-        ]
+        options = ["-q", "-x", "--durations=0", "--no-header", "-m", EVERY_DAY]
         # The first one to fail last time comes first.
         command = [sys.executable, "-m", "pytest", "--failed-first", *options, *tests]
         try:

@@ -96,6 +96,11 @@ def test_what_fails_again_fails_the_run(results, monkeypatch, capfd):
     assert "FAILED TWICE  t.py::unsteady" in capfd.readouterr().out
 
 
+def test_a_second_try_without_a_first_says_so(results, capfd):
+    assert not tiers.run_again()
+    assert "`make test` has not ended here" in capfd.readouterr().out
+
+
 def test_more_than_a_few_unsteady_tests_fail_the_run(results, monkeypatch):
     assert not run(monkeypatch, **{name: TRIED_TWICE for name in "abcd"})
     assert not tiers.run_again()

@@ -248,9 +248,13 @@ def run_again() -> bool:
 
     A tier that failed without a test that did was killed or could not begin, which is no unsteady test.
     """
+    if not CODES.exists():
+        print("There is no run to look at: `make test` has not ended here.")
+        return False
+    codes = json.loads(CODES.read_text())
     unsteady, failed_twice = list[str](), list[str]()
     for tier in TIERS:
-        code = json.loads(CODES.read_text()).get(tier.name, 0)
+        code = codes.get(tier.name, 0)
         failed = [each for each in read(RESULTS / f"{tier.name}.xml") if each.problem]
         if code not in (0, 1, NO_TESTS) or (code == 1 and not failed):
             failed_twice.append(f"{tier.name}, which ended with {code}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.conf import settings
 
 from allot import schema
 from allot.client import Client
@@ -84,6 +85,14 @@ def test_a_file_is_imported_and_exported(allot: Allot, tmp_path: Path) -> None:
     assert "line 2: gpus: 0 is no size of a gang" in wrong.stderr
     assert allot("throughputs", "import", "absent.csv").exit_code == 2
     assert allot("throughputs", "import", "-", stdin="{ no json").exit_code == 1
+
+
+def test_a_table_fits_without_its_white_space(allot: Allot, tmp_path: Path) -> None:
+    table = {"v100": {"('A3C', 1)": {"null": 2.0}}}
+    wide = json.dumps(table, indent=200_000)
+    assert len(wide) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    (tmp_path / "gavel.json").write_text(wide)
+    assert allot("throughputs", "import", "gavel.json").stdout.startswith("1 throughput added")
 
 
 def test_why_a_job_is_on_its_model(allot: Allot) -> None:
