@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from scheduler.core.model.errors import PolicyError
 
@@ -29,16 +29,10 @@ class Compute(Protocol):
     def __call__(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T: ...
 
 
-@runtime_checkable
-class Accounts(Protocol):
-    """A Compute that wants to know for which view it computes."""
-
-    def of_view(self, view: str) -> Compute: ...
-
-
 def of_view(compute: Compute, view: str) -> Compute:
-    """Return how a view's policy computes."""
-    return compute.of_view(view) if isinstance(compute, Accounts) else compute
+    """Return how a view's policy computes: a Compute with a method `of_view` wants to know for which."""
+    accounting: Callable[[str], Compute] | None = getattr(compute, "of_view", None)
+    return compute if accounting is None else accounting(view)
 
 
 #: Is entered with the name of a view when its policy and placer begin, and left when they are done.

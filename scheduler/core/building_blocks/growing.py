@@ -26,7 +26,7 @@ TRIED = 100
 
 def with_growth(view: View, decision: Decision) -> Decision:
     """Return the decision, in which gangs grow if it leaves everything as it is, or give way to who waits."""
-    if not decision.keep_running or decision.stops:
+    if not view.elastic or not decision.keep_running or decision.stops:
         return decision
     if len(view.running) < len(view.jobs):
         return _taking_back(view, decision)
@@ -39,7 +39,7 @@ def _taking_back(view: View, decision: Decision) -> Decision:
     granted = {job for grant in decision.grants for job in grant.jobs}
     grown = [
         job
-        for job in view.jobs.values()
+        for job in view.elastic.values()
         if job.id in view.running and job.id not in granted and _is_grown(view, job, view.running[job.id])
     ]
     waiting = [view.jobs[job] for job in decision.queue if job not in granted and job not in view.running]
@@ -93,7 +93,7 @@ def _fits(job: Job, capacity: Capacity) -> bool:
 
 def _growing(view: View, decision: Decision) -> Decision:
     """Return the decision, in which gangs grow into what is idle."""
-    small = [job for job in view.jobs.values() if _is_small(job, view.running[job.id])]
+    small = [job for job in view.elastic.values() if _is_small(job, view.running[job.id])]
     if not small:
         return decision
     capacity, grants, wakes = view.capacity.fork(), [], []

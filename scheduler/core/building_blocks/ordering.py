@@ -97,7 +97,7 @@ def anywhere(job: Job) -> Locality:
 
 def waiting_jobs(view: View) -> list[Job]:
     """Return the jobs of the view that hold nothing and are nominated for nothing."""
-    return [job for job in view.jobs.values() if job.id not in view.running]
+    return list(view.waiting.values())
 
 
 def start_in_order(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,6 +53,10 @@ class View:
     jobs: Mapping[JobId, Job]
     #: What the jobs of this view hold or are nominated for; stopping allocations are left out.
     running: Mapping[JobId, Running]
+    #: The jobs that neither hold anything nor are nominated for anything; and the elastic jobs. Both are kept
+    #: from round to round, so that a round need not look at every job that runs to find them.
+    waiting: Mapping[JobId, Job]
+    elastic: Mapping[JobId, Job]
     members: tuple[Member, ...]
     #: What this view may hand out: everything it may use, the GPUs its own jobs hold included.
     capacity: Capacity
@@ -73,6 +77,14 @@ class View:
     compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.
     rng: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def without(self, jobs: Container[JobId]) -> View:
+        """Return the view in which some of its jobs are not up for decision."""
+        kept = [
+            {number: job for number, job in known.items() if number not in jobs}
+            for known in (self.jobs, self.waiting, self.elastic)
+        ]
+        return replace(self, jobs=kept[0], waiting=kept[1], elastic=kept[2])
 
 
 class Policy(Protocol):

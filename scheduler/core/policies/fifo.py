@@ -32,7 +32,7 @@ class Fifo:
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; grant the queue in order, then what fits beside the reservation of its head."""
         line = _Line(view, view.capacity.fork())
-        queue = sorted((job for job in view.jobs.values() if job.id not in view.running), key=_rank)
+        queue = sorted(view.waiting.values(), key=_rank)
         waiting = line.start_in_order(queue)
         reasons: dict[JobId, tuple[Reason, ...]] = {}
         if waiting:

@@ -11,7 +11,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scheduler.core.building_blocks.ordering import Outcome, serve_in_order
 from scheduler.core.building_blocks.policy import View
@@ -35,13 +35,9 @@ class Priority:
         outcome = serve_in_order(view, rank)
         head = next((job for job in outcome.queue if job not in view.running), None)
         if self.strict and head is not None:
-            ahead = {
-                job.id: job
-                for job in view.jobs.values()
-                if job.id in view.running or rank(job) <= rank(view.jobs[head])
-            }
-            behind = sorted([job for job in view.jobs.values() if job.id not in ahead], key=rank)
-            within = serve_in_order(replace(view, jobs=ahead), rank)
+            last = rank(view.jobs[head])
+            behind = sorted([job for job in view.waiting.values() if rank(job) > last], key=rank)
+            within = serve_in_order(view.without({job.id for job in behind}), rank)
             line = sorted([*within.queue, *[job.id for job in behind]], key=lambda job: rank(view.jobs[job]))
             outcome = Outcome(grants=within.grants, queue=tuple(line), stops=within.stops)
         return outcome.decision(outcome.reasons(_HIGHER_FIRST))

@@ -75,7 +75,7 @@ def _growing(
     dropped, found = outcomes[-1].capacity.dropped, []
     for outcome in outcomes[:-1]:
         busy: bool | None = None
-        for number in outcome.view.running:
+        for number in outcome.view.elastic.keys() & outcome.view.running.keys():
             job, running = admission.admitted.get(number), facts.current.get(number)
             if job is None or job.elastic is None or running is None or not _may_grow(facts, job, running):
                 continue

@@ -38,11 +38,53 @@ class _Part:
 
     jobs: dict[JobId, Job] = field(default_factory=dict)
     running: dict[JobId, Running] = field(default_factory=dict)
+    #: Those that are not running, and those that are elastic.
+    waiting: dict[JobId, Job] = field(default_factory=dict)
+    elastic: dict[JobId, Job] = field(default_factory=dict)
     pending: Pending = field(default_factory=dict)
     #: GPUs held, by model.
     used: dict[str, int] = field(default_factory=dict)
     #: Allocations that have parts of GPUs.
     with_parts: set[AllocationId] = field(default_factory=set)
+
+    def put_job(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.id not in self.running:
+            self.waiting[job.id] = job
+        if job.elastic is not None:
+            self.elastic[job.id] = job
+        else:
+            self.elastic.pop(job.id, None)
+
+    def drop_job(self, number: JobId) -> None:
+        del self.jobs[number]
+        self.waiting.pop(number, None)
+        self.elastic.pop(number, None)
+
+    def put(self, running: Running, holding: Holding) -> None:
+        self.pending[running.jobs] = holding
+        for job in running.jobs:
+            self.running[job] = running
+            self.waiting.pop(job, None)
+        self.used[running.gpu_model] = self.used.get(running.gpu_model, 0) + holding.gpus
+        if holding.shared:
+            self.with_parts.add(running.allocation)
+
+    def drop(self, running: Running, gpus: int) -> None:
+        del self.pending[running.jobs]
+        for job in running.jobs:
+            del self.running[job]
+            if job in self.jobs:
+                self.waiting[job] = self.jobs[job]
+        self.used[running.gpu_model] -= gpus
+        self.with_parts.discard(running.allocation)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs held; one of which several have parts counts once."""
+        if self.with_parts:
+            return together(self.pending.values(), has_parts=True)
+        return sum(self.used.values())
 
 
 class Reservation:
@@ -70,10 +112,10 @@ class Reservation:
             view = None if job is None else self._view_for(job, running)
             before = self._view_of_job.pop(number, None)
             if before is not None and before != view:
-                del self._parts[before].jobs[number]
+                self._parts[before].drop_job(number)
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                self._part(view).jobs[number] = job
+                self._part(view).put_job(job)
             if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
@@ -96,12 +138,7 @@ class Reservation:
         if allocation not in self._view_of_allocation:
             return
         view, running, gpus = self._view_of_allocation.pop(allocation)
-        part = self._parts[view]
-        del part.pending[running.jobs]
-        for job in running.jobs:
-            del part.running[job]
-        part.used[running.gpu_model] -= gpus
-        part.with_parts.discard(allocation)
+        self._parts[view].drop(running, gpus)
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
@@ -111,24 +148,17 @@ class Reservation:
             if not running.stopping:
                 self.orphaned.add(running.allocation)
             return
-        part = self._parts[view]
         holding, running = self._facts.holdings[running.allocation], running.base
         if self._binding is not None and view != SPARE:
             running, holding = self._binding.seen(running) or (running, holding)
         self._view_of_allocation[running.allocation] = view, running, holding.gpus
-        part.pending[running.jobs] = holding
-        part.running.update(dict.fromkeys(running.jobs, running))
-        part.used[running.gpu_model] = part.used.get(running.gpu_model, 0) + holding.gpus
-        if holding.shared:
-            part.with_parts.add(running.allocation)
+        self._parts[view].put(running, holding)
 
     def order(self) -> Iterator[VirtualCluster]:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
 
         def use(vc: VirtualCluster) -> tuple[float, str]:
-            part = self._part(vc.name)
-            used = together(part.pending.values(), has_parts=bool(part.with_parts))
-            return used / max(sum(vc.guaranteed.values()), 1), vc.name
+            return self._part(vc.name).gpus / max(sum(vc.guaranteed.values()), 1), vc.name
 
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
@@ -162,9 +192,11 @@ class Reservation:
         pending: Pending = part.pending
         used: Mapping[str, int] = part.used
         running: Mapping[JobId, Running] = part.running
+        waiting: Mapping[JobId, Job] = part.waiting
         if cluster.dropped and not cluster.dropped.isdisjoint(pending.values()):
             pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
             running = {job: running[job] for jobs in pending for job in jobs}
+            waiting = {job: known for job, known in part.jobs.items() if job not in running}
             used = Counter()
             for held in pending.values():
                 used[held.model] += held.gpus
@@ -176,6 +208,8 @@ class Reservation:
                 "round_seconds": frame.round_seconds,
                 "jobs": part.jobs,
                 "running": running,
+                "waiting": waiting,
+                "elastic": part.elastic,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
                 "interference": frame.interference,

@@ -14,7 +14,7 @@ from scheduler.core.fitting.demand import Demand, demand_of_grant, models_of
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.gpu_parts import SHARE_NEVER
 from scheduler.core.model.plan import Decision, Grant, LedgerLine, Mode, Placement, Reason
-from scheduler.core.model.snapshot import AllocationId, JobId, Memory
+from scheduler.core.model.snapshot import AllocationId, JobId, Memory, Running
 from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serve a view whose own policy or placer takes too long.
@@ -56,14 +56,21 @@ class ViewOutcome:
     joins: Mapping[AllocationId, tuple[JobId, ...]] = field(default_factory=dict)
 
     @property
+    def dropped(self) -> list[Running]:
+        """The allocations of the view that end, be it for others of the same jobs."""
+        pending, gone = self.view.capacity.pending, self.capacity.dropped
+        running = [(held, held.running) for held in gone if held.running is not None]
+        return [each for held, each in running if pending.get(each.jobs) is held]
+
+    @property
+    def leaving(self) -> set[JobId]:
+        """The jobs of the view that do not keep what they have or are nominated for."""
+        return {job for running in self.dropped for job in running.jobs}.union(self.decision.leaves)
+
+    @property
     def kept(self) -> set[JobId]:
         """The jobs that stay where they were, or stay nominated for what they were."""
-        pending, dropped, leaves = self.view.capacity.pending, self.capacity.dropped, self.decision.leaves
-        return {
-            job
-            for job, running in self.view.running.items()
-            if pending[running.jobs] not in dropped and job not in leaves
-        }
+        return self.view.running.keys() - self.leaving
 
 
 def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") -> ViewOutcome:
@@ -99,10 +106,10 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     placer = make_placer(plugins.placer, plugins.placer_parameters)
     barred: dict[JobId, tuple[Reason, ...]] = {}
     for _ in range(MOST_TIMES):
-        served = replace(view, jobs={job: view.jobs[job] for job in view.jobs if job not in barred})
-        decision = allocate(served if barred else view, policy, memory)
+        served = view.without(barred) if barred else view
+        decision = allocate(served, policy, memory)
         if not getattr(policy, "resizes", False):
-            decision = with_growth(served if barred else view, decision)
+            decision = with_growth(served, decision)
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
         more = {job: said for job, said in placed.reasons.items() if said[0].code == "tag_constraint"}
@@ -357,12 +364,11 @@ def _nodes_of(placement: Placement, demand: Demand, capacity: Capacity) -> list[
 
 def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:
     """Return the view's waiting jobs in the order in which they will be considered."""
-    placed = outcome.kept
-    placed.update(job for position in outcome.placements for job in outcome.decision.grants[position].jobs)
+    view, grants = outcome.view, outcome.decision.grants
+    placed = {job for position in outcome.placements for job in grants[position].jobs}
     placed.update(*outcome.joins.values())
-    named = [job for job in outcome.decision.queue if job not in placed]
-    rest = {job.id: job for job in outcome.view.jobs.values() if job.id not in placed}
-    for job in named:
-        rest.pop(job, None)
+    waiting = {*view.waiting, *outcome.leaving} - placed
+    named = [job for job in outcome.decision.queue if job in waiting]
+    rest = {job: view.jobs[job] for job in waiting.difference(named)}
     others = sorted(rest.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
     return (*named, *(job.id for job in others))

@@ -12,7 +12,7 @@ Guarantees are exempt: who is reclaimed runs in another view, and was dropped be
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.core.building_blocks.policy import View
@@ -59,7 +59,7 @@ class PreemptionLimits:
     def _served(self, view: View, plugins: Plugins, memory: Memory, overran: str) -> ViewOutcome:
         reclaimed = set() if self._moves else self._reclaimed(view)
         if reclaimed:
-            outcome = self._served(_without(view, reclaimed), plugins, memory, overran)
+            outcome = self._served(view.without(reclaimed), plugins, memory, overran)
             # They have given way, and may start anew when they have left.
             decision = replace(outcome.decision, wake_at=view.now)
             return replace(outcome, view=view, decision=decision)
@@ -93,7 +93,8 @@ class PreemptionLimits:
     def _reclaimed(self, view: View) -> set[JobId]:
         """Return whose GPUs another view has claimed in this round."""
         facts, dropped = self._facts, view.capacity.dropped
-        current = {job: facts.current[job] for job in view.jobs if job in facts.current}
+        jobs = {job for held in dropped if held.running is not None for job in held.running.jobs}
+        current = {job: facts.current[job] for job in jobs if job in view.jobs and job in facts.current}
         return {job for job, running in current.items() if facts.holdings[running.allocation] in dropped}
 
     def _young(self, view: View) -> Mapping[Unit, float]:
@@ -147,21 +148,12 @@ class PreemptionLimits:
 
 def displaced(outcome: ViewOutcome) -> set[Unit]:
     """Return who is stopped, moved or resized though it runs."""
-    dropped = outcome.capacity.dropped
-    return {
-        unit
-        for unit, holding in outcome.view.capacity.pending.items()
-        if holding in dropped and holding.running is not None and holding.running.phase == "held"
-    }
+    return {running.jobs for running in outcome.dropped if running.phase == "held"}
 
 
 def _movers(outcome: ViewOutcome) -> set[Unit]:
     """Return who would run on, but elsewhere."""
     return {unit for unit in displaced(outcome) if unit[0] in placed_by(outcome)}
-
-
-def _without(view: View, jobs: Container[JobId]) -> View:
-    return replace(view, jobs={job: known for job, known in view.jobs.items() if job not in jobs})
 
 
 def _pinning(view: View, units: Iterable[Unit]) -> View:

@@ -28,10 +28,10 @@ class Downgrade:
 
 def downgrades(facts: Facts, outcome: ViewOutcome) -> dict[AllocationId, Downgrade]:
     """Return who gives way in a guaranteed view, and is to run on as opportunistic if it can."""
-    placed = placed_by(outcome)
-    leaving = sorted(unit for unit in displaced(outcome) if placed.isdisjoint(unit))
-    if not leaving:
+    if not (gone := displaced(outcome)):
         return {}
+    placed = placed_by(outcome)
+    leaving = sorted(unit for unit in gone if placed.isdisjoint(unit))
     to = tuple(sorted(placed - outcome.view.running.keys()))
     running = [facts.current[unit[0]] for unit in leaving if _all_ask_for(DOWNGRADE, unit, facts)]
     return {each.allocation: Downgrade(running=each, to=to) for each in running}
