@@ -36,6 +36,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Pai:
     """Order of run times expected by recurrence, within priorities; reserved GPU models."""
 
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
+
     #: GPU models that only those may have who need them.
     reserved: tuple[str, ...] = ()
     #: Who has at least so many GPUs in one replica needs them.

@@ -17,6 +17,7 @@ each virtual cluster by itself; whoever is first and does not fit blocks the oth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
@@ -29,6 +30,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qssf:
     """Order of expected GPU time, within priorities."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     #: Nothing passes the first job that does not fit.
     strict: bool = False

@@ -16,6 +16,7 @@ The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
@@ -27,6 +28,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sjf:
     """Order of expected run time, within priorities."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     #: Seconds forgiven per second since submission; 0 is the pure rule.
     aging: float = 0.0

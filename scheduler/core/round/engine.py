@@ -29,6 +29,7 @@ from scheduler.core.round.market_step import step_market
 from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
+from scheduler.core.round.registry import only_starts
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
 from scheduler.core.round.whereabouts import Whereabouts
@@ -54,7 +55,7 @@ class RoundEngine:
         self._timekeeper = timekeeper
         self._moves = moves
         self.facts = Facts(snapshot)
-        self.admission = Admission(self.facts)
+        self.admission = Admission(self.facts, only_starts)
         self.binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._lapse = Lapse(self.facts, self.admission)
         self._shielding = Shielding(self.facts, self.admission)

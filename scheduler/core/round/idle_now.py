@@ -12,6 +12,8 @@ class IdleNow:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        #: By owner, priority and model: what is open to such a job.
+        self._known: dict[tuple[str, int, str], int] = {}
         #: By model: who has GPUs, the virtual cluster ("": opportunistic), the priority, and those usable.
         self._holders: dict[str, list[tuple[Running, str, int, set[GpuId]]]] = {}
         for running in facts.running.values():
@@ -30,10 +32,15 @@ class IdleNow:
 
     def _open(self, job: Job, model: str) -> int:
         """Return what is idle, or held by those who have to make room for the job."""
-        owner = job.virtual_cluster if job.guaranteed else ""
+        key = job.virtual_cluster if job.guaranteed else "", job.priority, model
+        if key not in self._known:
+            self._known[key] = self._open_to(*key)
+        return self._known[key]
+
+    def _open_to(self, owner: str, highest: int, model: str) -> int:
         had, taken = 0, set[GpuId]()
         for running, holder, priority, usable in self._holders.get(model, ()):
-            if (owner and not holder) or (holder == owner and priority < job.priority):
+            if (owner and not holder) or (holder == owner and priority < highest):
                 continue
             taken |= usable
             had += len(running.gpus) if holder == owner else 0
