@@ -226,12 +226,15 @@ def attempt_detail(attempt: Attempt) -> str:
 
 
 def least_words(vc: VirtualCluster) -> str:
-    """Say after how long attempts may be displaced."""
+    """Say after how long attempts may be displaced, and GPUs are reserved for who waits."""
+    longest = vc["longest_wait_seconds"]
+    waits = f"GPUs are reserved after {duration(longest)} of waiting" if longest else "jobs may wait for ever"
     least, reclaim = vc["min_run_seconds"], vc["reclaim_min_run_seconds"]
     policies = (
         f"policies leave attempts alone for {duration(least)}" if least else "policies displace any attempt"
     )
-    return f"{policies}; guarantees return {f'after {duration(reclaim)}' if reclaim else 'at once'}"
+    returns = f"after {duration(reclaim)}" if reclaim else "at once"
+    return f"{policies}; guarantees return {returns}; {waits}"
 
 
 def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:

@@ -2690,6 +2690,7 @@ class VirtualCluster(TypedDict):
     sharing: SharingEnum
     min_run_seconds: float
     reclaim_min_run_seconds: float
+    longest_wait_seconds: float
     guaranteed: dict[str, int]
     own_guaranteed: dict[str, int]
     lent: list[OutgoingLoan]
@@ -2719,6 +2720,7 @@ class VirtualClusterChangeRequest(TypedDict):
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
+    longest_wait_seconds: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
     members: NotRequired[list[WeightedTenantRequest]]
     version: NotRequired[int]
@@ -2737,6 +2739,7 @@ class VirtualClusterInputRequest(TypedDict):
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
+    longest_wait_seconds: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
     members: NotRequired[list[WeightedTenantRequest]]
     name: str

@@ -58,6 +58,8 @@ class Job(models.Model):
     cancelling = models.BooleanField(default=False)
     #: Back-off: no attempt before this.
     eligible_at = models.DateTimeField(null=True)
+    #: Since when it could be started, after it ran, was on hold or waited for other jobs; None: all along.
+    waits_since = models.DateTimeField(null=True)
     attempts_started = models.PositiveIntegerField(default=0)
     failures = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)

@@ -30,6 +30,7 @@ from scheduler.rounds.lending import with_lending
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
 from scheduler.rounds.training import is_looked_at, read_losses, read_profiles, read_scalings, read_trainings
+from scheduler.virtual_clusters.models import LONGEST_WAIT_SECONDS
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
@@ -64,7 +65,7 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
        j.avoid_nodes, coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        j.short_runs, coalesce(extract(epoch FROM j.may_borrow_at), 0)::float8,
        coalesce(j.preemption_cost_seconds, c.seconds, 0), j.pace::text, j.array_id,
-       (j."array" ->> 'at_most')::int
+       (j."array" ->> 'at_most')::int, coalesce(extract(epoch FROM j.waits_since), 0)::float8
 FROM scheduler_job j
 JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
@@ -86,7 +87,7 @@ WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
 _VIRTUAL_CLUSTERS = """
 SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds, sharing,
-       coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
+       coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0), coalesce(r.longest_wait_seconds, %s),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
        coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)
@@ -222,7 +223,7 @@ def _jobs(
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
         time_limit_seconds, eligible_at, held, cancelling, service, attempts, version, user, avoid,
         lasts_seconds, short_runs, may_borrow_at, preemption_cost_seconds, pace,
-        array, at_most,
+        array, at_most, waits_since,
     ) in rows:  # fmt: skip
         stated = shape_of(shape)
         # A plain tuple, equal to a JobClass and made in a third of the time.
@@ -243,6 +244,7 @@ def _jobs(
                 guaranteed=guaranteed,
                 time_limit_seconds=stated.limited(time_limit_seconds),
                 eligible_at=eligible_at,
+                waits_since=waits_since,
                 awaits=awaited.get(job_id, ()),
                 array=ArrayTask(number=array, at_most=at_most) if at_most and array else None,
                 held=held,
@@ -368,7 +370,7 @@ def _beside(
 
 
 def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
-    cursor.execute(_VIRTUAL_CLUSTERS)
+    cursor.execute(_VIRTUAL_CLUSTERS, [LONGEST_WAIT_SECONDS])
     return tuple(
         core.VirtualCluster(
             name=name,
@@ -382,6 +384,7 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             sharing=sharing,
             min_run_seconds=least,
             reclaim_min_run_seconds=reclaim_least,
+            longest_wait_seconds=longest_wait,
         )
         for (
             name,
@@ -393,6 +396,7 @@ def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
             sharing,
             least,
             reclaim_least,
+            longest_wait,
             guaranteed,
             members,
         ) in cursor.fetchall()

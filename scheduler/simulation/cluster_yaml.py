@@ -180,6 +180,7 @@ _VIRTUAL_CLUSTER = (
     "default_time_limit",
     "min_run",
     "reclaim_min_run",
+    "longest_wait",
 )
 
 
@@ -279,6 +280,7 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
         default_time_limit_seconds=limit_seconds,
         min_run_seconds=_seconds(entry, "min_run"),
         reclaim_min_run_seconds=_seconds(entry, "reclaim_min_run"),
+        longest_wait_seconds=_seconds(entry, "longest_wait"),
     )
 
 

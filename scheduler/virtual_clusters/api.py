@@ -81,6 +81,9 @@ class VirtualClusterChange(StrictSerializer):
         max_value=LONGEST_SECONDS,
         help_text="Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.",
     )
+    longest_wait_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=LONGEST_SECONDS, help_text=schemas.LONGEST_WAIT_HELP
+    )
     guaranteed = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0, max_value=GPUS_MOST),

@@ -130,11 +130,12 @@ def _virtual_cluster(
 
 
 def least_seconds(row: VirtualCluster) -> dict[str, float]:
-    """Return how long attempts of a virtual cluster run at least, as the API names it."""
+    """Return how long attempts of a virtual cluster run at least and its jobs wait at most, as the API does."""
     chosen = getattr(row, "restraint", None) or Restraint()
     return {
         "min_run_seconds": chosen.min_run_seconds,
         "reclaim_min_run_seconds": chosen.reclaim_min_run_seconds,
+        "longest_wait_seconds": chosen.longest_wait_seconds,
     }
 
 

@@ -9,6 +9,9 @@ from tenants.models import SHARING
 
 #: Characters of a plug-in's name, or of the text with its parameters.
 PLUGIN_MOST = 255
+LONGEST_WAIT_HELP = (
+    "Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never."
+)
 SHARING_HELP = (
     "Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get"
     " along; `free`: also those that nobody measured."
@@ -77,6 +80,7 @@ class VirtualCluster(serializers.Serializer):
     reclaim_min_run_seconds = serializers.FloatField(
         help_text="Nor is an opportunistic one for GPUs that others are guaranteed."
     )
+    longest_wait_seconds = serializers.FloatField(help_text=LONGEST_WAIT_HELP)
     guaranteed = serializers.DictField(
         child=serializers.IntegerField(),
         help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",

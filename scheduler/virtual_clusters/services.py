@@ -24,7 +24,7 @@ from scheduler.market.models import BANK_NAME, OVER_AT, CreditTransfer, Loan, Of
 from scheduler.market.selectors import own_guarantees, problems_with_loans
 from scheduler.nodes.models import Gpu, GpuModel
 from scheduler.plugins import PLACER, POLICY, ChosenPlugin
-from scheduler.virtual_clusters.models import Restraint
+from scheduler.virtual_clusters.models import LONGEST_WAIT_SECONDS, Restraint
 from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
 from scheduler.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
@@ -59,6 +59,8 @@ class VirtualClusterSettings:
     #: How long an attempt runs at least before a policy, or a guarantee, may have its GPUs.
     min_run_seconds: float = 0.0
     reclaim_min_run_seconds: float = 0.0
+    #: How long a job waits before GPUs are reserved for it; 0: for ever.
+    longest_wait_seconds: float = LONGEST_WAIT_SECONDS
     #: GPUs by model.
     guaranteed: Mapping[str, int] = field(default_factory=dict)
     #: Weight by tenant.
@@ -155,6 +157,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
     least = {
         "min_run_seconds": desired.min_run_seconds,
         "reclaim_min_run_seconds": desired.reclaim_min_run_seconds,
+        "longest_wait_seconds": desired.longest_wait_seconds,
     }
     row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
     # What stays as it is is left alone, so that the audit log tells of changes only.

@@ -66,6 +66,7 @@ VC: dict[str, Any] = {
     "sharing": "never",
     "min_run_seconds": 300.0,
     "reclaim_min_run_seconds": 0.0,
+    "longest_wait_seconds": 0.0,
     "guaranteed": {"V100": 8},
     "own_guaranteed": {"V100": 8},
     "lent": [],

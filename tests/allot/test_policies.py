@@ -175,8 +175,11 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
 def test_restraint_is_set_and_shown(allot: Allot) -> None:
     done = allot("vc", "restrain", "shared", "--min-run", "300")
     assert done.stdout == (
-        "Virtual cluster shared: policies leave attempts alone for 5m; guarantees return at once.\n"
+        "Virtual cluster shared: policies leave attempts alone for 5m; guarantees return at once; GPUs are"
+        " reserved after 6h of waiting.\n"
     ), done.stderr
+    done = allot("vc", "restrain", "shared", "--longest-wait", "0")
+    assert done.stdout.endswith("; jobs may wait for ever.\n")
     assert "policies leave attempts alone for 5m" in allot("vcs", "shared").stdout
     assert "Nothing to change" in allot("vc", "restrain", "shared").stderr
     said = allot("spare", "restrain", "--preemptions-per-round", "2", "--backoff", "5").stdout

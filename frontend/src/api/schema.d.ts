@@ -7775,6 +7775,11 @@ export interface components {
              * @description Nor is an opportunistic one for GPUs that others are guaranteed.
              */
             reclaim_min_run_seconds: number;
+            /**
+             * Format: double
+             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             */
+            longest_wait_seconds: number;
             /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
             guaranteed: {
                 [key: string]: number;
@@ -7853,6 +7858,11 @@ export interface components {
              * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
              */
             reclaim_min_run_seconds?: number;
+            /**
+             * Format: double
+             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             */
+            longest_wait_seconds?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
@@ -7913,6 +7923,11 @@ export interface components {
              * @description Nor is an opportunistic one for GPUs that others are guaranteed; 0: they return at once.
              */
             reclaim_min_run_seconds?: number;
+            /**
+             * Format: double
+             * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
+             */
+            longest_wait_seconds?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;

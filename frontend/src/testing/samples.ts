@@ -184,6 +184,7 @@ export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster 
     sharing: "measured",
     min_run_seconds: 0,
     reclaim_min_run_seconds: 0,
+    longest_wait_seconds: 0,
     guaranteed: {},
     own_guaranteed: given.guaranteed ?? {},
     lent: [],

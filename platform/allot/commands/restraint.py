@@ -20,16 +20,23 @@ NONE = "none"
 Seconds = Annotated[float | None, typer.Option(min=0.0, help="In seconds.")]
 
 
-def restrain(name: Name, min_run: Seconds = None, reclaim_min_run: Seconds = None) -> None:
-    """Let attempts run for a while before others may have their GPUs. For operators.
+def restrain(
+    name: Name, min_run: Seconds = None, reclaim_min_run: Seconds = None, longest_wait: Seconds = None
+) -> None:
+    """Let attempts run for a while before others may have their GPUs, and bound how long jobs wait.
 
     `--min-run`: before a policy may stop, move or resize one. `--reclaim-min-run`: before an opportunistic
-    one gives way to a guarantee.
+    one gives way to a guarantee. `--longest-wait`: once a job has waited for longer, GPUs are reserved for it
+    whatever the policy prefers; 0: never. For operators.
     """
-    asked = {"min_run_seconds": min_run, "reclaim_min_run_seconds": reclaim_min_run}
+    asked = {
+        "min_run_seconds": min_run,
+        "reclaim_min_run_seconds": reclaim_min_run,
+        "longest_wait_seconds": longest_wait,
+    }
     changes = {field: value for field, value in asked.items() if value is not None}
     if not changes:
-        raise AllotError("Nothing to change: give --min-run, --reclaim-min-run or both.")
+        raise AllotError("Nothing to change: give --min-run, --reclaim-min-run or --longest-wait.")
     with connect() as client:
         changed = client.set_virtual_cluster(name, changes)
     print_line(f"Virtual cluster {name}: {least_words(changed)}.")

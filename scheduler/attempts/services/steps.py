@@ -52,6 +52,8 @@ def step_job(
     """
     before = job.state
     after = job_step(job.id, JobState(before), event)
+    if event is JobEvent.REQUEUED and before == JobState.RUNNING:
+        columns["waits_since"] = at
     changed = Job.objects.filter(id=job.id, state=before).update(
         state=after, version=F("version") + 1, **columns
     )

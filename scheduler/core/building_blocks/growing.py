@@ -1,36 +1,44 @@
-"""Elastic gangs that run on fewer GPUs than they may have grow into what is idle, when nobody waits for it.
+"""Elastic gangs that run on fewer GPUs than they may have grow into what is idle, when it is of use to nobody
+else.
 
-As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken. Whoever comes
-later shrinks them again: to their own size as soon as one that waits then fits, further by the order of the
-policy. To grow is to be checkpointed and started anew, so it is not done to a gang that was started a moment
-ago.
+As grow-shrink in W. Xiao et al., "Gandiva", OSDI 2018, section 3: only what is idle is taken. Jobs that come
+later shrink them again: to their own size as soon as one that waits then fits, further by the order of the
+policy. A gang that starts has what is idle from the start. Gangs that run grow in the next round in which
+nobody else is given anything. To grow is to be checkpointed and started again, so it is not done to a gang
+that was started a moment ago.
+
+Jobs that wait stop nobody from growing where none of them fits into what is idle. But then gangs grow beyond
+their own size only, since that alone is taken back for one that waits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import all_sizes_of, demand_of, sizes_of
+from scheduler.core.fitting.demand import all_sizes_of, demand_of, demand_of_grant, shape_in, sizes_of
+from scheduler.core.fitting.holding import Holding
 from scheduler.core.fitting.settle import settle
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.snapshot import Job, Running
 
 #: A gang that was started less than this ago is left as it is.
-SETTLED_SECONDS = 300.0
+SETTLED_SECONDS = 60.0
 #: So many that wait are tried in the place of what gangs grew into.
 TRIED = 100
 
 
 def with_growth(view: View, decision: Decision) -> Decision:
-    """Return the decision, in which gangs grow if it leaves everything as it is, or give way to who waits."""
+    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to who waits."""
     if not view.elastic or not decision.keep_running or decision.stops:
         return decision
-    if len(view.running) < len(view.jobs):
-        return _taking_back(view, decision)
-    return decision if decision.grants else _growing(view, decision)
+    placed = {job for grant in decision.grants for job in grant.jobs}.union(*decision.joins.values())
+    waiting = [job for job in view.waiting.values() if job.id not in placed]
+    smaller = _taking_back(view, decision) if waiting else decision
+    return smaller if smaller is not decision else _growing(view, decision, waiting)
 
 
 def _taking_back(view: View, decision: Decision) -> Decision:
@@ -91,24 +99,54 @@ def _fits(job: Job, capacity: Capacity) -> bool:
     return any(fit is not None and not fit.victims for fit in fits)
 
 
-def _growing(view: View, decision: Decision) -> Decision:
-    """Return the decision, in which gangs grow into what is idle."""
-    small = [job for job in view.elastic.values() if _is_small(job, view.running[job.id])]
-    if not small:
+def _growing(view: View, decision: Decision, waiting: Sequence[Job]) -> Decision:
+    """Return the decision, in which gangs have what is idle: those that start, then those that run."""
+    granted = {job for grant in decision.grants for job in grant.jobs}
+    small = [
+        job
+        for job in view.elastic.values()
+        if job.id in view.running and not granted and _is_small(job, view.running[job.id])
+    ]
+    starts = [position for position, grant in enumerate(decision.grants) if _may_start_larger(view, grant)]
+    if not small and not starts:
         return decision
-    capacity, grants, wakes = view.capacity.fork(), [], []
-    capacity.keep_all(but=[job.id for job in small])
+    capacity, grants, wakes = view.capacity.fork(), list(decision.grants), []
+    capacity.keep_all(but=granted)
+    begun: dict[int, Holding] = {}
+    for position, grant in enumerate(grants):
+        if position not in starts:
+            settle(grant, view.jobs, capacity)
+        elif (fit := capacity.find(demand_of_grant(grant, view.jobs, capacity.cluster))) is not None:
+            capacity.take(fit)
+            begun[position] = fit.holding
+    if waiting and any([_fits(job, capacity) for job in _of_each_shape(waiting, capacity)]):
+        return decision
+    for position, holding in begun.items():
+        job = view.jobs[grants[position].jobs[0]]
+        gpus = _larger(job, holding, capacity, is_wanted=bool(waiting))
+        if gpus is not None:
+            grants[position] = replace(grants[position], gpus=gpus, gpu_model=holding.model)
     for job in sorted(small, key=lambda job: (-job.priority, job.submitted_at, job.id)):
         running = view.running[job.id]
-        settled_at = running.since + SETTLED_SECONDS
+        holding, settled_at = view.capacity.pending[running.jobs], running.since + SETTLED_SECONDS
         if view.now < settled_at - INSTANT_SECONDS:
             wakes.append(settled_at)
-        elif (gpus := _larger(job, running, capacity)) is not None:
+        elif (gpus := _larger(job, holding, capacity, is_wanted=bool(waiting))) is not None:
             grants.append(Grant(jobs=running.jobs, gpus=gpus, gpu_model=running.gpu_model))
-            continue
-        capacity.keep(capacity.pending[running.jobs])
     wakes += [] if decision.wake_at is None else [decision.wake_at]
     return replace(decision, grants=tuple(grants), wake_at=min(wakes, default=None))
+
+
+def _may_start_larger(view: View, grant: Grant) -> bool:
+    """Whether a grant lets a gang start that could have more GPUs."""
+    job = view.jobs[grant.jobs[0]]
+    alone = len(grant.jobs) == 1 and job.elastic is not None and job.id not in view.running
+    return alone and not grant.nodes and job.elastic is not None and grant.gpus < job.elastic[1]
+
+
+def _of_each_shape(jobs: Sequence[Job], capacity: Capacity) -> list[Job]:
+    """Return one of all jobs that fit or do not fit alike, of so many as are tried."""
+    return list({shape_in(capacity.cluster, job): job for job in jobs[:TRIED]}.values())
 
 
 def _is_small(job: Job, running: Running) -> bool:
@@ -117,14 +155,18 @@ def _is_small(job: Job, running: Running) -> bool:
     return len(running.gpus) < job.elastic[1]
 
 
-def _larger(job: Job, running: Running, capacity: Capacity) -> int | None:
-    """Settle the gang at the largest size that disturbs nobody; return that size, None where none is."""
-    holding = capacity.pending[running.jobs]
+def _larger(job: Job, holding: Holding, capacity: Capacity, *, is_wanted: bool) -> int | None:
+    """Settle a gang at the largest size that disturbs nobody; return that size, None where none is.
+
+    `is_wanted`: somebody waits. Then it has its own size already, or grows in no way.
+    """
+    now = holding.size
+    if is_wanted and now < job.gpus:
+        return None
     left = capacity.fork()
     left.drop(holding)
-    for gpus in [size for size in reversed(all_sizes_of(job)) if size > len(running.gpus)]:
-        demand = demand_of(job, capacity.cluster, gpus, running.gpu_model)
-        fit = left.find(demand)
+    for gpus in [size for size in reversed(all_sizes_of(job)) if size > now]:
+        fit = left.find(demand_of(job, capacity.cluster, gpus, holding.model))
         if fit is not None and not fit.victims:
             capacity.drop(holding)
             capacity.take(fit)

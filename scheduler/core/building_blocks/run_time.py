@@ -26,6 +26,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.building_blocks.elastic.speedups import relative_goodput
+from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, executed_seconds
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Reason, Tier
@@ -137,6 +138,26 @@ def remaining_seconds(job: Job, running: Running | None, now: float, default_lim
     else:
         done = executed_seconds(job, running, now)
     return max(0.0, whole_seconds(job, default_limit_seconds) - done)
+
+
+def seconds_to_run(job: Job, running: Running | None, view: View) -> float:
+    """Return how long a job is expected to run on, where it runs or else where it would be fastest.
+
+    For those who rank jobs before they know who gets which GPU model: one that waits is taken to get the
+    model of the view on which it is fastest, of those that it accepts. A job that states no throughput is as
+    fast on all. Never below 0: a job that outlives its run time counts as about to end.
+    """
+    default = view.default_time_limit_seconds
+    if not job.throughput:
+        return remaining_seconds(job, running, view.now, default)
+    service = _service(job, running, view.now)
+    models = [model for model in view.capacity.models if not job.gpu_models or model in job.gpu_models]
+    speeds = relative_speeds(job, [*service, *models])
+    left = max(0.0, whole_seconds(job, default) - _done_seconds(job, service, speeds))
+    fastest = max([speeds[model] for model in models], default=1.0)
+    speed = fastest if running is None else relative_speeds(job, [running.gpu_model])[running.gpu_model]
+    # Where it is told to run it runs, whatever its throughput says.
+    return min(left / (speed or 1.0), LONGEST_SECONDS)
 
 
 def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:

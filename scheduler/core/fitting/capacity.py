@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -105,16 +105,36 @@ class Capacity(Offers):
     def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
         """Return a copy in which these of the view's own stay: their GPUs are counted, and nobody gets them.
 
-        They are still pending, so that a policy sees what they have; to drop one is to keep it.
+        They are still pending, so that a policy sees what they have; to drop one is to keep it. Who is pinned
+        already stays so.
         """
         twin = self.fork()
-        twin._pinned = frozenset(units)
+        twin._pinned = self._pinned.union(units)
         used = Counter(self._own[0])
-        for unit in units:
+        for unit in twin._pinned - self._pinned:
             holding = twin.pending[unit]
             used[holding.model] -= holding.gpus
             twin._count(holding)
         twin._own = used, len(twin.pending)
+        return twin
+
+    def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
+        """Return a copy in which nobody gets what a gang is to hold, and these of the view's own stay.
+
+        So much of the view's limit is reserved as well, as far as it is there. Nobody is stopped for it yet.
+        """
+        model, twin = holding.model, self.pinning(units)
+        kept = Counter[int]()
+        for jobs in twin._pinned & self.pending.keys():
+            for part in self.pending[jobs].parts if self.pending[jobs].model == model else ():
+                kept[part.node] |= part.mask
+        if twin.limits is not None:
+            more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
+            twin.limits[model] = max(0, twin.limits.get(model, 0) - more)
+        for reach in range(len(twin._layers[model])):
+            layer = twin._writable(model, reach)
+            for node, mask, cpus, memory, _ in holding.parts:
+                layer.remove(node, mask, min(cpus, layer.cpus[node]), min(memory, layer.memory[node]))
         return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
@@ -148,17 +168,6 @@ class Capacity(Offers):
     def may_stay(self, holding: Holding) -> bool:
         """Whether the view may still hand out what one of its own has."""
         return self._is_pinned(holding) or self._cost(holding) <= self.room(holding.model)
-
-    def idle(self, model: str) -> int:
-        """Return the GPUs of a model that nobody holds or is nominated for."""
-        return self._layers[model][IDLE].gpus
-
-    def idle_nodes(self) -> Iterator[tuple[int, int]]:
-        """Yield (idle GPUs, how many nodes have so many of them), model by model."""
-        for layers in self._layers.values():
-            for count, nodes in enumerate(layers[IDLE].by_count):
-                if count and nodes:
-                    yield count, nodes.bit_count()
 
     def undisturbed(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle

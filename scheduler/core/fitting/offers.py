@@ -11,7 +11,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
 from scheduler.core.fitting.cards import has_room, objection, share_of
@@ -58,6 +58,17 @@ class Offers:
         return any([layers[-1].cards for layers in self._layers.values()]) or any(
             [holding.shared for holding in self.pending.values()]
         )
+
+    def idle(self, model: str) -> int:
+        """Return the GPUs of a model that nobody holds or is nominated for."""
+        return self._layers[model][IDLE].gpus
+
+    def idle_nodes(self) -> Iterator[tuple[int, int]]:
+        """Yield (idle GPUs, how many nodes have so many of them), model by model."""
+        for layers in self._layers.values():
+            for count, nodes in enumerate(layers[IDLE].by_count):
+                if count and nodes:
+                    yield count, nodes.bit_count()
 
     def label_in_the_way(self, demand: Demand) -> str:
         """Return a label, as "exclusion a", for which alone a gang does not get a part of an open GPU; empty:

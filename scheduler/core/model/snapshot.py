@@ -153,6 +153,8 @@ class VirtualCluster:
     min_run_seconds: float = 0.0
     #: Nor, one that has run for less than this, by a virtual cluster that reclaims what it is guaranteed.
     reclaim_min_run_seconds: float = 0.0
+    #: GPUs are reserved for the job that has waited longest, once that is longer than this; 0: for nobody.
+    longest_wait_seconds: float = 0.0
     #: `gpu_parts.SHARE_NEVER`, SHARE_MEASURED or SHARE_FREE.
     sharing: str = SHARE_MEASURED
 
@@ -243,6 +245,8 @@ class Job:
     time_limit_seconds: float | None = None
     #: Not before this instant: back-off after a failure.
     eligible_at: float = 0.0
+    #: Since when it waits, where it ran, was on hold or waited for other jobs; 0: since its submission.
+    waits_since: float = 0.0
     #: What has yet to happen to other jobs before it may start.
     awaits: tuple[Awaited, ...] = ()
     array: ArrayTask | None = None
@@ -307,6 +311,11 @@ class Job:
     tags: tuple[str, ...] = ()
     constraints: tuple[TagConstraint, ...] = ()
     version: int = 0
+
+    @property
+    def waiting_since(self) -> float:
+        """Since when it could have been started, if it does not run."""
+        return max(self.submitted_at, self.eligible_at, self.waits_since)
 
     @property
     def gpus(self) -> int:

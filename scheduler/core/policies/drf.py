@@ -16,6 +16,7 @@ any resource; resources are the GPUs of each model, the CPUs and the memory. Dev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.sharing import (
@@ -34,6 +35,9 @@ CPUS, MEMORY = "CPUs", "memory"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drf:
     """Smallest weighted dominant share first; weights are those of the view's members."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; fill up what is left, tenant by tenant."""

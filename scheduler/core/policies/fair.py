@@ -52,6 +52,11 @@ class Fair:
     #: Seconds for which a job runs before it may be preempted.
     minimum_run_seconds: float = 600.0
 
+    @property
+    def only_starts(self) -> bool:
+        """Whether nobody stops for one that starts."""
+        return not self.preemptive
+
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Fill up what is left, or everything, tenant by tenant."""
         usage = _Usage(self.half_life_seconds, view, memory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.backfill import BackfillReservation
 from scheduler.core.building_blocks.policy import View
@@ -24,6 +25,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fifo:
     """Order of submission, within priorities."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     backfill: bool = True
     #: Kinds of jobs that are tried behind the head in one round, so that a long queue costs a bounded time.

@@ -20,7 +20,8 @@ best job; who is in none that fits waits. What is not the paper's:
   in a later round. Until its jobs have stopped nothing else starts, for `HOLD_SECONDS` at most.
 - Of memory only what is known is checked. The switch of virtual clusters says whether jobs share at all
   (`co_location`): stage times are a measure.
-- Of jobs in a group time counts as if they were alone.
+- Of jobs in a group time counts as if they were alone. It is that on the model where they run, or, while
+  they wait, on the model of the view on which they are fastest; the paper has one model.
 - Jobs of equal gangs are those that ask for the same in all respects (shape, models, topology, nodes) and
   have the same priority, which comes before all else. Who was not admitted has what is left over.
 """
@@ -43,7 +44,7 @@ from scheduler.core.building_blocks.ordering import (
     waiting_jobs,
 )
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import amount_of, models_of, shape_in
@@ -280,7 +281,7 @@ class _State:
     def _rank(self, job: Job) -> tuple[Any, ...]:
         running = self.view.running.get(job.id)
         if self.policy.knows_durations:
-            left = remaining_seconds(job, running, self.view.now, self.view.default_time_limit_seconds)
+            left = seconds_to_run(job, running, self.view)
             value = left * amount_of(job)
         else:
             value = attained_service(job, running, self.view.now)

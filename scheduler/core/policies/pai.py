@@ -11,7 +11,9 @@ other model. *Packing*: where the rest goes is the placer's affair, `packing` or
   by what they ask for. Its weights for GPUs, CPUs and memory are those of our placer.
 - What a job's own steps say comes before what others did; what was declared counts where nobody like it has
   ended, then the time limit, then the default limit of its view.
-- What a job executed before it was stopped is taken off.
+- What a job executed before it was stopped is taken off. Run times of steps and those that were declared are
+  those on the model of the view on which the job is fastest. How long jobs like it ran is the mean over the
+  models that they had, and is taken for the job's on any: nobody notes these models.
 - Priority of our jobs comes before all of that. Long jobs may starve on an endless stream of short ones.
 """
 
@@ -23,7 +25,7 @@ from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import Outcome, Starts, anywhere, waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.building_blocks.service import executed_seconds
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
@@ -33,6 +35,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pai:
     """Order of run times expected by recurrence, within priorities; reserved GPU models."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     #: GPU models that only those may have who need them.
     reserved: tuple[str, ...] = ()
@@ -98,7 +103,7 @@ def _on(job: Job, models: Collection[str] | None) -> Job:
 
 def _seconds_left(job: Job, view: View) -> float:
     if job.measured or job.usual_seconds is None:
-        return remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
+        return seconds_to_run(job, None, view)
     return max(0.0, job.usual_seconds - executed_seconds(job, None, view.now))
 
 

@@ -6,7 +6,8 @@ each virtual cluster by itself; whoever is first and does not fit blocks the oth
 
 - The paper's run times come from a model of each user's past jobs. Here they are the platform's: what the
   job's own steps say, else its estimate, else its time limit, else the default limit of its view. What it has
-  executed before it was stopped is taken off.
+  executed before it was stopped is taken off. They are those on the model of the view on which the job is
+  fastest, and a second on any model costs the same; the paper's clusters are ordered by seconds as well.
 - With `strict` nothing passes the first that does not fit, as in the paper. By default others do: for large
   gangs that is a risk of starving while smaller ones pass, for the cluster more that is used.
 - Jobs expected to take as much GPU time: those with fewer GPUs, then by submission.
@@ -16,10 +17,11 @@ each virtual cluster by itself; whoever is first and does not fit blocks the oth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -29,6 +31,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Qssf:
     """Order of expected GPU time, within priorities."""
 
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
+
     #: Nothing passes the first job that does not fit.
     strict: bool = False
 
@@ -36,7 +41,7 @@ class Qssf:
         """Keep what runs; start those that need the least GPU time."""
 
         def rank(job: Job) -> tuple[int, float, float, float, JobId]:
-            seconds = remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
+            seconds = seconds_to_run(job, None, view)
             return -job.priority, seconds * amount_of(job), amount_of(job), job.submitted_at, job.id
 
         outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)

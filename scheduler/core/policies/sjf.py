@@ -4,7 +4,8 @@ The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory 
 8), for gangs: a job that does not fit is passed by longer ones that do, unless `strict`. What we chose:
 
 - The run time is the job's estimate, else its time limit, else the default limit of its view, less what it
-  has executed already (it may have been stopped by others before).
+  has executed already (it may have been stopped by others before). It is that on the model of the view on
+  which the job is fastest: which one it gets shows when it is placed, and then the order stands already.
 - `aging` takes so many seconds off a job's run time for every second since its submission. As all age
   alike, the order of two jobs never changes: with `aging` above 0 a job is overtaken only by jobs that were
   submitted within (its run time / aging) seconds after it.
@@ -15,10 +16,11 @@ The classical non-preemptive rule (R. Conway, W. Maxwell and L. Miller, "Theory 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
 
@@ -26,6 +28,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sjf:
     """Order of expected run time, within priorities."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     #: Seconds forgiven per second since submission; 0 is the pure rule.
     aging: float = 0.0
@@ -36,7 +41,7 @@ class Sjf:
         """Keep what runs; start the shortest jobs that fit."""
 
         def rank(job: Job) -> tuple[int, float, float, JobId]:
-            length = remaining_seconds(job, None, view.now, view.default_time_limit_seconds)
+            length = seconds_to_run(job, None, view)
             return -job.priority, length + self.aging * job.submitted_at, job.submitted_at, job.id
 
         outcome = start_in_order(sorted(waiting_jobs(view), key=rank), view, strict=self.strict)

@@ -9,6 +9,8 @@ remaining service first (SRSF), the clairvoyant yardstick of Tiresias (NSDI'19, 
   job of R seconds and cost c, going first gains R - (r + c).
 - What remains is the estimate, else the time limit, else the default limit of the view, less what was
   executed; a job that outlives it counts as about to end, and is not preempted for a longer one.
+- For a job that runs this is the time on the model that it has, for one that waits that on the model of the
+  view on which it is fastest: which one it gets shows when it is placed.
 - A gang that does not fit is passed by longer ones that do.
 - Long jobs starve on an endless stream of short ones; that is the rule, and it has no aging.
 """
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 from scheduler.core.building_blocks.ordering import serve_in_order
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -39,7 +41,7 @@ class Srtf:
 
         def rank(job: Job) -> tuple[int, float, bool, float, JobId]:
             running = view.running.get(job.id)
-            left = remaining_seconds(job, running, view.now, view.default_time_limit_seconds)
+            left = seconds_to_run(job, running, view)
             if running is not None:
                 left -= self.hysteresis * job.preemption_cost_seconds
             if self.by_service:

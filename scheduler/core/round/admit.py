@@ -9,7 +9,7 @@ same tenant back for ever.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -19,7 +19,7 @@ from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant
+from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, Tenant, VirtualCluster
 from scheduler.core.round.array_limits import ArrayLimits, no_place
 from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
@@ -36,8 +36,12 @@ TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 class Admission:
     """Who may be considered, who may not and why, and which allocations end whatever is decided."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, only_starts: Callable[[VirtualCluster], bool] | None = None) -> None:
+        """`only_starts`: whether the policy of a virtual cluster never makes room among its own jobs."""
         self._facts = facts
+        self._only_starts = only_starts or (lambda _: False)
+        #: By virtual cluster, of those that were asked about in this round.
+        self._makes_room: dict[str, bool] = {}
         self._feasibility = Feasibility(facts.cluster, facts.tenants, facts.virtual_clusters, facts.layout)
         #: What could never run once all that is lent is its owners' again; None: nothing is lent.
         self._after_loans = _after_loans(facts)
@@ -47,6 +51,8 @@ class Admission:
         self._alarms: list[tuple[float, JobId]] = []
         #: Tenants whose jobs want more than their quota: who goes first there depends on what is idle.
         self._crowded: set[str] = set()
+        #: What is idle as this round begins; None: it was not asked for.
+        self._idle_now: IdleNow | None = None
         self._arrays = ArrayLimits(facts)
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
@@ -61,6 +67,7 @@ class Admission:
     def refresh(self) -> set[JobId]:
         """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
         facts = self._facts
+        self._makes_room.clear()
         while self._alarms and self._alarms[0][0] <= facts.frame.now:
             facts.changed_jobs.add(heappop(self._alarms)[1])
         for allocation in self.endings.keys() & facts.changed_allocations:
@@ -97,10 +104,31 @@ class Admission:
             else:
                 self.held_back[number] = (no_place(job),)
         self._crowded.clear()
+        self._idle_now = None
         for tenant, jobs in candidates.items():
             if _within_quota(self._quota_of(jobs[0]), jobs, facts, self):
                 self._crowded.add(tenant)
         return looked_at
+
+    def may_make_room(self, job: Job) -> bool:
+        """Whether the policy of a guaranteed job may stop others of its virtual cluster for it."""
+        name, known = job.virtual_cluster, self._facts.virtual_clusters
+        if name not in self._makes_room:
+            self._makes_room[name] = name in known and not self._only_starts(known[name])
+        return job.guaranteed and self._makes_room[name]
+
+    def is_due(self, job: Job) -> bool:
+        """Whether a job has waited for longer than its virtual cluster allows."""
+        vc = self._facts.virtual_clusters.get(job.virtual_cluster)
+        bound = vc.longest_wait_seconds if vc is not None else 0.0
+        return 0 < bound <= self._facts.frame.now - job.waiting_since
+
+    @property
+    def idle_now(self) -> IdleNow:
+        """What is idle as this round begins."""
+        if self._idle_now is None:
+            self._idle_now = IdleNow(self._facts)
+        return self._idle_now
 
     def still_held(self, tenant: str) -> dict[str, float]:
         """Return by model what processes of a tenant hold that were told to stop, beyond what their jobs have
@@ -294,9 +322,9 @@ def _budget_spent(tenant: Tenant) -> Reason:
 def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> bool:
     """Admit a tenant's jobs, in order, as far as its quota goes; return whether they want more than that.
 
-    Those that run come first. Opportunistic jobs for which there are no GPUs now come last: they keep their
-    tenant's quota from no job that can start. A guaranteed job keeps its place, since its policy may make
-    room for it.
+    Those that run come first. Jobs for which there are no GPUs now come last: they keep their tenant's quota
+    from no job that can start. A guaranteed job keeps its place where its policy may make room for it, and so
+    does every job that has waited for longer than its virtual cluster allows.
 
     Which model a waiting job will get is not known yet, so it counts against every model it may still
     use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
@@ -317,7 +345,7 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     def room(model: str) -> float:
         return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
 
-    _put_in_order(jobs, facts)
+    _put_in_order(jobs, facts, admission)
     elastic: list[JobId] = []
     for job in jobs:
         running = facts.current.get(job.id)
@@ -349,13 +377,13 @@ def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admis
     return True
 
 
-def _put_in_order(jobs: list[Job], facts: Facts) -> None:
+def _put_in_order(jobs: list[Job], facts: Facts, admission: Admission) -> None:
     """Sort a tenant's jobs as its quota is dealt out."""
-    idle = IdleNow(facts)
 
     def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
         waits = job.id not in facts.current
-        lacks = waits and not job.guaranteed and not idle.are_enough_for(job)
+        keeps = not waits or admission.may_make_room(job) or admission.is_due(job)
+        lacks = not keeps and not admission.idle_now.are_enough_for(job)
         return waits, lacks, -job.priority, job.submitted_at, job.id
 
     jobs.sort(key=place)

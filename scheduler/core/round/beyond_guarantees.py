@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.building_blocks.elastic.speedups import goodput_model_of
-from scheduler.core.building_blocks.growing import SETTLED_SECONDS, TRIED
+from scheduler.core.building_blocks.growing import TRIED
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import all_sizes_of, demand_of, needs_held
@@ -35,6 +35,8 @@ from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.run_view import ViewOutcome, queue_of
 
+#: A gang that was started less than this ago does not grow: it may have to give a surplus back at once.
+SETTLED_SECONDS = 300.0
 #: Growth that makes a job faster by less than this is not worth its restart.
 LEAST_GAIN = 1.05
 

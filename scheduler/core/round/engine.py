@@ -24,10 +24,12 @@ from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.binding import CELLS, Binding
 from scheduler.core.round.guarantees.lapse import Lapse
 from scheduler.core.round.joining import joined
+from scheduler.core.round.long_waits import LONG_WAITS, LongWaits
 from scheduler.core.round.market_step import step_market
 from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
+from scheduler.core.round.registry import only_starts
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
 from scheduler.core.round.whereabouts import Whereabouts
@@ -53,10 +55,11 @@ class RoundEngine:
         self._timekeeper = timekeeper
         self._moves = moves
         self.facts = Facts(snapshot)
-        self.admission = Admission(self.facts)
+        self.admission = Admission(self.facts, only_starts)
         self.binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._lapse = Lapse(self.facts, self.admission)
         self._shielding = Shielding(self.facts, self.admission)
+        self._long_waits = LongWaits(self.facts, self.admission)
         self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
@@ -127,6 +130,7 @@ class RoundEngine:
             facts.changed_allocations.update(seen_anew)
         self._shielding.refresh(facts.changed_allocations)
         self._reservation.refresh(jobs, facts.changed_allocations)
+        self._long_waits.refresh(jobs)
         facts.cluster.shapes.by_priority = self._lapse.any_lapsed
         cluster = self._survey.refresh(facts.changed_allocations)
         facts.changed_jobs.clear()
@@ -135,8 +139,11 @@ class RoundEngine:
 
     def _run_view(self, view: View, plugins: Plugins, limits: PreemptionLimits) -> ViewOutcome:
         memory = self.facts.frame.memory.get(view.name, {})
+        overran = self._overran.get(view.name, "")
         with self._timekeeper(view.name):
-            return limits.run_view(view, plugins, memory, overran=self._overran.get(view.name, ""))
+            return self._long_waits.run_view(
+                view, plugins, lambda each: limits.run_view(each, plugins, memory, overran=overran)
+            )
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""
@@ -158,6 +165,10 @@ class RoundEngine:
         growth = self._growth.actions if self._growth is not None else ()
         if self._growth is not None and self._growth.wake_at is not None:
             wakes.append(self._growth.wake_at)
+        if self._long_waits.wake_at is not None:
+            wakes.append(self._long_waits.wake_at)
+        if (served := self._long_waits.memory()) is not None:
+            memory[LONG_WAITS] = served
         if step.memory:
             memory[MARKET] = step.memory
         if step.ledger:

@@ -15,6 +15,7 @@ from scheduler.core.building_blocks.policy import Placer, Policy
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.plugin_text import Value, parse_plugin
+from scheduler.core.model.snapshot import VirtualCluster
 from scheduler.core.placers.aryl import ArylPlacer
 from scheduler.core.placers.best_fit import BestFit
 from scheduler.core.placers.clustering import Clustering
@@ -142,6 +143,14 @@ def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Polic
     wrong name or parameter.
     """
     return _make("policy", POLICIES, text, parameters or {})
+
+
+def only_starts(vc: VirtualCluster) -> bool:
+    """Whether the policy of a virtual cluster stops, moves and joins nobody for one that starts."""
+    try:
+        return bool(getattr(make_policy(vc.policy, vc.policy_parameters), "only_starts", False))
+    except UnknownPlugin:
+        return False
 
 
 def make_placer(text: str, parameters: Mapping[str, Any] | None = None) -> Placer:

@@ -107,11 +107,15 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     barred: dict[JobId, tuple[Reason, ...]] = {}
     for _ in range(MOST_TIMES):
         served = view.without(barred) if barred else view
-        decision = allocate(served, policy, memory)
+        decision = plain = allocate(served, policy, memory)
         if not getattr(policy, "resizes", False):
             decision = with_growth(served, decision)
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
+        if decision.grants != plain.grants and _is_cut(plain, decision, placed):
+            # No start is lost for growth: the placer may put others where it was to be.
+            decision = around_pinned(view, plain)
+            placed, capacity = place(view, decision, placer)
         more = {job: said for job, said in placed.reasons.items() if said[0].code == "tag_constraint"}
         barred |= more
         if not more:
@@ -119,6 +123,17 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     if barred:
         placed = replace(placed, reasons={**placed.reasons, **barred})
     return decision, placed, capacity
+
+
+def _is_cut(plain: Decision, grown: Decision, placed: PlacerDecision) -> bool:
+    """Whether a grant that was made larger found no place."""
+    larger = zip(plain.grants, grown.grants, strict=False)
+    return any(
+        [
+            before.jobs == after.jobs and before.gpus != after.gpus and position not in placed.placements
+            for position, (before, after) in enumerate(larger)
+        ]
+    )
 
 
 def around_pinned(view: View, decision: Decision) -> Decision:

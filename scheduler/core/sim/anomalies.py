@@ -51,6 +51,8 @@ _CAUSES: Mapping[str, Cause] = {
     "guarantee_gone": Cause.LENT,
     "vc_guarantee_in_use": Cause.ORDER,
     "behind_head": Cause.ORDER,
+    "behind_longest_wait": Cause.ORDER,
+    "longest_wait": Cause.ORDER,
     "behind_target_first": Cause.ORDER,
     "dominant_share": Cause.ORDER,
     "earlier_first": Cause.ORDER,

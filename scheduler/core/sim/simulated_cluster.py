@@ -480,7 +480,7 @@ class SimulatedCluster:
         overhead, lost = progress.leave(self._events.now, kept=kept)
         self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
-        known = facts.jobs[job]
+        known = replace(facts.jobs[job], waits_since=self._events.now)
         service = dict(known.attained_service)
         received = (self._events.now - running.since_of(job)) * self.facts.amount(running)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received

@@ -241,9 +241,10 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
         return
     if held and job.state != JobState.QUEUED:
         raise Conflict(f"Job {job.id} is running; only a waiting job can be held.")
-    # Why the platform held it is over with that.
-    touch_job(job, held=held, message="")
-    job_event(job, kind, at=database_now(), actor=actor).save()
+    at = database_now()
+    # Why the platform held it is over with that. On hold it grows no older.
+    touch_job(job, held=held, message="", **({} if held else {"waits_since": at}))
+    job_event(job, kind, at=at, actor=actor).save()
     publish_jobs([job.id])
     request_round_on_commit()
 

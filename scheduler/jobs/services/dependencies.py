@@ -129,6 +129,12 @@ RETURNING dependency.job_id, dependency.awaited_id, dependency."when",
 """
 
 
+_WAITS_NOW = """
+UPDATE scheduler_job SET waits_since = clock_timestamp() WHERE state = 'queued' AND id IN (
+    SELECT id FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE)
+"""
+
+
 def dependencies_settle() -> None:
     """Note what has happened that jobs wait for; cancel those for which it can not happen any more.
 
@@ -147,6 +153,9 @@ def _settle() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_SETTLE)
         settled = cursor.fetchall()
+        if settled:
+            # It could not have been started before.
+            cursor.execute(_WAITS_NOW, [sorted({job for job, *_ in settled})])
     why = {job: _why(awaited, when) for job, awaited, when, cancels in settled if cancels}
     if not why:
         return False

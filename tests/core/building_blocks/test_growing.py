@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.round.decide import decide
+from scheduler.core.round.registry import PLACERS
 from tests.builders import (
     NOW,
     make_cluster,
@@ -112,3 +115,54 @@ def test_of_several_only_as_many_go_back_as_it_takes_the_latest_first() -> None:
     )
     (action,) = decide(snapshot).actions
     assert (action.kind, action.jobs) == (ActionKind.RESIZE, (2,))
+
+
+#: Two GPUs of its own, four at most.
+SPARE = make_job(1, 1, replicas=2, elastic=(1, 4), guaranteed=False)
+#: It would need more than there is as long as job 3 runs.
+HOPELESS, STAYING = make_job(2, 8, guaranteed=False), make_job(3, 2)
+
+
+def spare(*jobs: Job, held: int = 0, since: float = NOW - SETTLED_SECONDS, **fields: Any) -> Snapshot:
+    """Eight GPUs, two of them guaranteed to one who stays; SPARE has so many of the others."""
+    running = [make_running(STAYING, [[106, 107]])]
+    if held:
+        replicas = [[100 + gpu] for gpu in range(held)]
+        running.append(make_running(SPARE, replicas, since=since, guaranteed=False))
+    vc = make_virtual_cluster(guaranteed={"V100": 2})
+    fields = {"nodes": make_cluster(1), "virtual_clusters": [vc], **fields}
+    return make_snapshot(jobs=[SPARE, STAYING, *jobs], running=running, **fields)
+
+
+def test_an_opportunistic_gang_starts_on_all_that_is_idle() -> None:
+    assert sizes(decide(spare())) == [(ActionKind.START, 4)]
+    # What others start on is theirs.
+    assert sizes(decide(spare(make_job(4, 3, guaranteed=False)))) == [
+        (ActionKind.START, 3),
+        (ActionKind.START, 3),
+    ]
+
+
+@pytest.mark.parametrize("placer", PLACERS)
+def test_no_placer_lets_it_wait_for_that(placer: str) -> None:
+    others = [make_job(number, 1, guaranteed=False) for number in (4, 5, 6)]
+    facts = spare(*others, nodes=make_cluster(5, gpus=2), spare_placer=placer)
+    facts = replace(facts, running=(make_running(STAYING, [[100, 101]]),))
+    rigid = replace(facts, jobs=(replace(SPARE, elastic=None), *facts.jobs[1:]))
+    starts = [{job for action in decide(each).actions for job in action.jobs} for each in (facts, rigid)]
+    assert starts[0] == starts[1]
+
+
+def test_it_grows_within_a_minute_of_its_start() -> None:
+    assert sizes(decide(spare(held=2, since=NOW - 60.0))) == [(ActionKind.RESIZE, 4)]
+
+
+def test_who_could_not_start_anyway_keeps_nobody_from_growing() -> None:
+    assert sizes(decide(spare(HOPELESS, held=2))) == [(ActionKind.RESIZE, 4)]
+    # One that fits, and has to wait for its turn, does.
+    behind = make_job(4, 1, guaranteed=False)
+    assert sizes(decide(spare(HOPELESS, behind, held=2, spare_policy_parameters={"backfill": False}))) == []
+
+
+def test_while_somebody_waits_it_grows_beyond_its_own_size_only() -> None:
+    assert sizes(decide(spare(HOPELESS, held=1))) == []

@@ -220,10 +220,32 @@ class TestQuota:
         jobs = [make_job(1, 4), make_job(2, 4, priority=1), make_job(3, 4)]
         assert set(self.started(self.snapshot(*jobs, quota={"*": 8}))) == {1, 2}
 
-    def test_a_job_that_cannot_start_keeps_it_from_nobody(self) -> None:
-        """20 GPUs, 12 in use: of the jobs that wait an opportunistic one lacks idle GPUs."""
+    @pytest.mark.parametrize(
+        ("guaranteed", "policy", "bound", "starts"),
+        [
+            (False, "fifo", 0.0, {2: "P100"}),
+            (False, "las", 0.0, {2: "P100"}),
+            (True, "fifo", 0.0, {2: "P100"}),
+            (True, "sjf", 0.0, {2: "P100"}),
+            (True, "fair", 0.0, {2: "P100"}),
+            # It has room made for it.
+            (True, "las", 0.0, {1: "V100"}),
+            # It has waited for too long to be passed by any more.
+            (True, "sjf", 60.0, {}),
+        ],
+    )
+    def test_a_job_that_cannot_start_keeps_it_from_nobody(
+        self, guaranteed: bool, policy: str, bound: float, starts: dict[int, str]
+    ) -> None:
+        """20 GPUs, 12 in use: of the jobs that wait the first lacks idle GPUs."""
         holders = [make_job(98, 8), make_job(99, 4, gpu_models=("P100",))]
-        waiting = [make_job(1, 8, guaranteed=False, gpu_models=("V100",)), make_job(2, gpu_models=("P100",))]
+        waiting = [
+            make_job(1, 8, guaranteed=guaranteed, gpu_models=("V100",)),
+            make_job(2, gpu_models=("P100",)),
+        ]
+        vc = make_virtual_cluster(
+            guaranteed={"V100": 8, "P100": 8}, policy=policy, longest_wait_seconds=bound
+        )
         snapshot = make_snapshot(
             nodes=[make_node(1), make_node(2, gpu_model="P100")],
             jobs=[*waiting, *holders],
@@ -231,12 +253,13 @@ class TestQuota:
                 make_running(holders[0], range(100, 108)),
                 make_running(holders[1], range(200, 204), gpu_model="P100"),
             ],
-            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 8, "P100": 8})],
+            virtual_clusters=[vc],
             tenants=[Tenant(name="vision", quota={"*": 20})],
         )
-        assert self.started(snapshot) == {2: "P100"}
-        reason = reason_of(snapshot, 1)
-        assert (reason.code, reason.available) == ("quota", 7)
+        assert self.started(snapshot) == starts
+        if 2 in starts:
+            reason = reason_of(snapshot, 1)
+            assert (reason.code, reason.available) == ("quota", 7)
 
     def test_is_free_again_only_when_processes_are_gone(self) -> None:
         """A job that shrinks to two of its four GPUs leaves the others to its tenant when they are left."""

@@ -72,7 +72,7 @@ def test_every_field_is_filled_from_rows():
         default_time_limit_seconds=60.0,
         sharing="never",
     )
-    Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0)
+    Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0, longest_wait_seconds=7.0)
     ClusterSettings.objects.create(
         id=1,
         spare_policy="slaq",
@@ -95,6 +95,7 @@ def test_every_field_is_filled_from_rows():
         "held": True,
         "cancelling": True,
         "eligible_at": timezone.now() + timedelta(hours=1),
+        "waits_since": timezone.now() - timedelta(seconds=1),
         "service": {"V100": 12.5},
         "pace": asdict(
             Pace(step=5, total_steps=10, timed_steps=5, timed={"V100": 800.0}, service={"V100": 800.0})
@@ -251,6 +252,7 @@ def test_every_field_is_filled_from_rows():
     assert read_job.constraints == (TagConstraint(tag="cache", scope="rack", least=1, weight=2.0),)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
+    assert 0 < snapshot.now - read_job.waits_since
     stopping, planned = snapshot.running
     assert (stopping.jobs, stopping.stopping, stopping.phase) == ((job.id,), True, "held")
     assert [len(replica) for replica in stopping.replicas] == [2, 2]

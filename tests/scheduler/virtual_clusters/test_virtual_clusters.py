@@ -38,12 +38,15 @@ def test_two_operators_do_not_promise_the_same_gpus() -> None:
 
 
 def test_least_times_are_those_of_the_next_round_and_stay_when_something_else_changes(world: World) -> None:
-    least = {"min_run_seconds": 300.0, "reclaim_min_run_seconds": 60.0}
+    (vc,) = read_snapshot(1).virtual_clusters
+    assert vc.longest_wait_seconds == 6 * 3_600.0
+    least = {"min_run_seconds": 300.0, "reclaim_min_run_seconds": 60.0, "longest_wait_seconds": 7_200.0}
     assert least.items() <= world.operator.put("/virtual-clusters/research", least).json().items()
     kept = world.operator.put("/virtual-clusters/research", {"title": "Research"}).json()
     assert least.items() <= kept.items()
     (vc,) = read_snapshot(1).virtual_clusters
     assert (vc.min_run_seconds, vc.reclaim_min_run_seconds) == (300.0, 60.0)
+    assert vc.longest_wait_seconds == 7_200.0
     is_error(world.member.put("/virtual-clusters/research", least), 403, "not_allowed")
 
 

@@ -113,6 +113,7 @@ describe("the form of a virtual cluster", () => {
       sharing: "never",
       min_run_seconds: 0,
       reclaim_min_run_seconds: 0,
+      longest_wait_seconds: 0,
       guaranteed: { V100: 8 },
       members: [{ tenant: "vision", weight: 2 }],
     });

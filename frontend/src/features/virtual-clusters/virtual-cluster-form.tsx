@@ -200,6 +200,20 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
               />
             )}
           </Field>
+          <Field
+            label="Longest wait, in seconds"
+            hint="Then GPUs are reserved for a job, whatever the policy prefers; 0: never"
+            problem={refusal?.explain("longest_wait_seconds")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                min={0}
+                value={draft.longestWaitSeconds}
+                onChange={(seconds) => change({ longestWaitSeconds: seconds })}
+              />
+            )}
+          </Field>
         </FieldRow>
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
@@ -221,6 +235,7 @@ interface Draft {
   sharing: VirtualCluster["sharing"];
   minRunSeconds: number | undefined;
   reclaimMinRunSeconds: number | undefined;
+  longestWaitSeconds: number | undefined;
   guaranteed: Record<string, number | undefined>;
   /** Weight by tenant. */
   members: Record<string, number | undefined>;
@@ -236,6 +251,7 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     sharing: cluster?.sharing ?? "measured",
     minRunSeconds: cluster?.min_run_seconds ?? 0,
     reclaimMinRunSeconds: cluster?.reclaim_min_run_seconds ?? 0,
+    longestWaitSeconds: cluster?.longest_wait_seconds ?? 21_600,
     // What is lent or borrowed at present is not its own to change.
     guaranteed: cluster?.own_guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
@@ -267,6 +283,7 @@ export function bodyOf(draft: Draft, divided: readonly string[] = []): Omit<Virt
     sharing: draft.sharing,
     min_run_seconds: draft.minRunSeconds ?? 0,
     reclaim_min_run_seconds: draft.reclaimMinRunSeconds ?? 0,
+    ...(draft.longestWaitSeconds === undefined ? {} : { longest_wait_seconds: draft.longestWaitSeconds }),
     guaranteed: Object.fromEntries(guaranteed),
     members,
   };

@@ -37,6 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -66,6 +67,9 @@ STEPS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlloX:
     """Least sum of completion times over GPU models, within priorities; nothing that runs is disturbed."""
+
+    #: Nobody stops, moves or shares GPUs for one that starts.
+    only_starts: ClassVar[bool] = True
 
     #: Part of the tenants, those with the least progress, that take part; 1: no fairness.
     alpha: float = 1.0

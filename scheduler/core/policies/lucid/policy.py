@@ -18,7 +18,8 @@ and only gangs of up to `most_gpus`. What is not the paper's:
 - Profiles are facts of jobs (`Job.profile`): by their own runs, or by those of jobs like them. A job without
   a profile shares with nobody. The paper runs every new job on a few nodes first. Here operators say on how
   many GPUs (`profiler`, which lists our choices): on none, unless they do.
-- Durations are expected as everywhere here (`run_time`), and not by the paper's additive model.
+- Durations are expected as everywhere here (`run_time`), and not by the paper's additive model: on the GPU
+  model where a job runs, or, while it waits, on the model of the view on which it is fastest.
 - Who is first and does not fit is passed by others, as in the paper while jobs share.
 - Priority of our jobs comes before all of that, and pairs have the same one.
 """
@@ -33,7 +34,7 @@ from scheduler.core.building_blocks.co_location import CoLocation, shares_gpus
 from scheduler.core.building_blocks.companions import alike, beside, hosts_of, joinable, together
 from scheduler.core.building_blocks.ordering import Outcome, start_in_order, waiting_jobs
 from scheduler.core.building_blocks.policy import View
-from scheduler.core.building_blocks.run_time import remaining_seconds
+from scheduler.core.building_blocks.run_time import seconds_to_run
 from scheduler.core.fitting.demand import amount_of
 from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory
@@ -166,7 +167,7 @@ class Lucid:
 def _gpu_seconds(job: Job, view: View) -> float:
     """Return the GPU time that a job is expected to need yet."""
     running = view.running.get(job.id)
-    return remaining_seconds(job, running, view.now, view.default_time_limit_seconds) * amount_of(job)
+    return seconds_to_run(job, running, view) * amount_of(job)
 
 
 class _Pairs:
