@@ -39,6 +39,7 @@ def steps(seed: int) -> list[Step]:
         Step("pythons", "make test-pythons", 90),
         Step("fuzz", f"PYTHONPATH=platform .venv/bin/python -m tests.fuzz --seed {seed} --minutes 10", 15),
         Step("chaos", f"make chaos ARGS='--seed {seed} --faults 200 --minutes 12'", 30),
+        Step("pairs", ".venv/bin/python -m scripts.pairs", 60),
         Step("soak", "scripts/soak 5 4 core server node dashboard", 90),
     ]
 

@@ -67,7 +67,7 @@ TIERS = (
     ),
     Tier(
         "node",
-        "tests/agent tests/allot tests/examples tests/test_distributions.py"
+        "tests/agent tests/allot tests/examples tests/test_distributions.py tests/test_pairs.py"
         " tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
     ),
     Tier("platform", "tests/browser tests/e2e"),

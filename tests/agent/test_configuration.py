@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.__main__ import main
 from nodeagent.configuration import ConfigurationError, read_configuration, require_encryption
+from nodeagent.process.isolation import Isolation
 from tests.agent.builders import PLATFORM
 
 GOOD: dict[str, Any] = {
@@ -145,3 +147,18 @@ def test_a_token_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> None:
     require_encryption(read_configuration(elsewhere), insecure=True)
     for server in ("http://127.0.0.1:8000", "http://localhost", "https://gpu.example.org"):
         require_encryption(read_configuration(write(tmp_path, server_url=server)), insecure=False)
+
+
+@pytest.mark.parametrize(("problem", "code"), [("", 0), ("Nothing isolates jobs here.", 1)])
+def test_a_node_is_checked_without_a_server(
+    tmp_path: Path,
+    problem: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = write(tmp_path, checkpoint_folder="checkpoints")
+    monkeypatch.setattr(Isolation, "_find_problem", lambda self: problem)
+    monkeypatch.setattr(sys, "argv", ["nodeagent", "--config", str(file), "--check"])
+    assert main() == code
+    assert json.loads(capsys.readouterr().out)["problem"] == problem
