@@ -2521,6 +2521,7 @@ class Round(TypedDict):
     started: int
     kept: int
     stopped: int
+    moved: int
     dropped: list[DroppedAction]
     waiting: int
     error: str
@@ -2535,6 +2536,7 @@ class RoundDetail(TypedDict):
     started: int
     kept: int
     stopped: int
+    moved: int
     dropped: list[DroppedAction]
     waiting: int
     error: str

@@ -56,6 +56,8 @@ class ApplyOutcome:
     started: int
     kept: int
     stopped: int
+    #: Of these.
+    moved: int
     dropped: list[dict[str, Any]]
 
 
@@ -109,6 +111,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
         started=started,
         kept=_count_kept(snapshot, changes),
         stopped=len(stops),
+        moved=sum([action.kind is ActionKind.MOVE for action in stops]),
         dropped=facts.dropped,
     )
 

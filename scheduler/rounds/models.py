@@ -33,6 +33,8 @@ class Round(models.Model):
     started = models.PositiveIntegerField(default=0)
     kept = models.PositiveIntegerField(default=0)
     stopped = models.PositiveIntegerField(default=0)
+    #: Of those that were stopped: those that go on elsewhere.
+    moved = models.PositiveIntegerField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     dropped = models.JSONField(default=list)
     degraded = models.JSONField(default=dict)

@@ -28,6 +28,7 @@ def _round(row: Round) -> Representation:
         "started": row.started,
         "kept": row.kept,
         "stopped": row.stopped,
+        "moved": row.moved,
         "dropped": row.dropped,
         "waiting": row.waiting,
         "error": row.error,

@@ -196,6 +196,7 @@ def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome) -> N
         started=applied.started,
         kept=applied.kept,
         stopped=applied.stopped,
+        moved=applied.moved,
         waiting=len(plan.reasons),
         dropped=applied.dropped,
         degraded=dict(plan.degraded),

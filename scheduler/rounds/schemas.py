@@ -31,6 +31,9 @@ class Round(serializers.Serializer):
     started = serializers.IntegerField()
     kept = serializers.IntegerField()
     stopped = serializers.IntegerField()
+    moved = serializers.IntegerField(
+        help_text="Of those stopped: they go on elsewhere, at the cost of a stop."
+    )
     dropped = DroppedAction(many=True)
     waiting = serializers.IntegerField()
     error = serializers.CharField(allow_blank=True)

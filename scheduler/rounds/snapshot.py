@@ -87,7 +87,8 @@ WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
 _VIRTUAL_CLUSTERS = """
 SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds, sharing,
-       coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0), coalesce(r.longest_wait_seconds, %s),
+       coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
+       coalesce(r.longest_wait_seconds, %s),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
        coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)

@@ -130,7 +130,7 @@ def _virtual_cluster(
 
 
 def least_seconds(row: VirtualCluster) -> dict[str, float]:
-    """Return how long attempts of a virtual cluster run at least and its jobs wait at most, as the API does."""
+    """Return how long attempts of a virtual cluster run at least and jobs wait at most, as the API has it."""
     chosen = getattr(row, "restraint", None) or Restraint()
     return {
         "min_run_seconds": chosen.min_run_seconds,

@@ -6703,6 +6703,8 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
+            /** @description Of those stopped: they go on elsewhere, at the cost of a stop. */
+            moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
             error: string;
@@ -6730,6 +6732,8 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
+            /** @description Of those stopped: they go on elsewhere, at the cost of a stop. */
+            moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
             error: string;

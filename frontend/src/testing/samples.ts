@@ -158,6 +158,7 @@ export function aRound(given: Partial<Round>): Round {
     started: 0,
     kept: 0,
     stopped: 0,
+    moved: 0,
     dropped: [],
     waiting: 0,
     error: "",

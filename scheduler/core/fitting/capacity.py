@@ -21,7 +21,7 @@ from scheduler.core.fitting.holding import (
     holding_in,
     together,
 )
-from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, Offers, Pending
+from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, BySize, Offers, Pending
 from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.reclaim import fewest, reclaim
@@ -45,8 +45,9 @@ class Capacity(Offers):
         cluster: Cluster,
         layers: Mapping[str, Sequence[Layer]],
         evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+        by_size: BySize | None = None,
     ) -> None:
-        super().__init__(cluster, layers, evictable)
+        super().__init__(cluster, layers, evictable, by_size)
         #: GPUs of each model that may still be handed out; None means all there are.
         self.limits: dict[str, int] | None = None
         #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
@@ -69,7 +70,7 @@ class Capacity(Offers):
         twin.cluster, twin._evictable, twin._lapsed = self.cluster, self._evictable, self._lapsed
         twin.limits = None if self.limits is None else dict(self.limits)
         twin.chooser, twin.pending = self.chooser, dict(self.pending)
-        twin.part_chooser = self.part_chooser
+        twin.part_chooser, twin._by_size = self.part_chooser, self._by_size
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         twin.dropped, twin._counted = set(self.dropped), set(self._counted)
         twin._kept, twin._own, twin._private = self._kept, self._own, self._private
@@ -433,7 +434,8 @@ class Capacity(Offers):
         if reach > RELEASING:
             free = self._layers[model][RELEASING]
             occupants = partial(self._occupants, model, reach == OWN, demand)
-            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank)
+            others = partial(self._larger_evictable, model, demand) if reach == EVICTING else None
+            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank, others)
         nodes = locate(offered, fleet, demand, rank, node_rank)
         return None if nodes is None else self._fit_in(offered, model, demand, nodes)
 

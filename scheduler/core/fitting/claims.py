@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 
 from scheduler.core.fitting.cards import Card, gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding, Part
-from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING
+from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.snapshot import AllocationId
 
@@ -22,6 +23,9 @@ class Claims:
         self._layers: dict[str, list[Layer]] = {}
         #: Who may be asked to leave each node, who loses least first.
         self.evictable: dict[_Place, list[tuple[Holding, Part]]] = {}
+        #: The same by model and GPUs, wherever they are, who loses least first.
+        self.evictable_by_size: BySize = {}
+        self._evictable_holdings: dict[AllocationId, Holding] = {}
         #: What stays and what leaves of each node, by allocation.
         self._claims: dict[_Place, dict[AllocationId, tuple[Part, bool]]] = {}
         self._places: dict[AllocationId, list[_Place]] = {}
@@ -32,6 +36,10 @@ class Claims:
 
     def drop(self, allocation: AllocationId) -> None:
         """Forget what an allocation has, if anything."""
+        holding = self._evictable_holdings.pop(allocation, None)
+        if holding is not None:
+            line = self.evictable_by_size[holding.model, holding.gpus]
+            del line[bisect_left(line, holding.disturbance, key=_disturbance)]
         for place in self._places.pop(allocation, ()):
             self._touched[place] = None
             del self._claims[place][allocation]
@@ -43,6 +51,10 @@ class Claims:
         """Note what an allocation has; `leaves`: it is on its way out."""
         places = [(holding.model, part.node) for part in holding.parts]
         self._places[allocation] = places
+        if holding.evictable and not leaves:
+            self._evictable_holdings[allocation] = holding
+            line = self.evictable_by_size.setdefault((holding.model, holding.gpus), [])
+            insort(line, holding, key=_disturbance)
         for place, part in zip(places, holding.parts, strict=True):
             self._touched[place] = None
             self._claims.setdefault(place, {})[allocation] = (part, leaves)
@@ -126,6 +138,10 @@ def _open(parts: Sequence[Part], usable: int) -> dict[int, Card]:
 def _together(one: Part, other: Part) -> Part:
     shares = one.shares + other.shares if one.shares or other.shares else ()
     return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory, shares)
+
+
+def _disturbance(holding: Holding) -> tuple[int, float, float, int]:
+    return holding.disturbance
 
 
 def _allocation_of(holding: Holding) -> AllocationId:

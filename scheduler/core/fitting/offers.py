@@ -25,6 +25,10 @@ IDLE, RELEASING, EVICTING, OWN = range(4)
 
 #: A view's own holdings by their jobs.
 Pending = dict[tuple[JobId, ...], Holding]
+#: Holdings that may be reclaimed, by model and GPUs, those that lose least first.
+BySize = dict[tuple[str, int], list[Holding]]
+#: So many of the smallest are tried in the place of several others.
+FEW = 4
 
 
 class Offers:
@@ -35,8 +39,10 @@ class Offers:
         cluster: Cluster,
         layers: Mapping[str, Sequence[Layer]],
         evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+        by_size: BySize | None = None,
     ) -> None:
         self.cluster = cluster
+        self._by_size = by_size or {}
         #: The view's own holdings that are neither kept nor dropped yet, the most important first.
         self.pending: Pending = {}
         #: Holdings that were stopped, by their own view or by one that reclaimed their GPUs.
@@ -196,6 +202,18 @@ class Offers:
             for holding in reversed(self.pending.values()):
                 if holding.model == model and not self._is_pinned(holding):
                     found += [(holding, part) for part in holding.parts if part.node == node]
+        return found
+
+    def _larger_evictable(self, model: str, demand: Demand, most: int) -> list[Holding]:
+        """Return a few gangs, each with GPUs enough for a gang and no more than `most`, that may be asked to
+        leave wherever they are: those with the fewest first."""
+        found: list[Holding] = []
+        for gpus in range(demand.gpus, most + 1):
+            for holding in self._by_size.get((model, gpus), ()):
+                if holding not in self.dropped and holding not in self._lapsed:
+                    found.append(holding)
+                    if len(found) == FEW:
+                        return found
         return found
 
     def _is_pinned(self, holding: Holding) -> bool:

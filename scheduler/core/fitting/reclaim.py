@@ -30,6 +30,8 @@ CANDIDATES = 64
 
 #: Who holds some of a node, the first to be asked to leave first.
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
+#: Gangs wherever they are of which one alone has GPUs enough, and at most so many.
+Elsewhere = Callable[[int], Sequence[Holding]]
 
 
 #: GPUs of all victims, how many these are, and seconds of work of GPUs that they lose.
@@ -45,11 +47,19 @@ class Room(NamedTuple):
 
 
 def reclaim(
-    fleet: Fleet, free: Layer, offered: Layer, occupants: Occupants, demand: Demand, rank: int, node_rank: int
+    fleet: Fleet,
+    free: Layer,
+    offered: Layer,
+    occupants: Occupants,
+    demand: Demand,
+    rank: int,
+    node_rank: int,
+    elsewhere: Elsewhere | None = None,
 ) -> Fit | None:
     """Return the place that costs others least: one node if any will do, else as few as possible.
 
-    `free` is what can be had without an eviction, `offered` what can be had with any number of them.
+    `free` is what can be had without an eviction, `offered` what can be had with any number of them. Where
+    several gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
     """
     single = islice(single_nodes(offered, fleet, demand, rank, free), CANDIDATES)
     options: list[Sequence[int]] = [[node] * len(demand.needs) for _, node in single]
@@ -65,7 +75,9 @@ def reclaim(
         return None
     *_, room = min(found, key=lambda option: option[:2])
     if len(room.victims) > 1:
-        room = _disturbing_fewer(fleet, free, offered, occupants, demand, node_rank, room.victims) or room
+        others = elsewhere(_loss(room.victims)[0]) if elsewhere is not None else ()
+        line = room.victims, others
+        room = _disturbing_fewer(fleet, free, offered, occupants, demand, node_rank, *line) or room
     return fit_at(fleet, demand, room.nodes, room.masks, tuple(room.victims))
 
 
@@ -82,15 +94,18 @@ def _disturbing_fewer(
     demand: Demand,
     node_rank: int,
     victims: Sequence[Holding],
+    others: Sequence[Holding],
 ) -> Room | None:
-    """Return a place, however far apart the gang may be, for which fewer of the victims leave; or None.
+    """Return a place, however far apart the gang may be, for which fewer gangs leave; or None.
 
-    They lose all that they have, wherever it is: tried is what one has, the smallest first, then what several
-    have, the largest first. Idle GPUs do not count towards enough, so that most often nothing is tried.
+    They lose all that they have, wherever it is: tried is what one victim has, the smallest first, then what
+    one of the others has, then what several victims have, the largest first. Idle GPUs do not count towards
+    enough, so that most often nothing is tried.
     """
     line = sorted(victims, key=lambda victim: (-victim.gpus, victim.disturbance))
     alone = [victim for victim in reversed(line) if victim.gpus >= demand.gpus]
     tried: list[tuple[Holding, ...]] = [(victim,) for victim in alone[:CANDIDATES]]
+    tried += [(other,) for other in others if other not in victims]
     for count in range(2, min(len(line), CANDIDATES)):
         if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
             tried.append(tuple(line[:count]))

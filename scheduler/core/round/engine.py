@@ -215,4 +215,5 @@ class Survey:
                 if allocation in facts.surpluses:
                     surplus = facts.surpluses[allocation]
                     self._claims.put(AllocationId(-allocation), surplus, leaves=ends)
-        return Capacity(facts.cluster, self._claims.layers(), self._claims.evictable)
+        claims = self._claims
+        return Capacity(facts.cluster, claims.layers(), claims.evictable, claims.evictable_by_size)

@@ -12,7 +12,7 @@ from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.model.errors import PlanError, UnknownPlugin
 from scheduler.core.model.plan import Action, ActionKind, Decision, Grant, Locality, Placement, Plan
-from scheduler.core.model.snapshot import GpuId, JobId, Memory, Snapshot, Tenant, Topology
+from scheduler.core.model.snapshot import GpuId, Job, JobId, Memory, Snapshot, Tenant, Topology
 from scheduler.core.round import registry
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
@@ -574,3 +574,43 @@ class TestCheck:
     def test_refuses_silence(self) -> None:
         with pytest.raises(PlanError, match="no reason is given"):
             check(make_snapshot(jobs=[make_job(1)]), self.plan())
+
+
+class TestFewerGangsAreDisturbed:
+    """Of places that cost as many GPUs, that of one gang is taken before that of several."""
+
+    WIDE = make_job(9, 4, replicas=2, guaranteed=False)
+    STAYING = (make_job(20, 4), make_job(21, 4))
+
+    def facts(self, small: Sequence[Job], gpus: Sequence[Sequence[int]], **fields: Any) -> Snapshot:
+        """Node 1 is full of small opportunistic gangs; the wide one has half of nodes 2 and 3."""
+        halves = [list(range(200, 204)), list(range(300, 304))]
+        rests = [list(range(204, 208)), list(range(304, 308))]
+        return make_snapshot(
+            nodes=make_cluster(3),
+            jobs=[*small, self.WIDE, *self.STAYING, make_job(30, 4, replicas=2, **fields)],
+            running=[
+                *[make_running(job, list(each)) for job, each in zip(small, gpus, strict=True)],
+                make_running(self.WIDE, halves),
+                *[make_running(job, each) for job, each in zip(self.STAYING, rests, strict=True)],
+            ],
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 24})],
+        )
+
+    def test_though_the_new_gang_is_then_on_two_nodes(self) -> None:
+        small = [make_job(number, 2, guaranteed=False) for number in range(1, 5)]
+        pairs = [[100 + 2 * place, 101 + 2 * place] for place in range(4)]
+        assert kinds(decide(self.facts(small, pairs))) == {9: "stop", 30: "start"}
+
+    def test_but_not_where_it_has_to_be_on_one(self) -> None:
+        small = [make_job(number, 2, guaranteed=False) for number in range(1, 5)]
+        pairs = [[100 + 2 * place, 101 + 2 * place] for place in range(4)]
+        plan = decide(self.facts(small, pairs, topology=Topology(level="node", required=True)))
+        assert kinds(plan) == {1: "stop", 2: "stop", 3: "stop", 4: "stop", 30: "start"}
+
+    def test_nor_where_that_one_has_more_gpus(self) -> None:
+        """Two GPUs of node 1 are idle: three gangs lose six GPUs, where the wide one would lose eight."""
+        small = [make_job(number, 2, guaranteed=False) for number in range(1, 4)]
+        pairs = [[100 + 2 * place, 101 + 2 * place] for place in range(3)]
+        plan = decide(self.facts(small, pairs))
+        assert kinds(plan) == {1: "stop", 2: "stop", 3: "stop", 30: "start"}

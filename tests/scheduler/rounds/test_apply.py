@@ -96,7 +96,7 @@ def test_who_joins_has_an_attempt_of_its_own_and_the_host_is_left_as_it_is():
 
     # One of them stops, and the other keeps the GPUs.
     applied = apply_plan(read_snapshot(10), plan(stop(attempt)))
-    assert (applied.kept, applied.stopped, applied.dropped) == (1, 1, [])
+    assert (applied.kept, applied.stopped, applied.moved, applied.dropped) == (1, 1, 0, [])
     (held,) = read_snapshot(11).running
     assert (held.jobs, held.leaving, held.stopping) == ((host.job_id,), (guest.id,), False)
     done = {"exit_code": 143, "category": "stopped", "message": "", "actor": "a test"}
@@ -226,7 +226,7 @@ def test_a_move_stops_here_and_is_planned_there():
     job = attempt.job
     action = start(job, [there], kind=ActionKind.MOVE, allocation=attempt.allocation_id)
     applied = apply_plan(read_snapshot(9), plan(action))
-    assert (applied.started, applied.stopped) == (1, 1)
+    assert (applied.started, applied.stopped, applied.moved) == (1, 1, 1)
     old, new = job.attempts.order_by("number")
     assert (old.state, old.stop_cause, new.state, new.number) == ("stopping", "migrated", "planned", 2)
 

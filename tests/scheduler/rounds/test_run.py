@@ -146,6 +146,7 @@ def test_a_resized_job_holds_its_gpus_until_its_processes_are_gone_and_runs_on_n
 
 
 def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_specification_names(research):
+    other = submit(research, gpus=2)
     job = submit(research, replicas=2)
     job.shape |= {"min_gpus": 1, "max_gpus": 4}
     job.save()
@@ -153,6 +154,9 @@ def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_speci
     first, node = job.attempts.get(), Node.objects.get()
     assert first.allocation.gpu_count == 2
     part_running(first.parts.get(), at=timezone.now())
+    ended = {"exit_code": 0, "category": "", "message": "", "actor": f"node {node.name}"}
+    part_running(other.attempts.get().parts.get(), at=timezone.now())
+    part_exited(other.attempts.get().parts.get(), at=timezone.now(), **ended)
     settled = timezone.now() - timedelta(seconds=SETTLED_SECONDS + 1)
     Allocation.objects.filter(id=first.allocation_id).update(held_at=settled)
     run_round()
@@ -164,6 +168,17 @@ def test_a_job_that_grows_beyond_its_own_number_has_replicas_more_than_its_speci
     assert [(replica.rank, replica.task) for replica in desired.replicas] == [
         (rank, "main") for rank in range(4)
     ]
+
+
+def test_one_that_is_alone_has_them_from_the_start(research):
+    job = submit(research, replicas=2)
+    job.shape |= {"min_gpus": 1, "max_gpus": 4}
+    job.save()
+    run_round()
+    attempt, node = job.attempts.get(), Node.objects.get()
+    assert attempt.allocation.gpu_count == 4
+    (desired,) = desired_parts(node)
+    assert desired.world_size == 4
 
 
 def test_a_job_of_fixed_world_has_processes_that_share_its_ranks_and_have_the_memory_of_all(research):

@@ -72,7 +72,9 @@ def test_every_field_is_filled_from_rows():
         default_time_limit_seconds=60.0,
         sharing="never",
     )
-    Restraint.objects.create(virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0, longest_wait_seconds=7.0)
+    Restraint.objects.create(
+        virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0, longest_wait_seconds=7.0
+    )
     ClusterSettings.objects.create(
         id=1,
         spare_policy="slaq",
@@ -252,7 +254,7 @@ def test_every_field_is_filled_from_rows():
     assert read_job.constraints == (TagConstraint(tag="cache", scope="rack", least=1, weight=2.0),)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
-    assert 0 < snapshot.now - read_job.waits_since
+    assert snapshot.now - read_job.waits_since > 0
     stopping, planned = snapshot.running
     assert (stopping.jobs, stopping.stopping, stopping.phase) == ((job.id,), True, "held")
     assert [len(replica) for replica in stopping.replicas] == [2, 2]

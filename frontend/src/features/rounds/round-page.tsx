@@ -57,6 +57,7 @@ export function RoundPage() {
             ["Started", round.started],
             ["Kept", round.kept],
             ["Stopped", round.stopped],
+            ["Moved, of these", round.moved],
             ["Waiting", round.waiting],
             ["Dropped", round.dropped.length],
           ]}
