@@ -41,6 +41,7 @@ from nodeagent.messages import (
     decode,
     encode,
 )
+from nodeagent.process.accounts import account_files
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
@@ -324,7 +325,10 @@ class ProcessRuntime:
         checkpoints = checkpoint_folder(self.configuration, desired)
         if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
-            sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared, secrets)
+            accounts = account_files(folder, grants.user, desired.tenant, folder.work(min(ranks)))
+            sandbox = self.isolated.sandbox.command(
+                folder, checkpoints, ranks, device_files, shared, secrets, accounts
+            )
         elif self.isolated.landlock is not None and self.isolated.has_landlock and not has_image:
             pipes = [] if service is None else [service.pipe]
             landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes, secrets)
