@@ -182,6 +182,11 @@ def local_time(text: str | None) -> str:
     return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
 
 
+def size(count: int) -> str:
+    """`512 MiB`, `1.5 GiB`."""
+    return f"{count / 2**30:.4g} GiB" if count >= 2**30 else f"{count / 2**20:.4g} MiB"
+
+
 def gibibytes(count: int) -> str:
     return f"{count / 2**30:.0f} GiB"
 

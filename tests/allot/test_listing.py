@@ -228,9 +228,12 @@ def test_show_tells_what_it_waits_for_and_what_waits_for_it(allot: Allot, api: F
 
 
 def test_show_names_the_signal_that_ended_an_attempt(allot: Allot, api: FakeApi) -> None:
-    attempt = make_attempt(state="ended", outcome="failed", exit_code=-9, ended_at=NOW)
-    api.add(1, **{**running(), **ended("failed", -9), "attempt": attempt})
-    assert "killed by SIGKILL" in allot("show", "1").stdout
+    attempt = make_attempt(state="ended", outcome="failed", exit_code=137, signal="SIGKILL", ended_at=NOW)
+    api.add(1, **{**running(), **ended("failed", 137), "attempt": attempt})
+    assert columns(allot("show", "1").stdout.splitlines()[-1])[-1] == "ended by SIGKILL"
+    attempt["message"] = "The kernel ran out of memory and killed it."
+    said = columns(allot("show", "1").stdout.splitlines()[-1])[-1]
+    assert said == "The kernel ran out of memory and killed it. (SIGKILL)"
 
 
 @pytest.mark.parametrize(

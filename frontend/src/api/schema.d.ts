@@ -3094,6 +3094,8 @@ export interface components {
             /** @description CPUs and memory that its job leaves to the platform, as it has them now or had them last; null: its job states what it needs. */
             auxiliary: components["schemas"]["AuxiliaryShare"] | null;
             exit_code: number | null;
+            /** @description Name of the signal that ended its first replica that failed, such as SIGSEGV; empty: none. */
+            signal: string;
             category: string;
             /** @description The class of its failure, if it failed. */
             failure: string;
@@ -6924,7 +6926,7 @@ export interface components {
          * @enum {string}
          */
         SecretScope: "user" | "tenant";
-        /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
+        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name, or of hf-token in HF_TOKEN. */
         SecretUse: {
             /** @description Of the secret, as `allot secret list` shows it. */
             name: string;
@@ -6935,7 +6937,7 @@ export interface components {
             /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
+        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name, or of hf-token in HF_TOKEN. */
         SecretUseRequest: {
             /** @description Of the secret, as `allot secret list` shows it. */
             name: string;

@@ -34,6 +34,7 @@ from allot.describe import (
     state_word,
     task_line,
     task_name,
+    time_limit_words,
     turn_words,
     usual_words,
 )
@@ -183,6 +184,7 @@ def _print_job(
         ("Submitted", f"{local_time(job['submitted_at'])} by {job['submitted_by']}"),
         ("GPUs", f"{gpus_wanted(job)}, {guarantee_words(job)}"),
         ("Priority", str(job["priority"])),
+        ("Time limit", time_limit_words(job["spec"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
         ("Secrets", "\n".join(secret_line(use) for use in job["spec"].get("secrets") or [])),
         ("Array", array_words(job)),

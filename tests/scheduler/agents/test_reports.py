@@ -141,6 +141,26 @@ def test_one_failure_stops_the_gang_and_its_words_are_kept():
     assert (job.state, job.exit_code, job.message) == ("failed", 1, "KeyError: 'x'")
 
 
+def test_the_signal_that_ended_an_attempt_is_kept():
+    (left, right), attempt = gang()
+    for node in (left, right):
+        report(node, PartReport(attempt=attempt.id, state="running"))
+    report(left, exited(attempt, code=139, category="user_error", message="Crashed.", signal="SIGSEGV"))
+    report(right, exited(attempt, code=143, category="stopped", signal="SIGTERM"))
+    (shown,) = representations.attempts([attempt.id])
+    assert (shown["state"], shown["exit_code"], shown["signal"]) == ("ended", 139, "SIGSEGV")
+
+
+def test_the_signal_by_which_a_stopped_attempt_ended_is_kept_too():
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    attempt.refresh_from_db()
+    attempt_stop(attempt, cause=StopCause.CANCELLED, actor="olga")
+    report(node, exited(attempt, code=137, category="stopped", signal="SIGKILL"))
+    (shown,) = representations.attempts([attempt.id])
+    assert (shown["exit_code"], shown["signal"]) == (137, "SIGKILL")
+
+
 def test_hardware_failures_are_tried_again_with_backoff_and_not_for_ever():
     (node,), attempt = gang(replicas=1, max_attempts=2)
     job = attempt.job
