@@ -1205,7 +1205,7 @@ SecretScope: TypeAlias = Literal['user', 'tenant']
 
 
 class SecretUse(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name, or of hf-token in HF_TOKEN."""
+    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1214,7 +1214,7 @@ class SecretUse(TypedDict):
 
 
 class SecretUseRequest(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name, or of hf-token in HF_TOKEN."""
+    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]

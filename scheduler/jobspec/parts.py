@@ -422,7 +422,8 @@ class Ports(Kind):
             "type": ["integer", "null"],
             "minimum": LEAST_NUMBER,
             "maximum": MOST_NUMBER,
-            "description": "The number, for a program that can not be told one; null: the node chooses.",
+            "description": "The number, for a program that can not be told one; no other job on its"
+            " node may have the same. null: the node chooses.",
         }
         port = definitions.define(
             "Port",
