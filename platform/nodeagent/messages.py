@@ -370,6 +370,8 @@ class LogChunk:
     sequence: int
     at: float
     text: str
+    #: The bytes themselves in base64 where the text does not say them, as of invalid UTF-8; else "".
+    raw: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
