@@ -225,8 +225,8 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
 
 def _limits_of(folder: AttemptFolder, rank: int) -> dict[str, Any]:
     """Return a replica as the agent was last asked to run it: its limits may change while it runs."""
-    wish = (read_json(folder.part) or {}).get("wish") or {}
-    return next((replica for replica in wish.get("replicas", []) if replica.get("rank") == rank), {})
+    desired = (read_json(folder.part) or {}).get("wish") or {}
+    return next((replica for replica in desired.get("replicas", []) if replica.get("rank") == rank), {})
 
 
 def _tail(path: str) -> str:

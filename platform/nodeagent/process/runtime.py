@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -49,6 +48,7 @@ from nodeagent.process.limits import Limits
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
+from nodeagent.process.removing import remove_tree
 from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
 from nodeagent.process.users import make_file, make_folder
@@ -487,15 +487,6 @@ async def _remove_containers(folder: AttemptFolder) -> None:
 async def _remove(path: Path) -> None:
     # A job may leave a great many files; meanwhile reports have to go on.
     await asyncio.to_thread(remove_tree, path)
-
-
-def remove_tree(path: Path) -> None:
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        # Nested deeper than Python goes, or closed to its own owner.
-        for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
-            subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
 
 
 def _start_failed(attempt: int, message: str) -> AttemptExited:
