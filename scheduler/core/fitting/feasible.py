@@ -283,8 +283,7 @@ class Feasibility:
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         models = models_of(job, self.cluster)
         most, model = max((guaranteed.get(model, 0), model) for model in models)
-        least = least_amount(job)
-        if least <= most:
+        if least_gpus(job) <= most:
             return None
         owns = [wording.gpus(count, [model]) for model, count in sorted(guaranteed.items()) if count]
         fewer = f"Ask for at most {wording.gpus(most, [model])}, or submit" if most else "Submit"
@@ -292,7 +291,7 @@ class Feasibility:
             code="exceeds_guarantee",
             tier=Tier.NEVER,
             message=f"Virtual cluster {job.virtual_cluster} guarantees {wording.listed(owns) or 'no GPUs'};"
-            f" this guaranteed job needs {wording.gpus(least, job.gpu_models)}.",
+            f" this guaranteed job needs {wording.gpus(least_gpus(job), job.gpu_models)}.",
             blocking={"virtual_cluster": job.virtual_cluster},
             needed=least_gpus(job),
             available=most,
@@ -302,10 +301,10 @@ class Feasibility:
     def _room(self, job: Job) -> Reason | None:
         """Whether the gang fits onto an idle cluster; the reason is of the model that came closest."""
         demand = demand_of(job, self.cluster, least_gpus(job))
-        guaranteed, least = self.virtual_clusters[job.virtual_cluster].guaranteed, least_amount(job)
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         closest: tuple[int, Reason] | None = None
         for model in demand.models:
-            if job.guaranteed and least > guaranteed.get(model, 0):
+            if job.guaranteed and demand.gpus > guaranteed.get(model, 0):
                 continue
             key = (demand.needs, demand.ranks, model)
             if key not in self._misfits:

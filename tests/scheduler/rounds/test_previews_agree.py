@@ -73,7 +73,7 @@ def busy(world: World) -> World:
 
 def foreseen(world: World, normalised: Any) -> bool:
     """Whether the job would start at once, by a what-if question."""
-    user = world.tenant.memberships.get(role="member").user
+    user = world.tenant.memberships.get(user__username="mia").user
     question = {"tenant": "vision", "spec": normalised}
     row = WhatIf.objects.create(asked_by=user, asked_at=database_now(), question=question)
     answer(str(row.id))
@@ -104,17 +104,22 @@ def test_all_say_alike_whether_a_job_starts_at_once(busy: World, spec: dict[str,
             transaction.set_rollback(True)
 
 
-def test_parts_count_as_parts_of_a_guarantee_and_of_a_quota(busy: World) -> None:
-    """Four quarters are one GPU, of which three are guaranteed."""
+def test_parts_count_as_parts_of_a_quota_and_each_opens_a_gpu_of_a_guarantee(busy: World) -> None:
+    """Two halves are one GPU of a quota. They are on two GPUs, of which three are guaranteed."""
     Quota.objects.create(tenant=busy.tenant, gpu_model=make_gpu_model("K80"), gpus=1)
-    task = {"replicas": 4, "resources": {"gpu": 0.25, "gpu_model": "K80"}, "command": ["true"]}
-    spec = {"name": "quarters", "tasks": [task]}
-    checked = busy.member.post("/jobs/check", spec).json()
-    assert checked["message"] == "Would start at once.", checked
-    job = busy.member.post("/jobs", spec).json()["id"]
+
+    def asked(replicas: int, part: float) -> dict[str, Any]:
+        resources = {"gpu": part, "gpu_model": "K80"}
+        return {
+            "name": "parts",
+            "tasks": [{"replicas": replicas, "resources": resources, "command": ["true"]}],
+        }
+
+    assert busy.member.post("/jobs/check", asked(2, 0.5)).json()["message"] == "Would start at once."
+    job = busy.member.post("/jobs", asked(2, 0.5)).json()["id"]
     run_round()
     assert Attempt.objects.filter(job_id=job).exists()
-    task["replicas"] = 13
-    refused = busy.member.post("/jobs/check", spec).json()
-    assert not refused["ok"]
-    assert "this job needs 3.25" in refused["message"] or "needs 3.25 K80" in refused["message"]
+    refused = busy.member.post("/jobs/check", asked(3, 0.5)).json()
+    assert "may hold at most 1 K80 at once; this job needs 1.5." in refused["message"]
+    refused = busy.member.post("/jobs/check", asked(4, 0.25)).json()
+    assert refused["message"].endswith("this guaranteed job needs 4 K80.")
