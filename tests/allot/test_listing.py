@@ -367,3 +367,11 @@ def test_show_says_plainly_where_nothing_holds_a_job_to_its_part_of_a_gpu(allot:
     api.add(2, **running())
     assert "GPU part         placement only: nothing holds it" in allot("show", "1").stdout
     assert "GPU part" not in allot("show", "2").stdout
+
+
+def test_why_of_the_job_that_was_submitted_last(allot: Allot, api: FakeApi) -> None:
+    for number, user in enumerate(("ann", "ann", "ben"), start=1):
+        api.add(number, submitted_by=user)
+    assert allot("why", "--last").stdout.startswith("Job 2 train has waited ")
+    for wrong in (("why",), ("why", "3", "--last")):
+        assert allot(*wrong).exit_code == 2
