@@ -16,7 +16,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants.api.queries import PAGING, refuse_unknown
+from tenants.api.queries import paging_of, refuse_unknown
 
 #: Of more lines than this an export has the newest.
 MOST_EXPORTED = 100_000
@@ -89,10 +89,12 @@ def _cell(value: Any) -> object:
 
 
 def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """Return a request's query parameters, checked. Raises Invalid with each wrong or unknown one."""
+    """Return a request's query parameters, checked. Raises Invalid with each wrong or unknown one.
+
+    A list that has filters as well declares the serializer, as its `query_serializer`.
+    """
     serializer = kind(data=request.query_params)
-    refuse_unknown(request, {*serializer.fields, *PAGING})
-    vars(request)["parameters_checked"] = True
+    refuse_unknown(request, {*serializer.fields, *paging_of(request.parser_context.get("view"))})
     serializer.is_valid(raise_exception=True)
     parameters: dict[str, Any] = serializer.validated_data
     return parameters

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
-from celery.signals import worker_process_shutdown
+from celery.signals import worker_process_init, worker_process_shutdown
 
 from scheduler import pruning, wakeups
 from scheduler.adviser.services import advice, comparisons, elasticity
@@ -37,6 +37,12 @@ _ACCOUNT_SECONDS = 120
 _ADVICE_SECONDS = 120
 _RENEWED_AT_ONCE = 10
 _FOR_OPERATORS = "It could not be worked out; operators find the cause in the log."
+
+
+@worker_process_init.connect
+def start_solver(**_: object) -> None:
+    """Let the process that computes for policies load what it needs before the first round needs it."""
+    solver().warm_up()
 
 
 @worker_process_shutdown.connect

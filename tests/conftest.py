@@ -1,8 +1,10 @@
 """Real servers for the tests that need them, none for those that do not (see `tests.servers`)."""
 
 import gc
+import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -11,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
 
+from allot import credentials
 from tests.effort import EVERY_DAY
 from tests.servers import SERVERS, migrated_home, started
 
@@ -62,6 +65,36 @@ def _empty_tables(self: TransactionTestCase) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let the JUnit file name each test in the words that run it by itself (`tests.tiers`)."""
     item.user_properties.append(("id", item.nodeid))
+
+
+#: Where `allot` keeps who the person is who runs these tests.
+OWN_CONFIG = credentials.config_path(
+    {name: os.environ[name] for name in os.environ if name != "ALLOT_CONFIG"}
+)
+_save = credentials.save
+_configs = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def _allot_configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("allot-configs")
+
+
+@pytest.fixture(autouse=True)
+def allot_config(_allot_configs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a configuration of `allot` of its own; one that writes to the person's own fails."""
+    path = _allot_configs / f"{next(_configs)}.json"
+    monkeypatch.setenv("ALLOT_CONFIG", str(path))
+    monkeypatch.setattr(credentials, "save", _save_elsewhere)
+    return path
+
+
+def _save_elsewhere(path: Path, kept: credentials.Credentials) -> None:
+    if path.resolve() == OWN_CONFIG.resolve():
+        pytest.fail(
+            f"This test writes to {OWN_CONFIG}, which is not its own: let ALLOT_CONFIG name another file."
+        )
+    _save(path, kept)
 
 
 @pytest.fixture(scope="session")

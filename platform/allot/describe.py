@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allot.errors import FieldProblem
-from allot.output import duration, plural, since
+from allot.output import duration, plural, since, size
 
 if TYPE_CHECKING:
     from allot.schema import (
@@ -128,18 +128,11 @@ def change_line(job: Job) -> str:
     return f"Job {job['id']} {job['name']} {state_word(job)}{': ' + words if words else ''}"
 
 
-def exit_words(exit_code: int | None) -> str:
+def exit_words(exit_code: int | None, signal: str = "") -> str:
     """`exit code 3`, or the signal that ended the process."""
-    if exit_code is None:
-        return ""
-    if exit_code < 0:
-        import signal
-
-        try:
-            return f"killed by {signal.Signals(-exit_code).name}"
-        except ValueError:
-            return f"killed by signal {-exit_code}"
-    return f"exit code {exit_code}"
+    if signal:
+        return f"ended by {signal}"
+    return "" if exit_code is None else f"exit code {exit_code}"
 
 
 def detail(job: Job) -> str:
@@ -218,7 +211,10 @@ def guarantee_words(job: Job) -> str:
 
 def attempt_detail(attempt: Attempt) -> str:
     """What was said about an attempt, or its exit code; then how much work was lost with it."""
-    said = attempt["message"] or (exit_words(attempt["exit_code"]) if attempt["exit_code"] else "")
+    exit_code, signal = attempt["exit_code"], attempt["signal"]
+    said = attempt["message"] or (exit_words(exit_code, signal) if exit_code else "")
+    if signal and signal not in said:
+        said = f"{said} ({signal})"
     if (rule := attempt["matched_rule"]) and rule["advice"]:
         said = f"{said.rstrip('.')}. Advice: {rule['advice']}"
     lost = attempt["lost_seconds"]
@@ -331,14 +327,33 @@ def attempt_words(attempt: Attempt) -> str:
 
 
 def task_line(task: Mapping[str, Any]) -> str:
-    """`worker ×2, 4 GPUs each: python train.py`."""
+    """`worker ×2, 4 GPUs, 8 CPUs, 16 GiB each: python train.py`."""
     resources = task.get("resources") or {}
     gpus = resources.get("gpu", 1)
     command = task.get("command") or []
     text = shlex.join(map(str, command)) if isinstance(command, list) else str(command)
     replicas = task.get("replicas", 1)
     each = " each" if replicas > 1 else ""
-    return f"{task.get('name', 'main')} ×{replicas}, {gpus:g} GPU{'' if 0 < gpus <= 1 else 's'}{each}: {text}"
+    has = [f"{gpus:g} GPU{'' if 0 < gpus <= 1 else 's'}", *_cpus_and_memory(resources)]
+    return f"{task.get('name') or 'main'} ×{replicas}, {', '.join(has)}{each}: {text}"
+
+
+def _cpus_and_memory(resources: Mapping[str, Any]) -> list[str]:
+    """`8 CPUs`, `16 GiB`; what is not asked for is left out."""
+    cpus, memory = resources.get("cpu") or 0, resources.get("memory") or 0
+    said = []
+    if cpus:
+        said.append("CPUs as needed" if isinstance(cpus, str) else f"{cpus:g} CPU{'' if cpus == 1 else 's'}")
+    if memory:
+        amount = size(memory) if isinstance(memory, int) else str(memory)
+        said.append("memory as needed" if memory == "auto" else amount)
+    return said
+
+
+def time_limit_words(spec: Mapping[str, Any]) -> str:
+    """`2h`, `none`."""
+    limit = spec.get("time_limit")
+    return duration(limit) if isinstance(limit, int | float) else str(limit or "none")
 
 
 def problem_lines(prefix: str, message: str, fields: Sequence[FieldProblem]) -> list[str]:

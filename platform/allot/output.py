@@ -68,23 +68,45 @@ _ESCAPES = re.compile(rf"{_STRING}|{_CONTROL}|\x1b[ -/]*[0-OQ-WYZ`-~]")
 _BEGUN = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f][^\n]*\Z")
 #: What begins like an escape sequence and goes on for longer is none.
 _ESCAPE_LONGEST = 4096
+_MOVES = re.compile(r"(\n|\x1b\[\d{0,4}A)")
+#: Of progress bars below each other; nothing farther up is touched.
+_BARS_MOST = 50
 
 
 class WithoutEscapes:
     """Takes escape sequences out of a job's output that comes in pieces, for a terminal.
 
-    Carriage returns stay, for progress bars need them; they act on the job's own line only.
+    Carriage returns stay, for progress bars need them; they act on the job's own line only. So do moves
+    up to a line of this output, by which bars below each other are drawn.
     """
 
     def __init__(self) -> None:
         self._begun = ""
+        self._lines_above = 0
 
     def __call__(self, piece: str) -> str:
-        text = _ESCAPES.sub("", self._begun + piece)
-        begun = _BEGUN.search(text)
+        piece = self._begun + piece
+        bare = _ESCAPES.sub("", piece)
+        begun = _BEGUN.search(bare)
         self._begun = begun[0] if begun and len(begun[0]) <= _ESCAPE_LONGEST else ""
-        text = text.removesuffix(self._begun)
-        return "\r".join(map(visible, text.split("\r")))
+        text = _ESCAPES.sub(lambda found: found[0] if _MOVES.fullmatch(found[0]) else "", piece)
+        if not text.endswith(self._begun):
+            text = bare
+        return "".join(map(self._moved, _MOVES.split(text.removesuffix(self._begun))))
+
+    def interrupted(self) -> None:
+        """Others wrote to the terminal, whose lines the output must not reach."""
+        self._lines_above = 0
+
+    def _moved(self, part: str) -> str:
+        if part == "\n":
+            self._lines_above += 1
+            return part
+        if not _MOVES.fullmatch(part):
+            return "\r".join(map(visible, part.split("\r")))
+        rows = min(int(part[2:-1] or 1), self._lines_above, _BARS_MOST)
+        self._lines_above -= rows
+        return f"\x1b[{rows}A" if rows else ""
 
 
 def say(text: str) -> None:
@@ -180,6 +202,11 @@ def since(text: str | None, *, until: str | None = None) -> str:
 
 def local_time(text: str | None) -> str:
     return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+
+
+def size(count: int) -> str:
+    """`512 MiB`, `1.5 GiB`."""
+    return f"{count / 2**30:.4g} GiB" if count >= 2**30 else f"{count / 2**20:.4g} MiB"
 
 
 def gibibytes(count: int) -> str:

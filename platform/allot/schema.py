@@ -1205,7 +1205,7 @@ SecretScope: TypeAlias = Literal['user', 'tenant']
 
 
 class SecretUse(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -1214,7 +1214,7 @@ class SecretUse(TypedDict):
 
 
 class SecretUseRequest(TypedDict):
-    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+    """A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN."""
 
     name: str
     env: NotRequired[str | None]
@@ -2847,6 +2847,7 @@ class Attempt(TypedDict):
     enforcement: EnforcementEnum | BlankEnum
     auxiliary: AuxiliaryShare | None
     exit_code: int | None
+    signal: str
     category: str
     failure: str
     matched_rule: MatchedRule | None

@@ -97,6 +97,12 @@ class Config(BaseSettings):
     request_bytes: int = Field(default=1_000_000, ge=10_000)
     # Queued and running jobs of each tenant, unless operators allow it another number.
     unfinished_jobs_per_tenant: int = Field(default=20_000, ge=1)
+    # Jobs of each user that wait, in each tenant: each round looks at all that wait.
+    waiting_jobs_per_user: int = Field(default=5_000, ge=1)
+    # Live streams of each user at once, from whatever address; and how many messages a second are taken from
+    # one of them.
+    sockets_per_user: int = Field(default=64, ge=1)
+    socket_messages_per_second: float = Field(default=20.0, gt=0)
     # Requests that take long (searches, downloads, exports, series, many jobs at once): how many are worked
     # on at once, how many for one user, and all users of a tenant; and how many more of a user's may wait.
     heavy_requests: int = Field(default=4, ge=1)

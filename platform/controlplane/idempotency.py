@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
@@ -34,6 +34,11 @@ KEY_CHARACTERS = 200
 TWIN_PATIENCE_SECONDS = 5
 KEPT = timedelta(hours=24)
 PREFIX = "/api/v1/"
+# A repeat is ordinary: a violated constraint would be an error in the database's log.
+_CLAIM = """
+INSERT INTO controlplane_idempotentanswer (user_id, key, fingerprint, created_at)
+VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (user_id, key) DO NOTHING RETURNING id
+"""
 #: Fields of an answer that are shown once: a stored copy would be a stored secret.
 SHOWN_ONCE = ("token", "password", "secret", "link")
 
@@ -127,19 +132,17 @@ def _checked(key: str) -> str:
 
 def _claim(user: User, key: str, print_of_request: bytes) -> IdempotentAnswer | None:
     """A new row under this key, or None when the key was used before. Waits for a twin to finish."""
-    row = IdempotentAnswer(user=user, key=key, fingerprint=print_of_request)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = %s", [f"{TWIN_PATIENCE_SECONDS}s"])
-            row.save(force_insert=True)
+            cursor.execute(_CLAIM, [user.pk, key, print_of_request])
+            claimed = cursor.fetchone()
             cursor.execute("SET LOCAL lock_timeout = DEFAULT")
-    except IntegrityError:
-        return None
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise StillUnderWay from None
         raise
-    return row
+    return IdempotentAnswer(pk=claimed[0], user=user, key=key) if claimed else None
 
 
 def _replay(stored: IdempotentAnswer, print_of_request: bytes) -> HttpResponse:

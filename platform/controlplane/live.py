@@ -7,11 +7,13 @@ refetched by REST: nothing here keeps state for anybody.
 
 import asyncio
 import time
+from collections import Counter
 from typing import Any
 from uuid import uuid4
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
 
 from controlplane import rights
 from controlplane.audited import by_viewer
@@ -31,7 +33,27 @@ _MESSAGE_BYTES = 4_096
 _WATCHED_JOBS = 16
 
 #: Close codes, in the range that RFC 6455 leaves to applications.
-RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE = 4001, 4401, 4413
+RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
+#: So many messages may come at once before the others wait for their second.
+_MESSAGES_AT_ONCE = 40
+
+#: Live streams that are open, by user. Those of one user come by many addresses, or by one proxy's.
+_open: Counter[int] = Counter()
+
+
+class Pace:
+    """How fast one socket may send: some messages at once, then so many a second."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(_MESSAGES_AT_ONCE)
+        self._at = now
+
+    def wait_seconds(self, now: float) -> float:
+        """Count a message; return how long it has to wait."""
+        rate = settings.CONFIG.socket_messages_per_second
+        self._left = min(_MESSAGES_AT_ONCE, self._left + (now - self._at) * rate) - 1
+        self._at = now
+        return max(0.0, -self._left / rate)
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
@@ -40,8 +62,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     right: rights.Right | None = None
     ending: asyncio.Task[None] | None = None
     has_ended = False
+    counted: int | None = None
 
     async def connect(self) -> None:
+        self.pace = Pace(time.monotonic())
         self.joined: set[str] = set()
         self.watched: set[int] = set()
         await self.accept()
@@ -50,6 +74,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self.close(NOT_SIGNED_IN)
             return
         self.viewer = self.right.viewer
+        if _open[self.viewer.user.id] >= settings.CONFIG.sockets_per_user:
+            await self.close(TOO_MANY)
+            return
+        self.counted = self.viewer.user.id
+        _open[self.counted] += 1
         await self._look_around()
         self.joined = _groups_of(self.viewer)
         for group in self.joined:
@@ -62,6 +91,11 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             self.ending.cancel()
         if self.right is not None:
             self.right.release()
+        if self.counted is not None:
+            _open[self.counted] -= 1
+            if not _open[self.counted]:
+                del _open[self.counted]
+            self.counted = None
         await self._leave_groups()
 
     async def _end_with(self, right: rights.Right) -> None:
@@ -84,6 +118,9 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         if bytes_data is not None or len(text_data or "") > _MESSAGE_BYTES:
             await self.close(TOO_LARGE)
             return
+        # Meanwhile nothing more is read from this socket.
+        if seconds := self.pace.wait_seconds(time.monotonic()):
+            await asyncio.sleep(seconds)
         try:
             content = await self.decode_json(text_data or "")
         except ValueError:

@@ -318,6 +318,7 @@ class Agent:
                 category=outcome.category,
                 message=outcome.message,
                 last_lines=outcome.last_lines,
+                signal=outcome.signal,
                 started_at=outcome.started_at,
                 ended_at=outcome.ended_at,
             )

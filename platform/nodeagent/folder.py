@@ -16,6 +16,7 @@
     progress-N    the file behind $ALLOT_PROGRESS; progress.sent says how far rank 0's was reported
     held          written by the shim: how each replica with a part of a GPU is held to it
     on-gpu        written by the agent: what each replica with a part of a real GPU occupies of its memory
+    passwd, group what a job in a sandbox sees as those of /etc
     secrets       where the job finds secrets that are files; what is there is on a tmpfs, where there is one
     work/N, tmp   working folder of replica N, and its TMPDIR; work/token-N is a socket at which it may ask
                   for the token of a GPU of which it has a part (`shim/sharing.py`)
@@ -54,6 +55,8 @@ class AttemptFolder:
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")
         self.secrets = os.path.join(path, "secrets")
+        self.passwd = os.path.join(path, "passwd")
+        self.group = os.path.join(path, "group")
         self.works = os.path.join(path, "work")
 
     def log(self, rank: int) -> str:

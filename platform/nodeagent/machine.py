@@ -51,6 +51,8 @@ class Outcome:
     ended_at: float | None = None
     #: The end of the output of the replica that failed first.
     last_lines: str = ""
+    #: Name of the signal that ended that replica, such as SIGSEGV; "" when none did.
+    signal: str = ""
 
 
 NEVER_STARTED = Outcome(exit_code=None, category="stopped", message="It was stopped before it started.")

@@ -195,6 +195,8 @@ class PartReport:
     message: str = ""
     #: The end of the output of the replica that failed: the site's own rules look for more than a category.
     last_lines: str = ""
+    #: Name of the signal that ended the first replica that failed, such as SIGSEGV; "" when none did.
+    signal: str = ""
     #: By the node's clock, Unix seconds.
     started_at: float | None = None
     ended_at: float | None = None
@@ -368,6 +370,8 @@ class LogChunk:
     sequence: int
     at: float
     text: str
+    #: The bytes themselves in base64 where the text does not say them, as of invalid UTF-8; else "".
+    raw: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,8 @@ class Attempt(models.Model):
     stop_message = models.CharField(max_length=500, blank=True)
     preempted_by = ArrayField(models.BigIntegerField(), default=list)
     exit_code = models.IntegerField(null=True)
+    #: Name of the signal that ended the replica that failed first; "": none did, or it is not known.
+    signal = models.CharField(max_length=20, blank=True, default="", db_default="")
     category = models.CharField(max_length=20, blank=True)
     #: Its class, where it failed (`core.failures.taxonomy`).
     failure = models.CharField(max_length=40, blank=True)
@@ -95,6 +97,7 @@ class AttemptPart(models.Model):
     replicas = models.JSONField()
     master_port = models.PositiveIntegerField(null=True)
     exit_code = models.IntegerField(null=True)
+    signal = models.CharField(max_length=20, blank=True, default="", db_default="")
     category = models.CharField(max_length=20, blank=True)
     message = models.CharField(max_length=500, blank=True)
     #: How the node holds its replicas to their parts of GPUs; "": they have none, or nothing is known yet.

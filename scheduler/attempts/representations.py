@@ -49,6 +49,7 @@ def _attempt(attempt: Attempt, placement: list[Representation], turn: Turn | Non
         "enforcement": weakest_enforcement({part["enforcement"] for part in placement}),
         "auxiliary": _auxiliary(attempt.auxiliary),
         "exit_code": attempt.exit_code,
+        "signal": attempt.signal,
         "category": attempt.category,
         "failure": attempt.failure,
         "matched_rule": attempt.matched_rule

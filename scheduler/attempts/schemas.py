@@ -86,6 +86,10 @@ class Attempt(serializers.Serializer):
         " null: its job states what it needs.",
     )
     exit_code = serializers.IntegerField(allow_null=True)
+    signal = serializers.CharField(
+        allow_blank=True,
+        help_text="Name of the signal that ended the first replica that failed, such as SIGSEGV.",
+    )
     category = serializers.CharField(allow_blank=True)
     failure = serializers.CharField(allow_blank=True, help_text="The class of its failure, if it failed.")
     matched_rule = MatchedRule(allow_null=True, help_text="Which of the site's rules its failure matched.")

@@ -136,10 +136,13 @@ class JobsCheck(APIView):
 
     @extend_schema(request=schemas.JobSubmit, responses={200: schemas.CheckAnswer})
     def post(self, request: Request) -> Response:
-        """Say what is wrong with a specification, or else what would become of it. Submits nothing."""
+        """Say what is wrong with a specification, or else what would become of it. Submits nothing.
+
+        For viewers of the tenant, too."""
         tenant, spec = _tenant_and_rest(request.data)
+        submission = Submission(viewer(request), tenant, role=Role.VIEWER)
         try:
-            checked = Submission(viewer(request), tenant).check(spec)
+            checked = submission.check(spec)
         except ApplicationError as error:
             if not error.fields:
                 raise

@@ -300,7 +300,8 @@ class VariableName(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretUse:
-    """A secret that all processes of the job get, by its name. As text alone: the variable of that name."""
+    """A secret that all processes of the job get, by its name. As text alone: in the variable of that
+    name; hf-token comes in HF_TOKEN."""
 
     name: str = stated(Word(), help="Of the secret, as `allot secret list` shows it.")
     #: The variable's name; empty: it is a file.
@@ -322,6 +323,11 @@ def _env_or_file(fields: Fields, use: SecretUse) -> None:
         fields.refuse("file", "is given beside env", "one of the two; a secret may be listed twice")
 
 
+def _variable_of(name: str) -> str:
+    """Return the variable in which a secret comes whose name is all that is said."""
+    return name if VARIABLE.fullmatch(name) else re.sub(r"[-.]", "_", name).upper()
+
+
 class Secrets(Kind):
     """The secrets of a job, each written as a name or an object."""
 
@@ -341,7 +347,7 @@ class Secrets(Kind):
             if not isinstance(each, str | Mapping):
                 fields.refuse(f"{name}.{number}", f"{described(each)} is no secret", _SECRETS_EXPECTED)
                 continue
-            short = {"name": each, "env": each} if isinstance(each, str) else each
+            short = {"name": each, "env": _variable_of(each)} if isinstance(each, str) else each
             use = self._use.check(fields, f"{name}.{number}", short)
             for kind in ("env", "file"):
                 target = getattr(use, kind)
@@ -360,7 +366,7 @@ class Secrets(Kind):
 
     def schema(self, definitions: "Definitions") -> Schema:
         use = self._use.schema(definitions)
-        items = use if definitions.normal else {"anyOf": [VariableName().schema(definitions), use]}
+        items = use if definitions.normal else {"anyOf": [Word().schema(definitions), use]}
         return {"type": "array", "items": items, "maxItems": MAX_SECRETS}
 
 
@@ -416,7 +422,8 @@ class Ports(Kind):
             "type": ["integer", "null"],
             "minimum": LEAST_NUMBER,
             "maximum": MOST_NUMBER,
-            "description": "The number, for a program that can not be told one; null: the node chooses.",
+            "description": "The number, for a program that can not be told one; no other job on its"
+            " node may have the same. null: the node chooses.",
         }
         port = definitions.define(
             "Port",

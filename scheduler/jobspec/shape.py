@@ -44,6 +44,8 @@ class Shape(NamedTuple):
     constraints: tuple[TagConstraint, ...] = ()
     #: It waits for earlier jobs of its name and user.
     singleton: bool = False
+    #: Numbers of the node's ports at which it insists to listen.
+    ports: tuple[int, ...] = ()
     #: Of a trial run, whatever the job's own; None: no other.
     limit_seconds: float | None = None
     #: Of a trial run: the job's own shape, as it is stored; else empty.
@@ -102,6 +104,8 @@ class Shape(NamedTuple):
             shape["constraints"] = [list(astuple(each)) for each in self.constraints]
         if self.singleton:
             shape["singleton"] = True
+        if self.ports:
+            shape["ports"] = list(self.ports)
         return shape
 
     def limited(self, seconds: float | None) -> float | None:
@@ -189,6 +193,7 @@ def shape_of(text: str) -> Shape:
         tags=tuple(shape.get("tags", ())),
         constraints=tuple(_constraint(*each) for each in shape.get("constraints", ())),
         singleton=bool(shape.get("singleton")),
+        ports=tuple(shape.get("ports", ())),
         limit_seconds=_number(shape.get("limit_seconds")),
         after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
     )

@@ -404,6 +404,7 @@ class JobSpec:
             tags=self.tags,
             constraints=self.constraints,
             singleton=self.singleton,
+            ports=tuple(sorted([port for port in self.ports.values() if port is not None])),
         )
 
     def core_job(self, *, tenant: str, submitted_at: float = 0.0) -> Job:

@@ -188,7 +188,7 @@ def _file(name: str, content_type: str, attempt: Attempt, pieces: Iterator[bytes
 
 def _text(attempt: Attempt, rank: int) -> Iterator[bytes]:
     for page in all_chunks(attempt, rank):
-        yield "".join(chunk.text for chunk in page).encode()
+        yield b"".join(chunk.data for chunk in page)
 
 
 def _zip(folder: str, attempt: Attempt, tasks: Mapping[int, str]) -> Iterator[bytes]:

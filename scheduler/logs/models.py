@@ -12,7 +12,10 @@ class LogChunk(models.Model):
     rank = models.PositiveIntegerField()
     sequence = models.PositiveIntegerField()
     at = models.DateTimeField()
+    #: As it is shown and searched: what is no UTF-8, and zero bytes, are replaced.
     text = models.TextField()
+    #: The bytes themselves where the text does not say them.
+    raw = models.BinaryField(null=True)
 
     class Meta:
         constraints = [

@@ -161,6 +161,7 @@ class JobsUsage(RepresentedList):
 
     queryset = Job.objects.none()
     serializer_class = JobUsage
+    query_serializer = UsageFilter
     represent = staticmethod(jobs_now)
 
     def get_queryset(self) -> QuerySet[Job]:

@@ -191,17 +191,21 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     starts = []
     #: What starts before it in this round are given of each GPU.
     given: dict[GpuId, list[Hold]] = defaultdict(list)
+    #: By node and number: who starts before it in this round and listens there.
+    listening: dict[tuple[int, int], JobId] = {}
     for action in changes:
         if action.kind not in _STARTS or action.placement is None:
             continue
         if action.kind is not ActionKind.START and id(action) not in stopped:
             continue  # its stopping half was dropped, and said so
-        if problem := _changed(action, facts) or _unusable(action, facts, given):
+        problem = _changed(action, facts) or _unusable(action, facts, given)
+        if problem := problem or _listens_already(action, facts, listening):
             facts.drop(action, problem)
         else:
             starts.append(action)
             for gpu, part in facts.parts_of(action).items():
                 given[gpu].append(Hold(_IN_THIS_ROUND, part))
+            listening.update(dict.fromkeys(_ports_of(action, facts), action.jobs[0]))
     return starts
 
 
@@ -244,6 +248,27 @@ def _unusable(action: Action, facts: Facts, given: Mapping[GpuId, Sequence[Hold]
         if not facts.has_room(gpu, part, [*staying, *promised]):
             return f"GPU {gpu} is still in use"
     return None
+
+
+def _listens_already(action: Action, facts: Facts, listening: Mapping[tuple[int, int], JobId]) -> str | None:
+    """Return who else starts on its nodes in this round and has a fixed port of its. The next round knows."""
+    for node, port in _ports_of(action, facts):
+        if (other := listening.get((node, port))) is not None:
+            return f"job {other}, which starts in this round too, listens at port {port} on its node"
+    return None
+
+
+def _ports_of(action: Action, facts: Facts) -> list[tuple[int, int]]:
+    """Return by node the fixed ports of who starts."""
+    assert action.placement is not None
+    ports = [port for job in action.jobs if job in facts.jobs for port in facts.jobs[job].ports]
+    if not ports:
+        return []
+    return [
+        (node, port)
+        for node in {facts.places[gpu].node_id for gpu in action.placement.gpus}
+        for port in ports
+    ]
 
 
 def _stays(hold: Hold, facts: Facts) -> bool:

@@ -16,6 +16,7 @@ from scheduler.events.models import Event
 from scheduler.jobs.models import Explanation, QueueOrder
 from scheduler.jobs.representations import publish_explanations, publish_positions
 from scheduler.rounds.copying import copy_rows
+from scheduler.rounds.fixed_ports import with_ports_named
 
 #: Positions deeper in a queue than this are not pushed to pages; they read them when they look.
 _PUSHED_POSITIONS = 1_000
@@ -54,7 +55,7 @@ class _ChangedReasons:
 
 def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) -> None:
     """Store the reasons that differ from the stored ones; an event when the decisive one is another."""
-    changed = _read_changed(plan)
+    changed = _read_changed(with_ports_named(plan.reasons))
     if not changed:
         return
     _write_events(changed, plan, at=at)
@@ -69,8 +70,8 @@ def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) 
     _publish(changed, plan, tenants)
 
 
-def _read_changed(plan: Plan) -> list[_ChangedReasons]:
-    texts = {job: reasons_json(reasons) for job, reasons in plan.reasons.items()}
+def _read_changed(found: Mapping[JobId, tuple[Reason, ...]]) -> list[_ChangedReasons]:
+    texts = {job: reasons_json(reasons) for job, reasons in found.items()}
     digests = {job: hashlib.blake2b(text, digest_size=8).hexdigest() for job, text in texts.items()}
     with connection.cursor() as cursor:
         cursor.execute(_CHANGED, [list(digests), list(digests.values())])
@@ -78,7 +79,7 @@ def _read_changed(plan: Plan) -> list[_ChangedReasons]:
             _ChangedReasons(
                 job=job,
                 tenant_id=tenant_id,
-                reasons=plan.reasons[job],
+                reasons=found[job],
                 text=texts[job],
                 digest=digests[job],
                 code_before=code_before,

@@ -1,5 +1,6 @@
 """What is true of everything that a plan's actions touch, read after its rows were locked."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
        (SELECT array_agg(task->>'name' ORDER BY place, replica)
         FROM jsonb_array_elements(spec->'tasks') WITH ORDINALITY AS listed(task, place),
              generate_series(1, (task->>'replicas')::int) AS replica),
-       coalesce((SELECT max(number) FROM scheduler_attempt WHERE job_id = scheduler_job.id), 0)
+       coalesce((SELECT max(number) FROM scheduler_attempt WHERE job_id = scheduler_job.id), 0),
+       shape -> 'ports'
 FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
 """
 _LOCK_NODES = """
@@ -53,6 +55,8 @@ class LockedJob:
     task_names: list[str]
     #: Number of its newest attempt; 0: it has had none.
     newest_attempt: int
+    #: Numbers at which it insists to listen.
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +136,13 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
     successors: dict[GpuId, list[Hold]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_JOBS, [jobs])
-        for job, version, state, tenant, is_trial_due, task_names, newest in cursor.fetchall():
+        for job, version, state, tenant, is_trial_due, task_names, newest, ports in cursor.fetchall():
             locked[job] = LockedJob(
-                tenant_id=tenant, is_trial_due=is_trial_due, task_names=task_names, newest_attempt=newest
+                tenant_id=tenant,
+                is_trial_due=is_trial_due,
+                task_names=task_names,
+                newest_attempt=newest,
+                ports=tuple(json.loads(ports)) if ports else (),
             )
             if version == versions.get(job) and state in (JobState.QUEUED, JobState.RUNNING):
                 del changed[job]

@@ -22,6 +22,7 @@ from scheduler.jobs.models import Job
 from scheduler.jobspec import JobSpec
 from scheduler.market.selectors import market_now
 from scheduler.rounds.circuit_breaker import with_breakers_open
+from scheduler.rounds.fixed_ports import with_ports_named
 from scheduler.rounds.models import Leadership
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.submitted import submitted_now
@@ -44,6 +45,9 @@ def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
     plan = _decided(replace(facts, jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
+    ports = [port for port in spec.ports.values() if port is not None]
+    if reasons and ports:
+        reasons = with_ports_named({job_id: reasons}, {job_id: ports})[job_id]
     return () if starts and not reasons else reasons
 
 

@@ -26,6 +26,7 @@ from scheduler.core.perf.recurrence import Like
 from scheduler.core.perf.throughput import JobClass
 from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.rounds.awaited import earlier_namesakes, read_awaited
+from scheduler.rounds.fixed_ports import kept_apart
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs, known_throughputs
@@ -127,16 +128,17 @@ def read_snapshot(round_number: int) -> core.Snapshot:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
         throughputs = known_throughputs(cursor)
-        jobs, job_classes = _jobs(cursor, throughputs)
+        jobs, job_classes, ports = _jobs(cursor, throughputs)
+        nodes, running = _nodes(cursor), _running(cursor, throughputs, job_classes)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
             round_seconds=settings.CONFIG.round_seconds,
-            nodes=_nodes(cursor),
+            nodes=nodes,
             tenants=_tenants(cursor),
             virtual_clusters=_virtual_clusters(cursor),
-            jobs=jobs,
-            running=_running(cursor, throughputs, job_classes),
+            jobs=tuple(kept_apart(jobs, ports, running, nodes)) if ports else jobs,
+            running=running,
             memory=_memory(cursor),
             prices=throughputs.prices,
             pair_speeds=throughputs.pairs(job_classes.values()),
@@ -207,8 +209,8 @@ def nodes_without_containers(cursor: Any) -> list[core.NodeId]:
 
 def _jobs(
     cursor: Any, throughputs: KnownThroughputs
-) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]]]:
-    """Return the jobs, and the job class of each."""
+) -> tuple[tuple[core.Job, ...], dict[int, tuple[str, str]], dict[core.JobId, tuple[int, ...]]]:
+    """Return the jobs, the job class of each, and the fixed ports of those that have some."""
     without_containers = nodes_without_containers(cursor)
     cursor.execute(_CLOSING)
     closing = cursor.fetchall()
@@ -217,6 +219,7 @@ def _jobs(
     trainings, scalings, losses = read_trainings(), read_scalings(), read_losses(cursor)
     profiles, awaited = read_profiles(), read_awaited(cursor)
     singletons: set[int] = set()
+    ports: dict[core.JobId, tuple[int, ...]] = {}
     recurrence = known_recurrence() if is_looked_at(cursor, "reads_recurrence") else None
     cursor.execute(_JOBS)
     rows = cursor.fetchall()
@@ -274,6 +277,8 @@ def _jobs(
                 **stated.facts(),
             )
         )
+        if stated.ports:
+            ports[job_id] = stated.ports
         if stated.singleton:
             singletons.add(job_id)
         if stated.after_trial:
@@ -289,7 +294,7 @@ def _jobs(
         jobs = [
             replace(job, awaits=(*job.awaits, earlier[job.id])) if job.id in earlier else job for job in jobs
         ]
-    return tuple(jobs), job_classes
+    return tuple(jobs), job_classes, ports
 
 
 def _after_trial(

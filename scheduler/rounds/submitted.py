@@ -7,6 +7,7 @@ from django.db import connection
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec import JobSpec
+from scheduler.rounds.fixed_ports import candidates, taken_ports
 from scheduler.rounds.snapshot import nodes_without_containers
 from scheduler.rounds.throughputs import known_throughputs
 
@@ -18,6 +19,7 @@ def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Jo
         without_containers = nodes_without_containers(cursor) if spec.image else []
     job_class = job_class_of(job.tenant, job.application, spec.name)
     known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
+    ports = [port for port in spec.ports.values() if port is not None]
     deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + facts.now
     return replace(
         job,
@@ -28,6 +30,7 @@ def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Jo
         gpu_models=known.accepted(job.gpu_models),
         avoid=tuple(sorted({*job.avoid, *without_containers})),
         outlasts=_outlasted(job, facts),
+        nodes=candidates(job, ports, taken_ports(facts)) if ports else job.nodes,
     )
 
 

@@ -105,13 +105,17 @@ class AuditView(ListAPIView):
         return self.get_paginated_response([represented(entry) for entry in page or ()])
 
 
+class ExportQuery(serializers.Serializer):
+    after = serializers.CharField(required=False)
+
+
 class AuditExport(GenericAPIView):
     """The audit log as JSON lines, the oldest entry first."""
 
     queryset = AuditEntry.objects.none()
     filterset_class = AuditFilter
     pagination_class = None
-    other_parameters = ("after",)
+    query_serializer = ExportQuery
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         return entries_visible(viewer(self.request))

@@ -11,8 +11,13 @@ from rest_framework.views import APIView
 
 from tenants.errors import FieldError, Invalid
 
-#: Those of every list (`controlplane.pagination`).
+#: Those of every list that has pages (`controlplane.pagination`).
 PAGING = ("cursor", "page_size")
+
+
+def paging_of(view: APIView | None) -> Collection[str]:
+    """Return the parameters by which pages of a view are chosen; none where it has no pages."""
+    return PAGING if getattr(view, "pagination_class", None) is not None else ()
 
 
 def refuse_unknown(request: Request, known: Collection[str]) -> None:
@@ -32,14 +37,15 @@ def _expected(name: str, known: Collection[str]) -> str:
 
 
 class FilterBackend(DjangoFilterBackend):  # type: ignore[misc]  # it has no types
-    """Filters lists by the filters that a view declares, and refuses what is none of these."""
+    """Filters lists by the filters that a view declares, and refuses what is none of these.
+
+    What a view reads by itself it declares as `query_serializer` (`scheduler.rest.checked`).
+    """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:
         declared = self.get_filterset_class(view, queryset)
-        others = getattr(view, "other_parameters", ())
-        known = {*(declared.base_filters if declared else ()), *PAGING, *others}
-        # Where a view has checked its parameters by a serializer, unknown ones were refused there.
-        if not getattr(request, "parameters_checked", False):
-            refuse_unknown(request, known)
+        own = getattr(view, "query_serializer", None)
+        known = {*(declared.base_filters if declared else ()), *(own().fields if own else ())}
+        refuse_unknown(request, {*known, *paging_of(view)})
         filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
         return filtered

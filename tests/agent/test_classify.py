@@ -58,7 +58,17 @@ ENDINGS = [
     (Ending(reason="replica", exit_code=139, signal=signal.SIGSEGV), "user_error", "SIGSEGV"),
     (Ending(reason="replica", exit_code=128 + 40, signal=40), "user_error", "signal 40"),
     # Memory.
-    (Ending(reason="replica", exit_code=137, signal=9, was_out_of_memory=True), "out_of_memory", "asked for"),
+    (Ending(reason="replica", exit_code=137, signal=9, was_out_of_memory=True), "out_of_memory", "for."),
+    (
+        Ending(reason="replica", exit_code=137, signal=9, was_out_of_memory=True, memory_bytes=2**26),
+        "out_of_memory",
+        "more memory than it asked for (64 MiB).",
+    ),
+    (
+        Ending(reason="gpu_memory", gpu_memory_bytes=6 * 2**30),
+        "gpu_memory_exceeded",
+        "than its part of the GPU has (6 GiB).",
+    ),
     (
         Ending(reason="replica", exit_code=137, signal=9, kernel_killed_for_memory=True),
         "out_of_memory",

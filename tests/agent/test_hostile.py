@@ -418,3 +418,16 @@ def test_a_hostile_job_of_an_agent_without_root_reaches_nothing_either(folder: P
         "left": [],
         "isolation": {"signals": told["isolation"]["signals"], "user": False, "processes": True},
     }
+
+
+async def test_a_job_has_an_entry_of_its_own_among_the_users(sandboxed: RuntimeNode) -> None:
+    """ssh, whoami and MPI ask for it, by the user's number."""
+    outcome = await sandboxed.run(make_part(shell("whoami; id -gn; getent passwd $(id -u); id -u root")))
+    assert outcome.exit_code == 0, sandboxed.text()
+    user, group, entry, root = sandboxed.text().splitlines()
+    name, _, number, *_, home, _ = entry.split(":")
+    work = sandboxed.runtime.folder(1).work(0)
+    assert (name, home, root) == (user, work, "0")
+    assert int(number) == os.stat(work).st_uid
+    if os.geteuid() == 0:
+        assert (user, group) == ("vision", "vision")

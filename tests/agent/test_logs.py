@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from nodeagent.folder import AttemptFolder
 from nodeagent.messages import CHUNKS_PER_BATCH, LOG_CHUNK_BYTES, LogAnswer, LogBatch, encode
 from nodeagent.output.logs import OutputTail, cut, decode_text
+from nodeagent.shim.replica import OutputFile
+from nodeagent.shim.secrets import Mask
 from tests.effort import examples
 
 
@@ -20,6 +23,7 @@ class Store:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.data = b""
 
     def take(self, batch: LogBatch) -> LogAnswer:
         assert len(batch.chunks) <= CHUNKS_PER_BATCH
@@ -27,6 +31,7 @@ class Store:
             assert 0 < len(chunk.text.encode()) <= LOG_CHUNK_BYTES
             if chunk.sequence == len(self.texts):
                 self.texts.append(chunk.text)
+                self.data += base64.b64decode(chunk.raw) if chunk.raw else chunk.text.encode()
             else:
                 assert self.texts[chunk.sequence] == chunk.text, "the same number, another text"
         return LogAnswer(next_sequence=len(self.texts))
@@ -54,6 +59,19 @@ def test_a_character_is_not_torn_apart(character: str) -> None:
         assert cut(data, is_last=False) == 2
         assert cut(data, is_last=True) == len(data)
     assert cut(b"ab" + encoded, is_last=False) == 2 + len(encoded)
+
+
+@pytest.mark.parametrize(("more", "says"), [(b"", False), (b"x", True)])
+def test_output_that_is_cut_exactly_at_its_limit_says_so(
+    folder: AttemptFolder, more: bytes, says: bool
+) -> None:
+    output = OutputFile(folder.log(0), 1000, Mask([]))
+    for piece in (b"y" * 400, b"y" * 600, more, more):
+        output.write(piece)
+    output.finish()
+    text = Path(folder.log(0)).read_text()
+    assert text.startswith("y" * 1000)
+    assert text.count("Output limit of 1000 bytes reached") == says
 
 
 def test_what_never_becomes_a_character_is_not_waited_for() -> None:
@@ -165,3 +183,4 @@ def test_whatever_is_lost_the_text_is_whole(
     while (batch := tail.next_batch(is_last=True)) is not None:
         tail.answered(store.take(batch))
     assert store.text == decode_text(b"".join(pieces))
+    assert store.data == b"".join(pieces)

@@ -63,6 +63,7 @@ class TestStart:
         outcome = await node.run(make_part(shell("echo out; echo err >&2")))
         assert node.text() == "out\nerr\n"
         assert (outcome.exit_code, outcome.category, outcome.message) == (0, "", "")
+        assert outcome.signal == ""
         assert outcome.started_at is not None
         assert outcome.ended_at is not None
         assert outcome.started_at <= outcome.ended_at
@@ -198,6 +199,7 @@ class TestStop:
         clock.jump(GRACE_SECONDS)
         outcome = await node.end_of()
         assert (outcome.category, outcome.exit_code) == ("stopped", 128 + signal.SIGKILL)
+        assert outcome.signal == "SIGKILL"
         assert not is_alive(pid)
 
     async def test_a_second_stop_can_shorten_the_grace(self, node: RuntimeNode) -> None:
@@ -351,6 +353,7 @@ class TestDeaths:
         outcome = await node.end_of()
         assert (outcome.exit_code, outcome.category) == (137, "user_error")
         assert "SIGKILL" in outcome.message
+        assert outcome.signal == "SIGKILL"
 
 
 class TestRestart:
@@ -449,7 +452,7 @@ class TestLimits:
         )
         outcome = await node.run(make_part(replica))
         assert (outcome.category, outcome.exit_code) == ("out_of_memory", 137)
-        assert "more memory than it asked for" in outcome.message
+        assert "more memory than it asked for (64 MiB)" in outcome.message
         assert "filled\n" not in node.text()
 
     async def test_groups_are_made_and_removed(self, node: RuntimeNode) -> None:

@@ -54,6 +54,7 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
         "auxiliary": None,
         "enforcement": "",
         "exit_code": None,
+        "signal": "",
         "category": None,
         "message": "",
         "matched_rule": None,

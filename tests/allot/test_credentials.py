@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from allot import credentials
 from allot.client import Client
 from allot.credentials import (
     Credentials,
@@ -14,6 +15,7 @@ from allot.credentials import (
     save,
 )
 from allot.errors import WrongUse
+from tests.conftest import OWN_CONFIG
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,17 @@ def test_the_environment_and_an_earlier_login_can_allow_it(tmp_path: Path) -> No
     assert find_account(told).insecure
     assert not find_account(told | {"ALLOT_URL": "http://other", "ALLOT_TOKEN": "alt_a_b"}).insecure
     assert find_account(told | {"ALLOT_URL": "http://other", "ALLOT_INSECURE": "1"}).insecure
+
+
+def test_every_test_has_a_configuration_of_its_own(allot_config: Path) -> None:
+    assert credentials.config_path() == allot_config != OWN_CONFIG
+
+
+def test_a_test_that_writes_to_the_persons_own_configuration_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ALLOT_CONFIG")
+    before = OWN_CONFIG.read_bytes() if OWN_CONFIG.exists() else None
+    with pytest.raises(pytest.fail.Exception, match="is not its own"):
+        credentials.save(credentials.config_path(), Credentials())
+    assert (OWN_CONFIG.read_bytes() if OWN_CONFIG.exists() else None) == before

@@ -229,9 +229,12 @@ def test_show_tells_what_it_waits_for_and_what_waits_for_it(allot: Allot, api: F
 
 
 def test_show_names_the_signal_that_ended_an_attempt(allot: Allot, api: FakeApi) -> None:
-    attempt = make_attempt(state="ended", outcome="failed", exit_code=-9, ended_at=NOW)
-    api.add(1, **{**running(), **ended("failed", -9), "attempt": attempt})
-    assert "killed by SIGKILL" in allot("show", "1").stdout
+    attempt = make_attempt(state="ended", outcome="failed", exit_code=137, signal="SIGKILL", ended_at=NOW)
+    api.add(1, **{**running(), **ended("failed", 137), "attempt": attempt})
+    assert columns(allot("show", "1").stdout.splitlines()[-1])[-1] == "ended by SIGKILL"
+    attempt["message"] = "The kernel ran out of memory and killed it."
+    said = columns(allot("show", "1").stdout.splitlines()[-1])[-1]
+    assert said == "The kernel ran out of memory and killed it. (SIGKILL)"
 
 
 @pytest.mark.parametrize(
@@ -365,3 +368,11 @@ def test_show_says_plainly_where_nothing_holds_a_job_to_its_part_of_a_gpu(allot:
     api.add(2, **running())
     assert "GPU part         placement only: nothing holds it" in allot("show", "1").stdout
     assert "GPU part" not in allot("show", "2").stdout
+
+
+def test_why_of_the_job_that_was_submitted_last(allot: Allot, api: FakeApi) -> None:
+    for number, user in enumerate(("ann", "ann", "ben"), start=1):
+        api.add(number, submitted_by=user)
+    assert allot("why", "--last").stdout.startswith("Job 2 train has waited ")
+    for wrong in (("why",), ("why", "3", "--last")):
+        assert allot(*wrong).exit_code == 2

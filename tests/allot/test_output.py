@@ -87,6 +87,21 @@ def test_a_jobs_output_loses_its_escape_sequences_wherever_it_is_cut(output: str
         assert "".join(map(plain, pieces)) == seen, size
 
 
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_progress_bars_below_each_other_stay_where_they_are(size: int) -> None:
+    bars = "\router 0%\n\rinner 0%\x1b[A\n\x1b[32m\rinner 50%\x1b[1A\router 10%"
+    plain = WithoutEscapes()
+    pieces = [bars[start : start + size] for start in range(0, len(bars), size)]
+    seen = "\router 0%\n\rinner 0%\x1b[1A\n\rinner 50%\x1b[1A\router 10%"
+    assert "".join(map(plain, pieces)) == seen
+    # What is above the output's own lines is not its own.
+    assert plain("\x1b[99A") == ""
+    assert plain("a\nb\n\x1b[99Ac") == "a\nb\n\x1b[2Ac"
+    plain("d\n")
+    plain.interrupted()
+    assert plain("\x1b[A") == ""
+
+
 def test_what_only_begins_like_an_escape_sequence_is_not_kept_back_for_ever() -> None:
     plain = WithoutEscapes()
     assert plain("\x1b]" + "a" * 5000) == "␛]" + "a" * 5000

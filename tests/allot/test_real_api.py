@@ -121,7 +121,11 @@ def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     shown = allot("show", str(job_of("x").id)).stdout
     assert re.search(r"Description +warm-up", shown)
     assert "4 GPUs of V100, opportunistic" in shown
-    assert "main ×2, 2 GPUs each: python train.py --lr 1" in shown
+    asked = "main ×2, 2 GPUs, 1 CPU, 4 GiB each: python train.py --lr 1"
+    assert asked in shown
+    assert re.search(r"Time limit +1h\n", shown)
+    for said in (checked.stdout, submitted.stdout):
+        assert f"\n  {asked}\n  time limit: 1h\n" in said
     for label, found in (
         ("team=vision", f"{job_of('x').id}\n"),
         ("team", f"{job_of('x').id}\n"),

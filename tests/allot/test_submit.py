@@ -34,6 +34,8 @@ def test_flags_and_a_command_after_two_dashes(command: Command, api: FakeApi) ->
     assert task["resources"] == {"gpu": 4, "gpu_model": ["V100", "P100"]}
     assert result.stdout.splitlines() == [
         "Submitted job 1 x: 2 GPUs of V100 or P100 in shared.",
+        "  main ×2, 4 GPUs each: python train.py --lr 1 -- rest",
+        "  time limit: 1h",
         "  allot why 1         why it waits, and its place in the queue",
         "  allot logs -f 1     its output as it comes",
         "  allot cancel 1      stop it",
@@ -144,6 +146,7 @@ def test_dry_run_creates_nothing(allot: Allot, api: FakeApi) -> None:
     assert result.stdout.splitlines() == [
         "train: would be taken, 2 GPUs. Would start at once.",
         "  main ×1, 2 GPUs: python train.py",
+        "  time limit: none",
         "  warning: No time limit.",
     ]
     result = allot("submit", "--dry-run", "-", stdin="command: 'true'")

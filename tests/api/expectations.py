@@ -62,7 +62,7 @@ GET    /api/v1/jobs                               401    200      200    200    
 POST   /api/v1/jobs                               401    404      403    201    201   201      403       403
 POST   /api/v1/jobs/bulk                          401    404      403    201    201   201      403       403
 POST   /api/v1/jobs/cancel                        401    404      403    200    200   200      403       403
-POST   /api/v1/jobs/check                         401    200      403    200    200   200      403       403
+POST   /api/v1/jobs/check                         401    404      200    200    200   200      403       403
 GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
@@ -247,6 +247,8 @@ _TABLE = {"tenant": "red", "content": "application,gpus,gpu_model,rate\nbert,1,V
 OWN_SCOPES = {
     ("DELETE", "/api/v1/session"): Scope.READ,
     ("POST", "/api/v1/session/password"): Scope.MANAGE,
+    # Viewers may, and it changes nothing; but it is as much work as submitting.
+    ("POST", "/api/v1/jobs/check"): Scope.SUBMIT,
     ("POST", "/api/v1/tokens"): Scope.MANAGE,
     ("DELETE", "/api/v1/tokens/<str:key>"): Scope.READ,
     ("POST", "/api/v1/tokens/<str:key>/rotate"): Scope.READ,

@@ -24,6 +24,10 @@ def operator():
         ("/jobs/usage?user=ann", "cursor, page_size, tenant"),
         ("/market/offers?vc=red", ""),
         ("/cluster/usage?since=1h", ""),
+        # Where there are no pages none can be asked for.
+        ("/jobs/counts?cursor=after.3", "array, fold"),
+        ("/audit/export?page_size=5", "action, address, after"),
+        ("/cluster/usage?page_size=5", "minutes"),
     ],
 )
 def test_it_is_named_with_what_would_be_right(operator, path: str, expected: str) -> None:
@@ -35,5 +39,10 @@ def test_it_is_named_with_what_would_be_right(operator, path: str, expected: str
 
 
 def test_known_ones_go_on_to_work(operator) -> None:
-    for path in ("/jobs?state=queued&page_size=5", "/audit/export?after=0", "/tokens?everybody=true"):
+    for path in (
+        "/jobs?state=queued&page_size=5",
+        "/audit/export?after=0",
+        "/tokens?everybody=true",
+        "/jobs/usage?page_size=5",
+    ):
         assert operator.get(path).status_code == 200, path

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from celery import current_app
+from celery.signals import worker_process_init, worker_process_shutdown
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
@@ -14,6 +15,7 @@ from controlplane import tasks
 from controlplane.celery import app
 from controlplane.config import config
 from controlplane.models import IdempotentAnswer
+from scheduler.rounds.run import solver
 from tests.scheduler.builders import make_user
 
 
@@ -54,3 +56,12 @@ def test_old_answers_and_ended_sessions_are_pruned():
 def test_every_scheduled_task_exists():
     app.loader.import_default_modules()
     assert {entry["task"] for entry in app.conf.beat_schedule.values()} <= set(app.tasks)
+
+
+def test_a_worker_has_its_solver_load_before_a_round_needs_it() -> None:
+    worker_process_init.send(sender=None)
+    try:
+        assert solver().child is not None
+    finally:
+        worker_process_shutdown.send(sender=None)
+    assert solver().child is None

@@ -170,3 +170,21 @@ def test_a_twin_that_waits_too_long_is_told_to_come_back(monkeypatch):
     twins.go.set()
     first.join(PATIENCE_SECONDS)
     assert twins.answers["first"].status_code == 201
+
+
+@pytest.mark.django_db
+def test_an_ordinary_repeat_is_no_error_of_the_database():
+    operator = caller(make_user(operator=True))
+    operator.post("/tenants", {"name": "red"}, headers=KEY)
+    errors = []
+
+    def watched(execute, statement, parameters, many, context):
+        try:
+            return execute(statement, parameters, many, context)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    with connection.execute_wrapper(watched):
+        assert operator.post("/tenants", {"name": "red"}, headers=KEY).status_code == 201
+    assert errors == []

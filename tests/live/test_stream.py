@@ -2,10 +2,11 @@
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import transaction
 
 from controlplane.asgi import application
-from controlplane.live import NOT_SIGNED_IN, TOO_LARGE
+from controlplane.live import NOT_SIGNED_IN, TOO_LARGE, TOO_MANY, Pace
 from nodeagent.messages import GpuSample
 from scheduler import stream
 from scheduler.agents.services.reports import publish_samples
@@ -21,6 +22,7 @@ from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from tenants.models import Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket
+from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import (
     make_account,
     make_job,
@@ -54,6 +56,39 @@ async def watch(user) -> Socket:
     assert await socket.connect()
     assert (await socket.receive())["type"] == "hello"
     return socket
+
+
+async def test_a_user_has_no_more_streams_than_the_settings_say(monkeypatch):
+    monkeypatch.setattr(settings.CONFIG, "sockets_per_user", 2)
+    user = await sync_to_async(make_user)()
+    first, _second = await watch(user), await watch(user)
+    third = await connect("/ws/live", await sync_to_async(token_of)(user))
+    assert await third.connect()
+    assert await third.closed_with() == TOO_MANY
+    # Others have their own, and one that is closed makes room.
+    await watch(await sync_to_async(make_user)())
+    await first.peer.send_input({"type": "websocket.disconnect", "code": 1000})
+    await first.peer.wait(timeout=PATIENCE_SECONDS)
+    await watch(user)
+
+
+def test_messages_beyond_a_pace_wait_each_for_its_part_of_a_second():
+    pace, rate = Pace(0.0), settings.CONFIG.socket_messages_per_second
+    waits = [pace.wait_seconds(1.0) for _ in range(60)]
+    assert waits[:40] == [0.0] * 40
+    assert waits[40:] == pytest.approx([number / rate for number in range(1, 21)])
+    assert pace.wait_seconds(100.0) == 0.0
+
+
+async def test_each_message_on_a_socket_waits_for_its_turn(monkeypatch):
+    counted = []
+    monkeypatch.setattr(Pace, "wait_seconds", lambda pace, now: counted.append(now) or 0.01)
+    page = await watch(await sync_to_async(make_user)())
+    for _ in range(3):
+        await page.say({"type": "ping"})
+        assert (await page.receive())["type"] == "pong"
+    assert len(counted) == 3
+    assert counted[2] - counted[0] >= 0.02
 
 
 @sync_to_async

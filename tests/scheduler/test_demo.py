@@ -230,6 +230,14 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     waiting = {jobs[name].id for name in ("digits-next", "digits-later")}
     assert waiting <= set(plan.reasons)
 
+    # Who tries it out as vera has room at once for what README.md submits first, once digits-quick has ended.
+    on_v100 = [job for job in demo.JOBS if job.tenant == "vision" and job.gpu_model == "V100"]
+    lasting = sum([job.replicas * job.gpus for job in on_v100 if jobs[job.name].id in started])
+    quick = next(job for job in on_v100 if job.name == "digits-quick")
+    (vision,) = [tenant for tenant in demo.TENANTS if tenant.name == "vision"]
+    assert vision.guaranteed["V100"] - (lasting - quick.gpus) >= 2
+    assert all(jobs[job.name].priority < 0 for job in on_v100 if jobs[job.name].id not in started)
+
     # Who gains most from a V100 shall have most of it: those that declare their speeds show it at once.
     targets = plan.memory[demo.SHARED]["targets"]
     on_v100 = {job.name: targets[str(jobs[job.name].id)].get("V100", 0.0) for job in demo.LATE_JOBS}

@@ -3094,6 +3094,8 @@ export interface components {
             /** @description CPUs and memory that its job leaves to the platform, as it has them now or had them last; null: its job states what it needs. */
             auxiliary: components["schemas"]["AuxiliaryShare"] | null;
             exit_code: number | null;
+            /** @description Name of the signal that ended the first replica that failed, such as SIGSEGV. */
+            signal: string;
             category: string;
             /** @description The class of its failure, if it failed. */
             failure: string;
@@ -6429,13 +6431,13 @@ export interface components {
         /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         Port: {
             name: string;
-            /** @description The number, for a program that can not be told one; null: the node chooses. */
+            /** @description The number, for a program that can not be told one; no other job on its node may have the same. null: the node chooses. */
             port?: number | null;
         };
         /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         PortRequest: {
             name: string;
-            /** @description The number, for a program that can not be told one; null: the node chooses. */
+            /** @description The number, for a program that can not be told one; no other job on its node may have the same. null: the node chooses. */
             port?: number | null;
         };
         Prediction: {
@@ -6928,7 +6930,7 @@ export interface components {
          * @enum {string}
          */
         SecretScope: "user" | "tenant";
-        /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
+        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
         SecretUse: {
             /** @description Of the secret, as `allot secret list` shows it. */
             name: string;
@@ -6939,7 +6941,7 @@ export interface components {
             /** @description Whose it is; null: the submitter's own if he has one of that name, else the tenant's. */
             scope?: components["schemas"]["SecretScope"] | null;
         };
-        /** @description A secret that all processes of the job get, by its name. As text alone: the variable of that name. */
+        /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
         SecretUseRequest: {
             /** @description Of the secret, as `allot secret list` shows it. */
             name: string;

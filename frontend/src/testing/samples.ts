@@ -79,6 +79,7 @@ export function anAttempt(given: Partial<Attempt>): Attempt {
     gpu_model: "V100",
     placement: [],
     exit_code: null,
+    signal: "",
     category: "",
     failure: "",
     matched_rule: null,

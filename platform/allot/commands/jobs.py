@@ -34,6 +34,7 @@ from allot.describe import (
     state_word,
     task_line,
     task_name,
+    time_limit_words,
     turn_words,
     usual_words,
 )
@@ -183,6 +184,7 @@ def _print_job(
         ("Submitted", f"{local_time(job['submitted_at'])} by {job['submitted_by']}"),
         ("GPUs", f"{gpus_wanted(job)}, {guarantee_words(job)}"),
         ("Priority", str(job["priority"])),
+        ("Time limit", time_limit_words(job["spec"])),
         ("Tasks", "\n".join(task_line(task) for task in job["spec"].get("tasks", []))),
         ("Secrets", "\n".join(secret_line(use) for use in job["spec"].get("secrets") or [])),
         ("Array", array_words(job)),
@@ -247,14 +249,20 @@ def _progress(attempt: Attempt) -> str:
 
 
 def why(
-    job_id: JobId,
+    job_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="The job's number.", show_default=False, min=1)
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="Of the job that you submitted last.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:
     """Say why a job waits: the reasons, the most decisive first, its place in the queue, and when it will
     probably start."""
     output = Format.json if as_json else output
+    if (job_id is None) is not last:
+        raise WrongUse("Give the number of a job, or --last.")
     with connect() as client:
+        job_id = job_id or _last_job(client)
         answer = client.why(job_id)
         if output is not Format.table:
             print_objects(answer, output)
@@ -275,6 +283,13 @@ def why(
         print_line(f"No start is foreseen: {answer['no_prediction']}")
     if answer["round"] is not None:
         print_line(f"Decided in round {answer['round']}, {since(answer['decided_at'])} ago.")
+
+
+def _last_job(client: Client) -> int:
+    """The number of the job that the person submitted last."""
+    for job in client.jobs(limit=1, submitted_by=client.me()["user"]["username"]):
+        return job["id"]
+    raise WrongUse("You have submitted no job yet.")
 
 
 def _print_reasons(reasons: Iterable[list[str]]) -> None:

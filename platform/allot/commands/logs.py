@@ -141,6 +141,8 @@ def show_log(
             sys.stdout.flush()
             mid_line = not piece.text.endswith("\n")
         else:
+            if isinstance(shown, WithoutEscapes):
+                shown.interrupted()
             # Where both go to one terminal, what is said starts on a line of its own.
             say(("\n" if mid_line and sys.stdout.isatty() else "") + note_line(piece))
             mid_line = False

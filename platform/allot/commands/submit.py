@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -10,7 +11,7 @@ import typer.core
 
 from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log, wait_for
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import asked_words, gpus_wanted, problem_lines, task_line
+from allot.describe import asked_words, gpus_wanted, problem_lines, task_line, time_limit_words
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.output import Format, print_line, print_objects, say
 from allot.sbatch import translate
@@ -189,6 +190,8 @@ def _report(submitted: list[Job] | list[ShortJob], output: Format, *, quiet: boo
         print_objects(submitted[0] if len(submitted) == 1 else submitted, output)
     else:
         print_line(_summary(submitted))
+        if len(submitted) == 1:
+            _print_asked(cast("Job", submitted[0])["spec"])
         job_id = submitted[0]["id"]
         if len(submitted) == 1 and cast("Job", submitted[0])["array"]:
             print_line(f"  allot ls --array {job_id:<15}  how they are doing")
@@ -238,14 +241,20 @@ def _print_check(source: Source, check: CheckAnswer) -> None:
     if check["ok"]:
         tasks = check["normalised"]["tasks"] if check["normalised"] else []
         print_line(f"{name}: would be taken, {asked_words(check['gpus'], tasks)}. {check['message']}")
-        for task in tasks:
-            print_line(f"  {task_line(task)}")
+        _print_asked(check["normalised"] or {})
     else:
         fields = [FieldProblem(**problem) for problem in check["fields"]]
         for line in problem_lines(f"{name}: would be refused. ", check["message"], fields):
             print_line(line)
     for warning in check["warnings"]:
         print_line(f"  warning: {warning}")
+
+
+def _print_asked(spec: Mapping[str, Any]) -> None:
+    """Print what the server took the specification for, defaults filled in."""
+    for task in spec.get("tasks", []):
+        print_line(f"  {task_line(task)}")
+    print_line(f"  time limit: {time_limit_words(spec)}")
 
 
 def register(app: typer.Typer) -> None:

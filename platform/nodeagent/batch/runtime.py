@@ -41,7 +41,7 @@ from nodeagent.machine import (
     Phase,
 )
 from nodeagent.messages import NO_SECRETS, DesiredPart, GpuSample, SecretsAnswer, Turn, decode, encode
-from nodeagent.process.runtime import remove_tree
+from nodeagent.process.removing import remove_tree
 from nodeagent.programs import program
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ the agent or the next, it is the same chunk.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -26,6 +27,11 @@ BATCH_JSON_BYTES = 600_000
 def decode_text(data: bytes) -> str:
     """Return the bytes as text that every JSON reader and database takes."""
     return data.decode("utf-8", errors="replace").replace("\x00", "�")
+
+
+def raw_of(data: bytes) -> str:
+    """Return the bytes in base64 where their text does not say them, else ""."""
+    return "" if decode_text(data).encode() == data else base64.b64encode(data).decode()
 
 
 def cut(data: bytes, *, is_last: bool) -> int:
@@ -82,10 +88,11 @@ class OutputTail:
         starts = [self.offset, *self.ends[:-1]]
         with open(self.path, "rb") as file:
             file.seek(self.offset)
-            texts = [
-                decode_text(file.read(end - start)) for start, end in zip(starts, self.ends, strict=True)
-            ]
-        chunks = (LogChunk(sequence=self.sequence + n, at=now, text=text) for n, text in enumerate(texts))
+            pieces = [file.read(end - start) for start, end in zip(starts, self.ends, strict=True)]
+        chunks = (
+            LogChunk(sequence=self.sequence + n, at=now, text=decode_text(piece), raw=raw_of(piece))
+            for n, piece in enumerate(pieces)
+        )
         return LogBatch(attempt=self.attempt, rank=self.rank, chunks=tuple(chunks))
 
     def answered(self, answer: LogAnswer) -> None:
@@ -129,9 +136,9 @@ class OutputTail:
             )
             if taken == 0:
                 break
-            json_bytes += len(
-                json.dumps(decode_text(data[start : start + taken]), ensure_ascii=False).encode()
-            )
+            piece = data[start : start + taken]
+            text = json.dumps(decode_text(piece), ensure_ascii=False)
+            json_bytes += len(text.encode()) + len(raw_of(piece))
             start += taken
             self.ends.append(self.offset + start)
 

@@ -12,7 +12,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from nodeagent.folder import AttemptFolder
+from nodeagent.folder import AttemptFolder, read_json
 from nodeagent.machine import Outcome
 from nodeagent.messages import Category
 
@@ -98,6 +98,9 @@ class Ending:
     exit_code: int = 0
     signal: int = 0
     was_out_of_memory: bool = False
+    #: Memory that this replica may use, and memory on the device that its part of a GPU has; 0: no limit.
+    memory_bytes: int = 0
+    gpu_memory_bytes: int = 0
     #: The kernel killed some process for want of memory meanwhile; it need not have been this one.
     kernel_killed_for_memory: bool = False
     #: Why the command could not be started.
@@ -131,14 +134,16 @@ def _classify(ending: Ending) -> tuple[Category, str]:
         case "gpu_memory":
             return (
                 "gpu_memory_exceeded",
-                "It was stopped because it used more GPU memory than its part of the GPU has.",
+                f"It was stopped because it used more GPU memory than its part of the GPU has"
+                f"{_limit(ending.gpu_memory_bytes)}.",
             )
     if ending.problem:
         return "start_failed", ending.problem
     if ending.exit_code == 0:
         return "", ""
     if ending.was_out_of_memory:
-        return "out_of_memory", "It was killed because it used more memory than it asked for."
+        limit = _limit(ending.memory_bytes)
+        return "out_of_memory", f"It was killed because it used more memory than it asked for{limit}."
     lines = [line.strip() for line in ending.last_lines.splitlines() if line.strip()]
     for pattern in PATTERNS:
         for line in reversed(lines):
@@ -162,6 +167,13 @@ def _classify(ending: Ending) -> tuple[Category, str]:
     return "user_error", f"It ended with exit code {ending.exit_code}{last}"
 
 
+def _limit(limit_bytes: int) -> str:
+    if not limit_bytes:
+        return ""
+    unit, name = (2**30, "GiB") if limit_bytes >= 2**30 else (2**20, "MiB")
+    return f" ({limit_bytes / unit:.4g} {name})"
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -178,6 +190,7 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
     problem = status.get("problem", "")
     exit_code = failed.get("exit_code") or 0
     last_lines = _tail(folder.log(failed["rank"])) if failed else ""
+    limits = _limits_of(folder, failed["rank"]) if failed else {}
     if failed.get("is_container") and exit_code == ENGINE_FAILED:
         reason = (last_lines.strip().splitlines() or ["it does not say why"])[-1]
         problem = f"The container could not be started: {reason}"
@@ -187,6 +200,8 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
             exit_code=exit_code,
             signal=failed.get("signal", 0),
             was_out_of_memory=failed.get("was_out_of_memory", False),
+            memory_bytes=limits.get("memory_bytes") or 0,
+            gpu_memory_bytes=(limits.get("gpu_part") or {}).get("memory_bytes") or 0,
             kernel_killed_for_memory=status.get("kernel_killed_for_memory", False),
             problem=problem,
             last_lines=last_lines,
@@ -204,7 +219,14 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
         started_at=status.get("started_at"),
         ended_at=status.get("ended_at"),
         last_lines=last_lines,
+        signal=_signal_name(number) if (number := failed.get("signal", 0)) else "",
     )
+
+
+def _limits_of(folder: AttemptFolder, rank: int) -> dict[str, Any]:
+    """Return a replica as the agent was last asked to run it: its limits may change while it runs."""
+    desired = (read_json(folder.part) or {}).get("wish") or {}
+    return next((replica for replica in desired.get("replicas", []) if replica.get("rank") == rank), {})
 
 
 def _tail(path: str) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -41,6 +40,7 @@ from nodeagent.messages import (
     decode,
     encode,
 )
+from nodeagent.process.accounts import account_files
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
@@ -48,6 +48,7 @@ from nodeagent.process.limits import Limits
 from nodeagent.process.mps import Mps
 from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
+from nodeagent.process.removing import remove_tree
 from nodeagent.process.sharing import SharedGpus
 from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
 from nodeagent.process.users import make_file, make_folder
@@ -324,7 +325,10 @@ class ProcessRuntime:
         checkpoints = checkpoint_folder(self.configuration, desired)
         if self.isolated.has_sandbox and not has_image:
             shared = {} if service is None else {service.pipe: service.pipe, "/dev/shm": service.memory}
-            sandbox = self.isolated.sandbox.command(folder, checkpoints, ranks, device_files, shared, secrets)
+            accounts = account_files(folder, grants.user, desired.tenant, folder.work(min(ranks)))
+            sandbox = self.isolated.sandbox.command(
+                folder, checkpoints, ranks, device_files, shared, secrets, accounts
+            )
         elif self.isolated.landlock is not None and self.isolated.has_landlock and not has_image:
             pipes = [] if service is None else [service.pipe]
             landlock = self.isolated.landlock.rules(folder, checkpoints, ranks, device_files, pipes, secrets)
@@ -483,15 +487,6 @@ async def _remove_containers(folder: AttemptFolder) -> None:
 async def _remove(path: Path) -> None:
     # A job may leave a great many files; meanwhile reports have to go on.
     await asyncio.to_thread(remove_tree, path)
-
-
-def remove_tree(path: Path) -> None:
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        # Nested deeper than Python goes, or closed to its own owner.
-        for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
-            subprocess.run([*command, path], stderr=subprocess.DEVNULL, check=False)
 
 
 def _start_failed(attempt: int, message: str) -> AttemptExited:

@@ -63,14 +63,18 @@ class Sandbox:
         device_files: Sequence[str],
         shared: Mapping[str, str],
         secrets: str = "",
+        system: Mapping[str, str] | None = None,
     ) -> list[str]:
         """Return bubblewrap and its arguments, without a command to run inside.
 
         `shared`: folders that other attempts have too, by where they are seen in the sandbox. `secrets`: the
-        folder that the shim makes for the attempt's, "" when it is given none.
+        folder that the shim makes for the attempt's, "" when it is given none. `system`: files that stand for
+        the system's own, by where these are.
         """
         configuration = self.configuration
         arguments = [self.program, *_namespaces(), *_system()]
+        for path, source in (system or {}).items():
+            arguments += ["--ro-bind", source, path]
         for path in device_files:
             arguments += [*_parents(path), "--dev-bind-try", path, path]
         for path in (TEMPORARY, "/var/tmp"):

@@ -52,6 +52,8 @@ class OutputFile:
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.left_bytes = limit_bytes
         self.limit_bytes = limit_bytes
+        #: Something was dropped, and the output says so.
+        self.is_cut = False
 
     def write(self, data: bytes) -> None:
         self._keep(self.mask.through(data))
@@ -61,19 +63,20 @@ class OutputFile:
         self._keep(self.mask.rest())
 
     def _keep(self, data: bytes) -> None:
-        if self.left_bytes <= 0:
+        if self.is_cut:
             return
         kept = data[: self.left_bytes]
         self.left_bytes -= len(kept)
         notice = b""
         if len(kept) < len(data):
+            self.is_cut = True
             text = f"\n[allotment] Output limit of {self.limit_bytes} bytes reached; the rest is dropped.\n"
             notice = text.encode()
         try:
             _write_all(self.descriptor, kept + notice)
         except OSError:
             # The disk is full. That costs this output, and must not cost the job its shim.
-            self.left_bytes = 0
+            self.is_cut = True
 
 
 class RunningReplica:

@@ -212,6 +212,7 @@ def _exited(node: Node, part: AttemptPart, report: PartReport, *, at: datetime) 
         category=report.category,
         message=report.message,
         last_lines=report.last_lines,
+        signal=report.signal,
         at=at,
         actor=f"node {node.name}",
     )

@@ -76,12 +76,18 @@ def part_exited(
     at: datetime,
     actor: str,
     last_lines: str = "",
+    signal: str = "",
 ) -> None:
     """A node's part is over; the attempt ends with its last part, or is stopped when it can not go on.
 
     `last_lines`: the end of the output of the replica that failed.
     """
-    columns = {"exit_code": exit_code, "category": category, "message": message[:500]}
+    columns = {
+        "exit_code": exit_code,
+        "category": category,
+        "message": message[:500],
+        "signal": signal[:20],
+    }
     writer = _Writer(
         part.attempt, at=at, actor=actor, why=message, part=part, columns=columns, last_lines=last_lines
     )
@@ -183,8 +189,9 @@ class _Writer:
         attempt, part = self._attempt, self._part
         assert part is not None
         attempt.exit_code, attempt.category, attempt.message = part.exit_code, part.category, part.message
+        attempt.signal = part.signal
         match_site_rules(attempt, part, self._last_lines)
-        attempt.save(update_fields=["exit_code", "category", "message", "matched_rule"])
+        attempt.save(update_fields=["exit_code", "signal", "category", "message", "matched_rule"])
 
     def _go(self) -> None:
         attempt = self._attempt
@@ -213,6 +220,7 @@ class _Writer:
         if exit_code is None:
             is_done = outcome is Outcome.SUCCEEDED and not self.state.stop_cause
             exit_code = 0 if is_done else _first_exit_code(self.state)
+            attempt.signal = "" if is_done else _first_signal(attempt)
         lost_seconds = lost_seconds_at_end(attempt, outcome, at=self._at)
         self._step(
             AttemptEvent.ENDED,
@@ -227,6 +235,7 @@ class _Writer:
             outcome=outcome,
             ended_at=self._at,
             exit_code=exit_code,
+            signal=attempt.signal,
             stop_cause=self.state.stop_cause,
             lost_seconds=lost_seconds,
         )
@@ -275,6 +284,11 @@ def _is_shared(attempt: Attempt) -> bool:
 
 def _first_exit_code(state: machine.State) -> int | None:
     return next((part.exit_code for part in state.parts.values() if part.exit_code), None)
+
+
+def _first_signal(attempt: Attempt) -> str:
+    parts = attempt.parts.exclude(signal="").order_by("id")
+    return parts.values_list("signal", flat=True).first() or ""
 
 
 def has_rank_zero(part: AttemptPart) -> bool:

@@ -270,7 +270,7 @@ class Feasibility:
             code="exceeds_quota",
             tier=Tier.NEVER,
             message=f"Tenant {job.tenant} may hold at most {wording.gpus(int(most), job.gpu_models)} at once;"
-            f" this job needs {least_gpus(job)}.",
+            f" this job needs {least_amount(job):.12g}.",
             blocking={"tenant": job.tenant, "quota": dict(quota)},
             needed=least_gpus(job),
             available=int(most),

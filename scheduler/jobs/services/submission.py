@@ -9,7 +9,7 @@ from django.conf import settings
 
 from scheduler.core.model import wording
 from scheduler.core.model.awaited import Awaited
-from scheduler.core.model.lifecycle import JOB_FINAL
+from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.snapshot import Job as CoreJob
 from scheduler.jobs.models import Job
@@ -33,8 +33,11 @@ _TENANTS_NAMED = 50
 #: To count ten thousand jobs takes longer than all the rest of submitting one; a count is good for so long.
 COUNT_KEPT_SECONDS = 1.0
 
-#: By tenant: its unfinished jobs, those let in since included, and when they were counted.
-_unfinished: dict[int, tuple[int, float]] = {}
+#: A tenant, and a user whose waiting jobs there are meant; None: all unfinished jobs of the tenant.
+Queue = tuple[int, int | None]
+
+#: How many there are, those let in since included, and when they were counted.
+_counted_jobs: dict[Queue, tuple[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,9 @@ class FeasibleJob:
 class Submission:
     """Checks specifications of one tenant; what they have in common is looked up once."""
 
-    def __init__(self, viewer: Viewer, tenant: str | None) -> None:
-        self.facts = _facts_for_submit(viewer, tenant)
+    def __init__(self, viewer: Viewer, tenant: str | None, *, role: Role = Role.MEMBER) -> None:
+        """`role`: what the viewer must be in the tenant; a viewer of it may have specifications checked."""
+        self.facts = _facts_for_submit(viewer, tenant, role)
         self._feasibility = Judge(self.facts)
         usable = list(self.facts.virtual_clusters.values())
         private = [one for one in usable if one.is_private]
@@ -76,11 +80,21 @@ class Submission:
         most = self.facts.most_unfinished_jobs
         if most is None:
             most = settings.CONFIG.unfinished_jobs_per_tenant
-        before = jobs_before(self.facts.tenant_id, more, most=most)
+        tenant_id, own = self.facts.tenant_id, self._submitter.id
+        before = jobs_before((tenant_id, None), more, most=most)
         if before is not None:
             raise QuotaExceeded(
                 f"Tenant {self.facts.tenant} has {before:,} unfinished jobs and may have {most:,}, so it"
-                f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator."
+                f" cannot submit {more:,} more. Wait until some have ended, cancel some, or ask an operator,"
+                " who can allow the tenant more."
+            )
+        most = settings.CONFIG.waiting_jobs_per_user
+        before = jobs_before((tenant_id, own), more, most=most)
+        if before is not None:
+            raise QuotaExceeded(
+                f"You have {before:,} jobs of tenant {self.facts.tenant} that wait and may have {most:,}, so"
+                f" you cannot submit {more:,} more. Wait until some have started, cancel some, or ask an"
+                " operator, who can raise ALLOT_WAITING_JOBS_PER_USER."
             )
 
     def check(self, raw: object, *, where: str = "") -> FeasibleJob:
@@ -218,9 +232,9 @@ def _counted(first: FieldError, count: int) -> FieldError:
     return replace(first, problem=f"{first.problem} (and so in {others})")
 
 
-def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
+def _facts_for_submit(viewer: Viewer, name: str | None, role: Role) -> SubmissionFacts:
     """Return the facts about the tenant to submit for: the one named, or the viewer's only one."""
-    mine = [held.tenant for held in viewer.held if viewer.may(held.tenant_id, Role.MEMBER)]
+    mine = [held.tenant for held in viewer.held if viewer.may(held.tenant_id, role)]
     if name is None:
         if viewer.is_operator:
             mine = _every_tenant(viewer)
@@ -231,7 +245,7 @@ def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
     if facts is None or not viewer.may(facts.tenant_id, Role.VIEWER):
         problem = f"there is no tenant {name[:80]!r}, or you are not a member of it"
         raise NotFound(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
-    if not viewer.may(facts.tenant_id, Role.MEMBER):
+    if not viewer.may(facts.tenant_id, role):
         raise NotAllowed(f"A viewer of tenant {name} can not submit jobs; its admins can make you a member.")
     return facts
 
@@ -239,6 +253,8 @@ def _facts_for_submit(viewer: Viewer, name: str | None) -> SubmissionFacts:
 def _which_tenant(viewer: Viewer, mine: Sequence[str]) -> ApplicationError:
     if viewer.held and not mine:
         return NotAllowed("A viewer can not submit jobs; an admin of the tenant can make you a member.")
+    if not mine and not viewer.is_operator:
+        return NotAllowed("You are a member of no tenant, so you have no jobs; admins of one can invite you.")
     problem = "is missing, and you can submit for several tenants" if mine else "is missing"
     return Invalid(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
 
@@ -304,22 +320,26 @@ def warnings_for(checked: FeasibleJob) -> list[str]:
     return warnings
 
 
-def jobs_before(tenant_id: int, more: int, *, most: int) -> int | None:
+def jobs_before(queue: Queue, more: int, *, most: int) -> int | None:
     """Return None where so many more jobs may be submitted, and count them in; else how many there are.
 
-    `most`: how many unfinished jobs the tenant may have. What other processes let in since the last count is
+    `most`: how many there may be. What other processes let in since the last count is
     missed: the bound is there to stop queues without end, and one job more does no harm. Nobody is refused
     but by a fresh count.
     """
     now = time.monotonic()
-    unfinished, counted_at = _unfinished.get(tenant_id, (most, now))
-    if unfinished + more > most or now - counted_at > COUNT_KEPT_SECONDS:
-        unfinished, counted_at = _count(tenant_id), now
-    if unfinished + more > most:
-        return unfinished
-    _unfinished[tenant_id] = unfinished + more, counted_at
+    count, counted_at = _counted_jobs.get(queue, (most, now))
+    if count + more > most or now - counted_at > COUNT_KEPT_SECONDS:
+        count, counted_at = _count(queue), now
+    if count + more > most:
+        return count
+    _counted_jobs[queue] = count + more, counted_at
     return None
 
 
-def _count(tenant_id: int) -> int:
-    return Job.objects.filter(tenant_id=tenant_id).exclude(state__in=JOB_FINAL).count()
+def _count(queue: Queue) -> int:
+    tenant_id, user_id = queue
+    jobs = Job.objects.filter(tenant_id=tenant_id)
+    if user_id is None:
+        return jobs.exclude(state__in=JOB_FINAL).count()
+    return jobs.filter(submitted_by=user_id, state=JobState.QUEUED).count()

@@ -34,15 +34,15 @@ _GIB = 1024**3
 
 #: `found` counts one row more than is wanted, where there is one: then the rank goes on behind this page.
 _NEXT = """
-SELECT seen.rank, chunk.sequence, chunk.at, chunk.text, chunk.found
+SELECT seen.rank, chunk.sequence, chunk.at, chunk.text, chunk.raw, chunk.found
 FROM unnest(%(ranks)s::int[], %(sequences)s::int[]) AS seen (rank, sequence)
 CROSS JOIN LATERAL (
-    SELECT sequence, at, text,
+    SELECT sequence, at, text, raw,
         row_number() OVER following AS place,
         sum(octet_length(text)) OVER following - octet_length(text) AS bytes_before,
         count(*) OVER () AS found
     FROM (
-        SELECT sequence, at, text FROM scheduler_logchunk
+        SELECT sequence, at, text, raw FROM scheduler_logchunk
         WHERE attempt_id = %(attempt)s AND rank = seen.rank AND sequence > seen.sequence
         ORDER BY sequence LIMIT %(limit)s + 1
     ) AS next
@@ -61,6 +61,12 @@ class Chunk:
     sequence: int
     at: datetime
     text: str
+    #: The bytes, where the text does not say them.
+    raw: bytes | None = None
+
+    @property
+    def data(self) -> bytes:
+        return self.text.encode() if self.raw is None else bytes(self.raw)
 
 
 def note_foreign_read(viewer: Viewer, job: Job) -> None:
@@ -130,11 +136,11 @@ def next_chunks(
     horizons = []
     for _, found in groupby(rows, key=lambda row: row[0]):
         rank_rows = list(found)
-        chunks = [Chunk(*row[:4]) for row in rank_rows]
+        chunks = [Chunk(*row[:5]) for row in rank_rows]
         # Each rank keeps its own order, also where the clock of its node was set back.
         times = accumulate((chunk.at for chunk in chunks), max)
         by_rank.append(list(zip(times, chunks, strict=True)))
-        if len(rank_rows) < rank_rows[-1][4]:
+        if len(rank_rows) < rank_rows[-1][5]:
             horizons.append(by_rank[-1][-1][0])
     merged = heapq.merge(*by_rank, key=itemgetter(0))
     return [chunk for at, chunk in merged if not horizons or at <= min(horizons)]
@@ -216,4 +222,5 @@ def log_is_full(attempt: Attempt, *, rank: int, limit_bytes: int) -> bool:
     """Whether as much of this rank's output is kept as ever will be."""
     size = Func("text", function="octet_length", output_field=IntegerField())
     stored = LogChunk.objects.filter(attempt=attempt, rank=rank).aggregate(bytes=Sum(size))["bytes"]
-    return (stored or 0) >= limit_bytes
+    # The last line, which says that the rest was dropped, comes beyond the limit.
+    return (stored or 0) > limit_bytes

@@ -1,8 +1,8 @@
 """Finding lines in stored output, within bounds of time and size.
 
-Lines are what a page shows of them: without escape sequences, and of what a carriage return overwrote only
-the last. Text is compared here; a regular expression is given to PostgreSQL, whose engine does not backtrack
-and whose statements can be given up: Python's can not.
+Lines are what a page shows of them: without escape sequences, and of what was overwritten only the last.
+Text is compared here; a regular expression is given to PostgreSQL, whose engine does not backtrack and whose
+statements can be given up: Python's can not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django.db import DataError, OperationalError, connection, transaction
 
 from scheduler.attempts.models import Attempt
 from scheduler.logs.services.reading import NONE_SEEN, all_chunks
+from scheduler.logs.services.redrawing import moves_up, redrawn
 from tenants.errors import FieldError, Invalid
 
 #: After this long the answer is what was found by then, and where to go on.
@@ -222,12 +223,16 @@ def _blocks(attempt: Attempt, start: Place) -> Iterator[_Block]:
     for page in all_chunks(attempt, start.rank, start.sequence + NONE_SEEN):
         chunks = [rest_chunk] if rest_chunk else []
         first_line = newlines + 1
-        texts = []
-        for chunk in page:
-            chunks.append((chunk.sequence, newlines))
-            newlines += chunk.text.count("\n")
-            texts.append(chunk.text)
-        *lines, rest = (rest + "".join(texts)).split("\n")
+        texts = [chunk.text for chunk in page]
+        if any(map(moves_up, texts)):
+            (*lines, rest), begins = redrawn([rest, *texts])
+            chunks += [(chunk.sequence, newlines + row) for chunk, row in zip(page, begins[1:], strict=True)]
+            newlines += len(lines)
+        else:
+            for chunk in page:
+                chunks.append((chunk.sequence, newlines))
+                newlines += chunk.text.count("\n")
+            *lines, rest = (rest + "".join(texts)).split("\n")
         block = _Block(first_line, [_visible(line) for line in lines], chunks)
         if lines:
             yield block
@@ -244,7 +249,7 @@ def _visible(line: str) -> str:
     """What a terminal would leave to see; the page does the same (`log-buffer.ts`)."""
     if "\x1b" in line:
         line = _ESCAPES.sub("", line)
-    return line.removesuffix("\r").rpartition("\r")[2] if "\r" in line else line
+    return line.rstrip("\r").rpartition("\r")[2] if "\r" in line else line
 
 
 def _hit(block: _Block, rank: int, index: int, start: int, end: int) -> Hit:

@@ -1,5 +1,6 @@
 """The output of replicas as agents send it: each byte stored once, in order, up to a limit."""
 
+import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -8,21 +9,21 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Max
 
-from nodeagent.messages import LogAnswer, LogBatch
+from nodeagent.messages import LOG_CHUNK_BYTES, LogAnswer, LogBatch
 from nodeagent.messages import LogChunk as SentChunk
 from scheduler.attempts.models import AttemptPart
 from scheduler.logs.models import LogChunk
 from scheduler.nodes.models import Node
 from scheduler.stream import log_group, on_commit, send
 
-#: An invalid byte is stored as U+FFFD, which has three: agents count the bytes of the output itself.
-_BYTES_OF_A_BYTE = 3
+#: An invalid byte is stored as U+FFFD, which has three, and as itself: agents count the bytes of the output.
+_BYTES_OF_A_BYTE = 4
 #: For the lines by which an agent tells that it dropped output, and for its last chunks.
 _SLACK_BYTES = 64 * 1024
 #: Of a batch with more than this, only the newest chunk is streamed: a page that is open sees the gap and
 #: fetches the rest. The live stream is not made for floods.
 _STREAMED_BYTES = 64 * 1024
-_COPY = f"COPY {LogChunk._meta.db_table} (attempt_id, rank, sequence, at, text) FROM STDIN"
+_COPY = f"COPY {LogChunk._meta.db_table} (attempt_id, rank, sequence, at, text, raw) FROM STDIN"
 
 
 @transaction.atomic
@@ -62,9 +63,20 @@ def _store(batch: LogBatch, chunks: Sequence[SentChunk]) -> int:
             # PostgreSQL's text cannot hold a zero byte.
             text = chunk.text.replace("\x00", "\ufffd")
             at = datetime.fromtimestamp(chunk.at, UTC)
-            rows.write_row((batch.attempt, batch.rank, chunk.sequence, at, text))
-            size += len(text.encode())
+            raw = _raw_of(chunk)
+            rows.write_row((batch.attempt, batch.rank, chunk.sequence, at, text, raw))
+            size += len(text.encode()) + len(raw or b"")
     return size
+
+
+def _raw_of(chunk: SentChunk) -> bytes | None:
+    if not chunk.raw:
+        return None
+    try:
+        raw = base64.b64decode(chunk.raw, validate=True)
+    except ValueError:
+        return None
+    return raw if len(raw) <= LOG_CHUNK_BYTES else None
 
 
 def _consecutive(batch: LogBatch, expected: int) -> Sequence[SentChunk]:

@@ -138,6 +138,7 @@ class Webhooks(ListAPIView):
     scope = Scope.MANAGE
     queryset = Webhook.objects.none()
     serializer_class = WebhookOutput
+    query_serializer = WebhookQuery
 
     def get_queryset(self) -> QuerySet[Webhook]:
         by = viewer(self.request)
@@ -212,6 +213,7 @@ class WebhookTest(APIView):
 class Deliveries(ListAPIView):
     queryset = Delivery.objects.none()
     serializer_class = DeliveryOutput
+    query_serializer = DeliveryQuery
 
     def get_queryset(self) -> QuerySet[Delivery]:
         webhook = webhook_get(viewer(self.request), self.kwargs["webhook_id"])

@@ -1,5 +1,6 @@
 """What the server makes of an agent's reports: repeated, late and lost ones change nothing."""
 
+import base64
 from datetime import timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from scheduler.agents.services.reports import report_apply, report_read
 from scheduler.attempts import representations
 from scheduler.attempts.models import StopCause
 from scheduler.attempts.services.lifecycle import attempt_stop
+from scheduler.logs.services.reading import next_chunks
 from scheduler.logs.services.storing import logs_append
 from scheduler.models import Event, Job, Node
 from scheduler.models import LogChunk as StoredChunk
@@ -139,6 +141,26 @@ def test_one_failure_stops_the_gang_and_its_words_are_kept():
     job = attempt.job
     job.refresh_from_db()
     assert (job.state, job.exit_code, job.message) == ("failed", 1, "KeyError: 'x'")
+
+
+def test_the_signal_that_ended_an_attempt_is_kept():
+    (left, right), attempt = gang()
+    for node in (left, right):
+        report(node, PartReport(attempt=attempt.id, state="running"))
+    report(left, exited(attempt, code=139, category="user_error", message="Crashed.", signal="SIGSEGV"))
+    report(right, exited(attempt, code=143, category="stopped", signal="SIGTERM"))
+    (shown,) = representations.attempts([attempt.id])
+    assert (shown["state"], shown["exit_code"], shown["signal"]) == ("ended", 139, "SIGSEGV")
+
+
+def test_the_signal_by_which_a_stopped_attempt_ended_is_kept_too():
+    (node,), attempt = gang(replicas=1)
+    report(node, PartReport(attempt=attempt.id, state="running"))
+    attempt.refresh_from_db()
+    attempt_stop(attempt, cause=StopCause.CANCELLED, actor="olga")
+    report(node, exited(attempt, code=137, category="stopped", signal="SIGKILL"))
+    (shown,) = representations.attempts([attempt.id])
+    assert (shown["exit_code"], shown["signal"]) == (137, "SIGKILL")
 
 
 def test_hardware_failures_are_tried_again_with_backoff_and_not_for_ever():
@@ -312,6 +334,18 @@ def test_log_chunks_are_stored_once_and_in_order():
     assert send(chunk(4)) == 3
     stored = StoredChunk.objects.filter(attempt=attempt).order_by("sequence")
     assert [(each.sequence, each.text) for each in stored] == [(0, "x"), (1, "x"), (2, "a\ufffdb")]
+
+
+def test_bytes_that_are_no_text_are_stored_as_they_are(settings):
+    (node,), attempt = gang(replicas=1)
+    data = b"a\xff\x00b"
+    raw = base64.b64encode(data).decode()
+    sent = LogChunk(sequence=0, at=1000.0, text="a\ufffd\ufffdb", raw=raw)
+    broken = LogChunk(sequence=1, at=1000.0, text="c", raw="no base64")
+    logs_append(node, LogBatch(attempt=attempt.id, rank=0, chunks=(sent, broken)))
+    first, second = next_chunks(attempt, {0: -1}, 10)
+    assert (first.text, first.data) == ("a\ufffd\ufffdb", data)
+    assert (second.text, second.data) == ("c", b"c")
 
 
 def test_an_agent_that_knows_no_limit_is_cut_off(settings):

@@ -8,7 +8,15 @@ from scheduler.models import Event, Explanation, Job
 from scheduler.rounds.run import run_round
 from tenants.models import Membership, Quota
 from tests.api.caller import caller, is_error
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_job,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
 from tests.scheduler.conftest import World, spec
 
 
@@ -170,6 +178,28 @@ def test_a_tenant_has_no_more_unfinished_jobs_than_operators_allow(world: World)
     assert Job.objects.count() == 3
     world.operator.patch("/tenants/vision", {"most_unfinished_jobs": None})
     assert world.member.post("/jobs", spec()).status_code == 201
+
+
+def test_a_user_has_no_more_waiting_jobs_than_the_settings_say(world: World, settings) -> None:
+    settings.CONFIG = settings.CONFIG.model_copy(update={"waiting_jobs_per_user": 3})
+    assert world.member.post("/jobs/bulk", {"jobs": [spec()] * 3}).status_code == 201
+    refused = is_error(world.member.post("/jobs", spec()), 409, "quota_exceeded")
+    said = "You have 3 jobs of tenant vision that wait and may have 3, so you cannot submit 1 more."
+    assert refused["message"].startswith(said)
+    assert refused["message"].endswith("ask an operator, who can raise ALLOT_WAITING_JOBS_PER_USER.")
+    # Others of the tenant have their own; what runs or has ended waits no more.
+    assert world.operator.post("/jobs", spec(tenant="vision")).status_code == 201
+    Job.objects.filter(id=Job.objects.order_by("id").first().id).update(state="running")
+    assert world.member.post("/jobs", spec()).status_code == 201
+    is_error(world.member.post("/jobs", spec()), 409, "quota_exceeded")
+
+
+def test_viewers_have_specifications_checked_and_people_of_no_tenant_do_not(world: World) -> None:
+    assert world.viewer.post("/jobs/check", spec()).json()["ok"] is True
+    for who in (world.stranger, caller(make_user("nobody-s"))):
+        is_error(who.post("/jobs/check", spec(tenant="vision")), 404, "not_found")
+    refused = is_error(caller(make_user("new-one")).post("/jobs/check", spec()), 403, "not_allowed")
+    assert refused["message"].startswith("You are a member of no tenant")
 
 
 def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World) -> None:

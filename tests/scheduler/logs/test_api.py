@@ -110,6 +110,16 @@ def test_download(world: World, attempt: Attempt) -> None:
     is_error(world.viewer.get(f"/jobs/{waiting}/logs/download"), 409, "conflict")
 
 
+def test_a_download_has_the_bytes_and_views_replace_them(world: World, attempt: Attempt) -> None:
+    LogChunk.objects.filter(attempt=attempt, rank=2).update(text="caf\ufffd\ufffd\n", raw=b"caf\xe9\x00\n")
+    path = f"/jobs/{attempt.job_id}/logs"
+    (chunk, *_) = world.viewer.get(f"{path}?rank=2").json()["chunks"]
+    assert chunk["text"] == "caf\ufffd\ufffd\n"
+    (hit, *_) = world.viewer.get(f"{path}/search?rank=2&q=caf").json()["hits"]
+    assert hit["text"] == "caf\ufffd\ufffd"
+    assert world.viewer.get(f"{path}/download?rank=2").content.startswith(b"caf\xe9\x00\n")
+
+
 def test_what_was_removed_is_said(world: World, attempt: Attempt) -> None:
     LogChunk.objects.all().delete()
     LogRemoval.objects.create(attempt=attempt, at=timezone.now(), cause="age", limit=30, bytes=4096)

@@ -171,6 +171,16 @@ def test_a_search_stops_when_its_time_is_over_and_goes_on(attempt, monkeypatch):
     assert [(hit.rank, hit.line) for hit in found.hits] == [(0, 1), (0, 2), (1, 1)]
 
 
+def test_progress_bars_below_each_other_are_one_line_each(attempt):
+    """As tqdm draws them: the inner bar in the row below, and the cursor back up."""
+    bars = [f"\n\rinner {done}%\x1b[A\router {done // 2}%" for done in range(0, 101, 10)]
+    write(attempt, "begin\n", "\router 0%", *bars, "\n\ndone inner outer\n")
+    found = everything(attempt, matcher_of("inner", is_pattern=False, match_case=True), context=1)
+    assert [(hit.line, hit.text) for hit in found.hits] == [(3, "inner 100%"), (4, "done inner outer")]
+    assert found.hits[0].before == ["outer 50%"]
+    assert found.lines_searched == 4
+
+
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [

@@ -30,6 +30,18 @@ describe("a log put together", () => {
     expect(log.lines).toEqual(["line 0", "line 1", "line 2"]);
   });
 
+  it.each([1, 4, 1000])("keeps progress bars below each other on a line each, in pieces of %i", (size) => {
+    let text = "begin\n\router 0%";
+    for (let done = 0; done <= 100; done += 10) text += `\n\rinner ${done}%\u001b[A\router ${done / 2}%`;
+    text += "\n\ndone\n";
+    let log = emptyLog;
+    for (let start = 0, at = 0; at < text.length; start++, at += size) {
+      log = addStreamed(log, [chunk(start, text.slice(at, at + size))]);
+    }
+    expect(log.lines).toEqual(["begin", "outer 50%", "inner 100%", "done"]);
+    expect(log.isOpen).toBe(false);
+  });
+
   it("shows nothing past a gap until the gap is filled, then everything in order", () => {
     let log = addStreamed(addPage(emptyLog, page([chunk(0)])), [chunk(3), chunk(4)]);
     expect(log.lines).toEqual(["line 0"]);

@@ -17,6 +17,10 @@ export interface LogBuffer {
   lines: readonly string[];
   /** Whether the last line has not ended. */
   isOpen: boolean;
+  /** So many lines above it the next text goes: the output moved the cursor up. */
+  up: number;
+  /** The end of what came, which means something only with what follows: a carriage return, half an escape. */
+  held: string;
   /** Lines that fell out at the front. */
   dropped: number;
   /** Streamed chunks that wait for the ones before them. */
@@ -33,6 +37,8 @@ export const emptyLog: LogBuffer = {
   through: -1,
   lines: [],
   isOpen: false,
+  up: 0,
+  held: "",
   dropped: 0,
   ahead: new Map(),
   complete: false,
@@ -77,8 +83,14 @@ function takeFromAhead(log: LogBuffer): LogBuffer {
   return { ...appendText(log, text), through, ahead };
 }
 
-export function appendText(log: LogBuffer, text: string): LogBuffer {
+export function appendText(before: LogBuffer, added: string): LogBuffer {
+  if (!added) return before;
+  const whole = before.held + added;
+  const held = HELD.exec(whole)?.[0] ?? "";
+  const log = { ...before, held };
+  const text = whole.slice(0, whole.length - held.length);
   if (!text) return log;
+  if (log.up > 0 || UP.test(text)) return redraw(log, text);
   const [first = "", ...rest] = text.split("\n");
   const isOpen = rest.length === 0 || rest.at(-1) !== "";
   if (rest.at(-1) === "") rest.pop();
@@ -89,11 +101,38 @@ export function appendText(log: LogBuffer, text: string): LogBuffer {
   return { ...log, lines: excess > 0 ? lines.slice(excess) : lines, dropped: log.dropped + excess, isOpen };
 }
 
+const HELD = /(\r+|\u001b(\[[0-9;?]{0,16})?)$/;
+const UP = /\u001b\[\d{0,4}A/;
+const MOVES = /(\n|\u001b\[\d{0,4}A)/;
+
+/** Of progress bars below each other, which move the cursor up, each stays one line. */
+function redraw(log: LogBuffer, text: string): LogBuffer {
+  const rows = [...log.lines];
+  let row = rows.length - (log.isOpen ? 1 : 0) - log.up;
+  let isAgain = false;
+  for (const part of text.split(MOVES)) {
+    const isUp = UP.test(part);
+    if (part === "\n" || isUp) {
+      if (row === rows.length) rows.push("");
+      row = isUp ? Math.max(0, row - Number(part.slice(2, -1) || 1)) : row + 1;
+      isAgain = true;
+    } else if (part) {
+      const written = visible(isAgain ? part : (rows[row] ?? "") + part);
+      rows[row] = written || (rows[row] ?? "");
+      isAgain = false;
+    }
+  }
+  const isOpen = row < rows.length;
+  const excess = Math.max(0, rows.length - KEPT_LINES);
+  const up = isOpen ? rows.length - 1 - row : 0;
+  return { ...log, lines: rows.slice(excess), dropped: log.dropped + excess, isOpen, up };
+}
+
 const ESCAPES = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
 /** What a terminal would leave to see: no colours, and only what follows the last carriage return. */
 function visible(line: string): string {
-  const plain = line.replace(ESCAPES, "").replace(/\r$/, "");
+  const plain = line.replace(ESCAPES, "").replace(/\r+$/, "");
   return plain.slice(plain.lastIndexOf("\r") + 1);
 }
 

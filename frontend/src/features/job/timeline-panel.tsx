@@ -88,7 +88,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
             {attempt.gpu_model} on {where}
           </span>
           {ran !== null && <span>{attempt.state === "ended" ? `ran ${duration(ran)}` : `for ${duration(ran)}`}</span>}
-          {attempt.exit_code !== null && <span>exit code {attempt.exit_code}</span>}
+          {attempt.exit_code !== null && <span>{attempt.signal || `exit code ${attempt.exit_code}`}</span>}
           {attempt.outcome === "failed" && (attempt.failure || attempt.category) && (
             <span>{words(attempt.failure || attempt.category)}</span>
           )}

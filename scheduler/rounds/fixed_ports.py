@@ -1,0 +1,125 @@
+"""Numbers at which jobs insist to listen: two jobs with the same one are not put on one node.
+
+Jobs have the network of their node. A node where another job listens at one of its numbers is therefore no
+candidate for a job; `apply` keeps those apart that come in the same round.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from django.db import connection
+
+from scheduler.core.model import snapshot as core
+from scheduler.core.model import wording
+from scheduler.core.model.plan import Reason, Tier
+
+#: Of several jobs in the way so many are named.
+_NAMED = 3
+#: Reasons of the core behind which a port may stand.
+_OF_CANDIDATES = frozenset({"candidate_nodes", "exceeds_candidates"})
+_IN_THE_WAY = """
+SELECT DISTINCT waiting.job, waiting.port, node.name, other.id
+FROM (
+    SELECT id AS job, number::int AS port
+    FROM scheduler_job, jsonb_array_elements_text(shape -> 'ports') AS listed (number) WHERE id = ANY(%s)
+    UNION ALL SELECT * FROM unnest(%s::bigint[], %s::int[])
+) AS waiting (job, port)
+JOIN scheduler_job other ON other.state IN ('queued', 'running') AND other.id <> waiting.job
+    AND other.shape -> 'ports' @> to_jsonb(waiting.port)
+JOIN scheduler_attempt attempt ON attempt.job_id = other.id AND attempt.state <> 'ended'
+JOIN scheduler_attemptpart part ON part.attempt_id = attempt.id AND part.state <> 'exited'
+JOIN scheduler_node node ON node.id = part.node_id
+ORDER BY 1, 3, 4, 2
+"""
+
+Ports = Mapping[core.JobId, tuple[int, ...]]
+
+
+def kept_apart(
+    jobs: Sequence[core.Job],
+    ports: Ports,
+    running: Sequence[core.Running],
+    nodes: Sequence[core.Node],
+) -> list[core.Job]:
+    """Return the jobs, those with fixed ports as no candidates for nodes where another has one of these."""
+    on = _taken(ports, running, nodes)
+    return [
+        replace(job, nodes=candidates(job, ports[job.id], on)) if job.id in ports else job for job in jobs
+    ]
+
+
+def candidates(
+    job: core.Job, ports: Collection[int], taken: Mapping[int, Mapping[str, core.JobId]]
+) -> core.Candidates | None:
+    """Return where a job may be, given who has which port on which node. Where it is itself it may stay."""
+    there = {name for port in ports for name, by in taken.get(port, {}).items() if by == job.id}
+    names = {name for port in ports for name, by in taken.get(port, {}).items() if by != job.id} - there
+    if not names:
+        return job.nodes
+    stated = job.nodes or core.Candidates()
+    return replace(stated, avoid=(*stated.avoid, *sorted(names.difference(stated.avoid))))
+
+
+def taken_ports(facts: core.Snapshot) -> Mapping[int, Mapping[str, core.JobId]]:
+    """Return by number and node who listens there."""
+    ids = [job.id for job in facts.jobs]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id, shape -> 'ports' FROM scheduler_job"
+            " WHERE id = ANY(%s) AND jsonb_exists(shape, 'ports')",
+            [ids],
+        )
+        ports = {job: tuple(json.loads(numbers)) for job, numbers in cursor.fetchall()}
+    return _taken(ports, facts.running, facts.nodes)
+
+
+def _taken(
+    ports: Ports, running: Sequence[core.Running], nodes: Sequence[core.Node]
+) -> Mapping[int, Mapping[str, core.JobId]]:
+    place = {gpu.id: node.name for node in nodes for gpu in node.gpus}
+    taken: dict[int, dict[str, core.JobId]] = defaultdict(dict)
+    for held in running:
+        for job in (*held.jobs, *held.leaving):
+            for port in ports.get(job, ()):
+                taken[port].update(
+                    (place[gpu], job) for gpus in held.replicas for gpu in gpus if gpu in place
+                )
+    return taken
+
+
+def with_ports_named(
+    reasons: Mapping[core.JobId, tuple[Reason, ...]], unwritten: Ports | None = None
+) -> Mapping[core.JobId, tuple[Reason, ...]]:
+    """Return why jobs wait, with the ports that others have where these stand behind it.
+
+    `unwritten`: the fixed ports of jobs that have no row.
+    """
+    concerned = [job for job, given in reasons.items() if given and given[0].code in _OF_CANDIDATES]
+    if not concerned:
+        return reasons
+    stated = [(job, port) for job, ports in (unwritten or {}).items() for port in ports]
+    found: dict[core.JobId, list[tuple[int, str, core.JobId]]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(_IN_THE_WAY, [concerned, [job for job, _ in stated], [port for _, port in stated]])
+        for waiting, port, node, other in cursor.fetchall():
+            found[waiting].append((port, node, other))
+    return {job: _named(found[job], given) if job in found else given for job, given in reasons.items()}
+
+
+def _named(others: Sequence[tuple[int, str, core.JobId]], given: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    words = [f"job {job} listens at port {port} on {node}" for port, node, job in others]
+    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
+    first = Reason(
+        code="port_in_use",
+        tier=Tier.CAPACITY,
+        message=f"Its fixed port is in use: {wording.listed([*words[:_NAMED], *more])}.",
+        blocking={
+            "jobs": sorted({job for _, _, job in others}),
+            "nodes": sorted({node for _, node, _ in others}),
+        },
+        hint="It starts when these end or there is room elsewhere. Without a number the node chooses one.",
+    )
+    # That it fits on no other node is so only for as long as the port is in use.
+    return (first, *[reason for reason in given if reason.code not in _OF_CANDIDATES])
