@@ -1947,6 +1947,28 @@ class Error(TypedDict):
     fields: list[FieldError]
 
 
+class Failure(TypedDict):
+    id: int
+    job: int
+    job_name: str
+    job_state: JobState
+    tenant: str
+    virtual_cluster: str
+    submitted_by: str
+    attempt: int
+    failure: str
+    layer: LayerEnum
+    says: str
+    message: str
+    rank: int | None
+    exit_code: int | None
+    rule: str
+    advice: str
+    gpu_model: str
+    nodes: list[str]
+    ended_at: str
+
+
 FailureRule = TypedDict(
     'FailureRule',
     {
@@ -2386,6 +2408,12 @@ class PaginatedDeliveryList(TypedDict):
 
 class PaginatedElasticitySavingsList(TypedDict):
     results: list[ElasticitySavings]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedFailureList(TypedDict):
+    results: list[Failure]
     next: str | None
     previous: str | None
 

@@ -386,6 +386,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Failed attempts of jobs of the caller's tenants, the last to end first
+         * @description Failed attempts of jobs of the caller's tenants, the last to end first; operators see all.
+         */
+        get: operations["failures_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness/violations": {
         parameters: {
             query?: never;
@@ -3953,6 +3973,45 @@ export interface components {
             tenant: string | null;
             from: string;
         };
+        Failure: {
+            /** @description Of the attempt. */
+            id: number;
+            job: number;
+            job_name: string;
+            /**
+             * @description Now: it may have been tried again.
+             *
+             *     * `queued` - queued
+             *     * `running` - running
+             *     * `succeeded` - succeeded
+             *     * `failed` - failed
+             *     * `cancelled` - cancelled
+             */
+            job_state: components["schemas"]["JobState"];
+            tenant: string;
+            virtual_cluster: string;
+            submitted_by: string;
+            /** @description Its number. */
+            attempt: number;
+            /** @description Class of the failure. */
+            failure: string;
+            layer: components["schemas"]["LayerEnum"];
+            /** @description What the class means, in a few words. */
+            says: string;
+            /** @description The line of the output that decided. */
+            message: string;
+            /** @description Whose line that is; null: the job has one. */
+            rank: number | null;
+            exit_code: number | null;
+            /** @description Name of the site's rule that it matched. */
+            rule: string;
+            /** @description What the job's owner can do about it. */
+            advice: string;
+            gpu_model: string;
+            nodes: string[];
+            /** Format: date-time */
+            ended_at: string;
+        };
         /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
         FailureRule: {
             name: string;
@@ -5978,6 +6037,13 @@ export interface components {
         };
         PaginatedEventList: {
             results: components["schemas"]["Event"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedFailureList: {
+            results: components["schemas"]["Failure"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -8228,6 +8294,7 @@ export type EmailEnum = components['schemas']['EmailEnum'];
 export type EnforcementEnum = components['schemas']['EnforcementEnum'];
 export type Error = components['schemas']['Error'];
 export type Event = components['schemas']['Event'];
+export type Failure = components['schemas']['Failure'];
 export type FailureRule = components['schemas']['FailureRule'];
 export type FailureRuleList = components['schemas']['FailureRuleList'];
 export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
@@ -8354,6 +8421,7 @@ export type PaginatedCreditTransferList = components['schemas']['PaginatedCredit
 export type PaginatedDeliveryList = components['schemas']['PaginatedDeliveryList'];
 export type PaginatedElasticitySavingsList = components['schemas']['PaginatedElasticitySavingsList'];
 export type PaginatedEventList = components['schemas']['PaginatedEventList'];
+export type PaginatedFailureList = components['schemas']['PaginatedFailureList'];
 export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
 export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
@@ -10651,6 +10719,92 @@ export interface operations {
             };
         };
     };
+    failures_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description A class of failures, such as import_error. */
+                failure?: string;
+                job?: number;
+                /** @description Name of a node that it ran on. */
+                node?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                since?: string;
+                tenant?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedFailureList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     fairness_violations_list: {
         parameters: {
             query?: {
@@ -12095,6 +12249,8 @@ export interface operations {
                 after?: number;
                 /** @description Number; left out, the newest. */
                 attempt?: number;
+                /** @description Begin with the chunk that holds the first of so many last lines. */
+                last?: number;
                 /** @description Chunks at most; there are fewer where they are long. */
                 limit?: number;
                 /** @description As the process knows it by `$RANK`; left out, the first rank of the task, or 0. */
