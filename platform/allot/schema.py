@@ -80,6 +80,13 @@ class AdviceTotalsBoth(TypedDict):
     advised: AdviceTotals
 
 
+class AgentSetUp(TypedDict):
+    file: str
+    command: str
+    real: dict[str, Any]
+    simulated: dict[str, Any]
+
+
 class AllowanceInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -2348,6 +2355,7 @@ class NodeWithToken(TypedDict):
     gpus: list[Gpu]
     version: int
     token: str
+    agent: AgentSetUp | None
 
 
 class Offer(TypedDict):

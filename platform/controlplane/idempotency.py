@@ -35,7 +35,7 @@ TWIN_PATIENCE_SECONDS = 5
 KEPT = timedelta(hours=24)
 PREFIX = "/api/v1/"
 #: Fields of an answer that are shown once: a stored copy would be a stored secret.
-SHOWN_ONCE = ("token", "password", "secret", "link")
+SHOWN_ONCE = ("token", "password", "secret", "link", "agent")
 
 
 class IdempotencyMismatch(ApplicationError):

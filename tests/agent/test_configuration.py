@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -145,3 +146,15 @@ def test_a_token_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> None:
     require_encryption(read_configuration(elsewhere), insecure=True)
     for server in ("http://127.0.0.1:8000", "http://localhost", "https://gpu.example.org"):
         require_encryption(read_configuration(write(tmp_path, server_url=server)), insecure=False)
+
+
+def test_the_files_in_the_operators_handbook_are_read(tmp_path: Path):
+    handbook = Path(__file__).parents[2] / "docs" / "operating.md"
+    files = [
+        text for text in re.findall(r"```json\n(.*?)```", handbook.read_text(), re.DOTALL) if '"node"' in text
+    ]
+    kinds = []
+    for text in files:
+        (tmp_path / "agent.json").write_text(text)
+        kinds.append(read_configuration(tmp_path / "agent.json").inventory.kind)
+    assert kinds == ["nvml", "simulated"]

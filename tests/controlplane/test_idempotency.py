@@ -170,3 +170,13 @@ def test_a_twin_that_waits_too_long_is_told_to_come_back(monkeypatch):
     twins.go.set()
     first.join(PATIENCE_SECONDS)
     assert twins.answers["first"].status_code == 201
+
+
+@pytest.mark.django_db
+def test_a_nodes_token_is_kept_nowhere_in_a_stored_answer():
+    operator = caller(make_user(operator=True))
+    first = operator.post("/nodes", {"name": "bed-1"}, headers=KEY).json()
+    again = operator.post("/nodes", {"name": "bed-1"}, headers=KEY).json()
+    assert first["agent"]["real"]["token"] == first["agent"]["simulated"]["token"] == first["token"]
+    assert again == first | {"token": None, "agent": None}
+    assert first["token"].encode() not in bytes(IdempotentAnswer.objects.get().body)

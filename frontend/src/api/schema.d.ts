@@ -3012,6 +3012,20 @@ export interface components {
             today: components["schemas"]["AdviceTotals"];
             advised: components["schemas"]["AdviceTotals"];
         };
+        AgentSetUp: {
+            /** @description Name of the configuration file, as `command` has it. */
+            file: string;
+            /** @description Starts the agent, in the folder of the file. */
+            command: string;
+            /** @description Content of the file for the GPUs of the machine, as JSON. */
+            real: {
+                [key: string]: unknown;
+            };
+            /** @description Content of the file for simulated GPUs, as JSON. */
+            simulated: {
+                [key: string]: unknown;
+            };
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         AllowanceInputRequest: {
             /** Format: double */
@@ -5805,6 +5819,8 @@ export interface components {
             version: number;
             /** @description For the node's agent; shown only now. */
             token: string;
+            /** @description How to start the node's agent; the files hold the token. null in a repeated answer. */
+            agent: components["schemas"]["AgentSetUp"] | null;
         };
         NodeWithdrawal: {
             /** @description Who cordoned or drains it; `health` is the platform. */
@@ -8216,6 +8232,7 @@ export type AdviceQuestionRequest = components['schemas']['AdviceQuestionRequest
 export type AdviceRow = components['schemas']['AdviceRow'];
 export type AdviceTotals = components['schemas']['AdviceTotals'];
 export type AdviceTotalsBoth = components['schemas']['AdviceTotalsBoth'];
+export type AgentSetUp = components['schemas']['AgentSetUp'];
 export type AllowanceInputRequest = components['schemas']['AllowanceInputRequest'];
 export type Anomalies = components['schemas']['Anomalies'];
 export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];

@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     _rule("syntax_error", _USER, "it has a syntax error", "", r"SyntaxError|IndentationError|TabError"),
     _rule(
         "import_error", _USER, "a module is missing", "",
-        r"ImportError|ModuleNotFoundError", r"cannot open shared object file",
+        r"ImportError|ModuleNotFoundError|No module named", r"cannot open shared object file",
     ),
     _rule("permission_error", _USER, "it may not do that", "", r"PermissionError", r"permission denied"),
     _rule(
