@@ -334,6 +334,7 @@ Event = TypedDict(
         'message': str,
         'data': dict[str, Any],
         'job': int | None,
+        'job_name': str | None,
         'node': int | None,
         'tenant': str | None,
         'from': str,

@@ -3983,6 +3983,7 @@ export interface components {
                 [key: string]: unknown;
             };
             job: number | null;
+            job_name: string | null;
             node: number | null;
             tenant: string | null;
             from: string;

@@ -2,6 +2,7 @@
 
 import type {
   Attempt,
+  Event as ClusterEvent,
   Failure,
   Gpu,
   Job,
@@ -248,6 +249,26 @@ export function aFailure(given: Partial<Failure>): Failure {
     gpu_model: "V100",
     nodes: ["v100-a1"],
     ended_at: "2026-01-01T00:00:00Z",
+    ...given,
+  };
+}
+
+export function anEvent(given: Partial<ClusterEvent>): ClusterEvent {
+  return {
+    id: 1,
+    at: "2026-01-01T00:00:00Z",
+    kind: "job.started",
+    subject: "job",
+    subject_id: 7,
+    from: "",
+    to: "",
+    actor: "round 1",
+    message: "",
+    data: {},
+    job: 7,
+    job_name: "digits",
+    node: null,
+    tenant: "vision",
     ...given,
   };
 }
