@@ -90,6 +90,11 @@ describe("times in the server's sentences", () => {
     expect(inLocalTime(said, "2026-11-25T22:10:03Z")).toBe(`Lent until ${at}, at a price.`);
   });
 
+  it("may name their year", () => {
+    const at = moment("2026-11-26T04:39:00Z");
+    expect(inLocalTime("offers 1 K80 until 2026-11-26 04:39 UTC", 0)).toBe(`offers 1 K80 until ${at}`);
+  });
+
   it("are of the nearest year, and stay as they are where they are none", () => {
     const at = moment("2027-01-01T00:30:00Z");
     expect(inLocalTime("until 00:30:00 UTC on 1 January", "2026-12-31T23:00:00Z")).toBe(`until ${at}`);
