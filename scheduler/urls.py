@@ -60,6 +60,7 @@ urlpatterns = [
     path("throughputs/interference", throughput_api.Interference.as_view(), name="interference"),
     path("throughputs/export", throughput_api.ThroughputExport.as_view(), name="throughput-export"),
     path("throughputs/import", throughput_api.ThroughputImportView.as_view(), name="throughput-import"),
+    path("failures", attempt_api.Failures.as_view(), name="failures"),
     path("failure-rules", failure_api.FailureRules.as_view(), name="failure-rules"),
     path("failure-rules/test", failure_api.FailureRulesTest.as_view(), name="failure-rules-test"),
     path("what-if", forecast_api.WhatIfs.as_view(), name="what-ifs"),

@@ -111,8 +111,15 @@ def nodes_of(attempt: Attempt) -> str:
 
 
 def run_time(job: Job) -> str:
-    if not job["started_at"] or job["state"] == "queued":
+    """How long its newest attempt ran, or has run; waits between attempts are none of it."""
+    attempt = job["attempt"]
+    if not attempt or not attempt["running_at"] or job["state"] == "queued":
         return "-"
+    return since(attempt["running_at"], until=attempt["ended_at"])
+
+
+def after_first_start(job: Job) -> str:
+    """How long it took from its first start, waits between attempts included."""
     return since(job["started_at"], until=job["ended_at"])
 
 

@@ -80,6 +80,13 @@ class AdviceTotalsBoth(TypedDict):
     advised: AdviceTotals
 
 
+class AgentSetUp(TypedDict):
+    file: str
+    command: str
+    real: dict[str, Any]
+    simulated: dict[str, Any]
+
+
 class AllowanceInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -327,6 +334,7 @@ Event = TypedDict(
         'message': str,
         'data': dict[str, Any],
         'job': int | None,
+        'job_name': str | None,
         'node': int | None,
         'tenant': str | None,
         'from': str,
@@ -1947,6 +1955,28 @@ class Error(TypedDict):
     fields: list[FieldError]
 
 
+class Failure(TypedDict):
+    id: int
+    job: int
+    job_name: str
+    job_state: JobState
+    tenant: str
+    virtual_cluster: str
+    submitted_by: str
+    attempt: int
+    failure: str
+    layer: LayerEnum
+    says: str
+    message: str
+    rank: int | None
+    exit_code: int | None
+    rule: str
+    advice: str
+    gpu_model: str
+    nodes: list[str]
+    ended_at: str
+
+
 FailureRule = TypedDict(
     'FailureRule',
     {
@@ -2326,6 +2356,7 @@ class NodeWithToken(TypedDict):
     gpus: list[Gpu]
     version: int
     token: str
+    agent: AgentSetUp | None
 
 
 class Offer(TypedDict):
@@ -2386,6 +2417,12 @@ class PaginatedDeliveryList(TypedDict):
 
 class PaginatedElasticitySavingsList(TypedDict):
     results: list[ElasticitySavings]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedFailureList(TypedDict):
+    results: list[Failure]
     next: str | None
     previous: str | None
 

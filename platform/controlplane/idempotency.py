@@ -40,7 +40,7 @@ INSERT INTO controlplane_idempotentanswer (user_id, key, fingerprint, created_at
 VALUES (%s, %s, %s, clock_timestamp()) ON CONFLICT (user_id, key) DO NOTHING RETURNING id
 """
 #: Fields of an answer that are shown once: a stored copy would be a stored secret.
-SHOWN_ONCE = ("token", "password", "secret", "link")
+SHOWN_ONCE = ("token", "password", "secret", "link", "agent")
 
 
 class IdempotencyMismatch(ApplicationError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.core.exceptions import ValidationError
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,14 +18,21 @@ from tenants.errors import FieldError, Invalid
 
 
 class Cursor(NamedTuple):
-    """`forward`: the rows after `value` in the list's order; otherwise the rows before it."""
+    """`forward`: the rows after this one in the list's order; otherwise the rows before it.
+
+    `id` orders rows of the same `value` where the column is not unique.
+    """
 
     forward: bool
     value: Any
+    id: int | None = None
 
 
 class NewestFirst(BasePagination):
-    """Pages by one unique column, given by the view's `ordering` ("-id" unless it says otherwise)."""
+    """Pages by one column, given by the view's `ordering` ("-id" unless it says otherwise).
+
+    Rows of the same value are ordered by their ids where the column is not unique.
+    """
 
     page_size = 50
     max_page_size = 200
@@ -39,17 +47,26 @@ class NewestFirst(BasePagination):
         descending = self.column.startswith("-")
         if cursor is not None:
             comparison = "lt" if descending == forward else "gt"
-            queryset = queryset.filter(**{f"{column}__{comparison}": cursor.value})
+            beyond = Q(**{f"{column}__{comparison}": cursor.value})
+            if cursor.id is not None:
+                beyond |= Q(**{column: cursor.value, f"id__{comparison}": cursor.id})
+            queryset = queryset.filter(beyond)
+        columns = [column] if self._is_unique(queryset) else [column, "id"]
+        order = [f"-{each}" if descending == forward else each for each in columns]
         # One more than asked for tells whether there is another page.
-        rows = list(queryset.order_by(f"-{column}" if descending == forward else column)[: size + 1])
+        rows = list(queryset.order_by(*order)[: size + 1])
         more, rows = len(rows) > size, rows[:size]
         if not forward:
             rows.reverse()
         has_next = more if forward else cursor is not None
         has_previous = cursor is not None if forward else more
-        self.next = self._link("after", rows[-1]) if rows and has_next else None
-        self.previous = self._link("before", rows[0]) if rows and has_previous else None
+        self.next = self._link("after", rows[-1], columns) if rows and has_next else None
+        self.previous = self._link("before", rows[0], columns) if rows and has_previous else None
         return rows
+
+    def _is_unique(self, queryset: QuerySet) -> bool:
+        field: Any = queryset.model._meta.get_field(self.column.lstrip("-"))
+        return bool(field.unique)
 
     def get_paginated_response(self, data: Any) -> Response:
         return Response({"results": data, "next": self.next, "previous": self.previous})
@@ -70,19 +87,23 @@ class NewestFirst(BasePagination):
         if not text:
             return None
         direction, _, value = text.partition(".")
-        field = queryset.model._meta.get_field(self.column.lstrip("-"))
+        field: Any = queryset.model._meta.get_field(self.column.lstrip("-"))
+        row_id = None
         try:
             if direction not in ("after", "before"):
                 raise ValueError(direction)
-            return Cursor(direction == "after", field.to_python(value))
+            if not self._is_unique(queryset):
+                value, _, digits = value.rpartition("~")
+                row_id = int(digits)
+            return Cursor(direction == "after", field.to_python(value), row_id)
         except (ValueError, ValidationError):
             expected = "what 'next' or 'previous' of an earlier page held"
             wrong = FieldError("cursor", f"{text!r} is not one", expected)
             raise Invalid("cursor is wrong.", [wrong]) from None
 
-    def _link(self, direction: str, row: Model) -> str:
+    def _link(self, direction: str, row: Model, columns: Sequence[str]) -> str:
         query = self.request.query_params.copy()
-        query["cursor"] = f"{direction}.{getattr(row, self.column.lstrip('-'))}"
+        query["cursor"] = f"{direction}.{'~'.join(str(getattr(row, each)) for each in columns)}"
         return f"{self.request.path}?{urlencode(sorted(query.lists()), doseq=True)}"
 
     def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A job's attempts: which there were, how far they came, and what preemptions cost."""
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -8,14 +9,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.attempts import representations, schemas
-from scheduler.attempts.models import Attempt
-from scheduler.attempts.selectors import progress_points
+from scheduler.attempts.models import Attempt, AttemptPart
+from scheduler.attempts.selectors import failures_visible, progress_points
 from scheduler.attempts.services.preemption_cost import preemptions_of_job, preemptions_of_virtual_cluster
 from scheduler.attempts.services.scaling_facts import scaling_of_job
 from scheduler.jobs.selectors import job_get
 from scheduler.representation import iso
 from scheduler.rest import RepresentedList, checked
 from scheduler.virtual_clusters.selectors import virtual_cluster_get
+from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
 
 POINTS_MOST = 500
@@ -37,6 +39,36 @@ class JobAttempts(RepresentedList):
 
     def get_queryset(self) -> QuerySet[Attempt]:
         return Attempt.objects.filter(job=job_get(viewer(self.request), self.kwargs["job_id"]))
+
+
+class FailureFilter(filters.FilterSet):
+    failure = filters.CharFilter(help_text="A class of failures, such as import_error.")
+    node = filters.CharFilter(method="by_node", help_text="Name of a node that it ran on.")
+    tenant = filters.CharFilter(field_name="job__tenant__name")
+    job = filters.NumberFilter(field_name="job_id", min_value=0, max_value=2**63 - 1, decimal_places=0)
+    since = InstantFilter(field_name="ended_at", lookup_expr="gte")
+    until = InstantFilter(field_name="ended_at", lookup_expr="lt")
+
+    class Meta:
+        model = Attempt
+        fields: list[str] = []
+
+    def by_node(self, queryset: QuerySet[Attempt], name: str, value: str) -> QuerySet[Attempt]:
+        on_it = AttemptPart.objects.filter(attempt=OuterRef("pk"), node__name=value)
+        return queryset.filter(Exists(on_it))
+
+
+class Failures(RepresentedList):
+    """Failed attempts of jobs of the caller's tenants, the last to end first; operators see all."""
+
+    queryset = Attempt.objects.none()
+    serializer_class = schemas.Failure
+    filterset_class = FailureFilter
+    ordering = "-ended_at"
+    represent = staticmethod(representations.failures)
+
+    def get_queryset(self) -> QuerySet[Attempt]:
+        return failures_visible(viewer(self.request)).only("id", "ended_at")
 
 
 class JobProgress(APIView):

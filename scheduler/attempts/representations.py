@@ -1,5 +1,6 @@
 """Attempts as whole objects of the API: REST answers and the live stream send these."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -7,7 +8,12 @@ from typing import Any
 from nodeagent.messages import Turn, weakest_enforcement
 from scheduler.attempts.models import Attempt, AttemptPart
 from scheduler.attempts.selectors import time_slices_of
+from scheduler.core.failures.site_rules import class_in
+from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE
 from scheduler.representation import Representation, iso
+
+#: How a node begins the decisive line of a gang's rank.
+_RANK = re.compile(r"Rank ([0-9]{1,9}): ")
 
 
 def attempts(ids: Iterable[int]) -> list[Representation]:
@@ -23,6 +29,48 @@ def attempts_by_id(rows: Iterable[Attempt]) -> dict[int, Representation]:
     return {
         attempt_id: _attempt(attempt, placements[attempt_id], turns.get(attempt_id))
         for attempt_id, attempt in by_id.items()
+    }
+
+
+def failures(ids: Iterable[int]) -> list[Representation]:
+    """Return attempts that failed: of what, where, and what can be done about it."""
+    ids = list(ids)
+    rows = Attempt.objects.filter(id__in=ids).select_related(
+        "allocation", "job__tenant", "job__virtual_cluster", "job__submitted_by"
+    )
+    nodes: dict[int, list[str]] = defaultdict(list)
+    parts = AttemptPart.objects.filter(attempt_id__in=ids).order_by("node__name")
+    for attempt_id, node in parts.values_list("attempt_id", "node__name"):
+        nodes[attempt_id].append(node)
+    found = {attempt.id: _failure(attempt, nodes[attempt.id]) for attempt in rows}
+    return [found[attempt_id] for attempt_id in ids if attempt_id in found]
+
+
+def _failure(attempt: Attempt, nodes: list[str]) -> Representation:
+    job, rule = attempt.job, attempt.matched_rule
+    failure = class_in(rule) if rule else CLASSES.get(attempt.failure, NO_SIGNATURE)
+    message = attempt.message or attempt.stop_message
+    rank = _RANK.match(message)
+    return {
+        "id": attempt.id,
+        "job": job.id,
+        "job_name": job.name,
+        "job_state": job.state,
+        "tenant": job.tenant.name,
+        "virtual_cluster": job.virtual_cluster.name,
+        "submitted_by": job.submitted_by.username,
+        "attempt": attempt.number,
+        "failure": failure.name,
+        "layer": str(failure.layer),
+        "says": failure.words,
+        "message": message,
+        "rank": int(rank[1]) if rank else None,
+        "exit_code": attempt.exit_code,
+        "rule": rule["name"] if rule else "",
+        "advice": (rule and rule["advice"]) or failure.advice,
+        "gpu_model": attempt.allocation.gpu_model,
+        "nodes": nodes,
+        "ended_at": iso(attempt.ended_at),
     }
 
 

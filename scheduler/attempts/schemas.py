@@ -6,7 +6,8 @@ from rest_framework import serializers
 
 from nodeagent.messages import Enforcement
 from scheduler.core.failures.site_rules import Severity
-from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
+from scheduler.core.failures.taxonomy import Layer
+from scheduler.core.model.lifecycle import AttemptState, JobState, Outcome, StopCause
 from scheduler.jobspec import ELASTIC_MODES
 
 ATTEMPT_STATES = [state.value for state in AttemptState]
@@ -111,6 +112,30 @@ class Attempt(serializers.Serializer):
     throughput = serializers.FloatField(allow_null=True, help_text="Samples per second.")
     step = serializers.IntegerField(allow_null=True)
     total_steps = serializers.IntegerField(allow_null=True)
+
+
+class Failure(serializers.Serializer):
+    id = serializers.IntegerField(help_text="Of the attempt.")
+    job = serializers.IntegerField()
+    job_name = serializers.CharField()
+    job_state = serializers.ChoiceField(
+        choices=[state.value for state in JobState], help_text="Now: it may have been tried again."
+    )
+    tenant = serializers.CharField()
+    virtual_cluster = serializers.CharField()
+    submitted_by = serializers.CharField()
+    attempt = serializers.IntegerField(help_text="Its number.")
+    failure = serializers.CharField(help_text="Class of the failure.")
+    layer = serializers.ChoiceField(choices=[layer.value for layer in Layer])
+    says = serializers.CharField(help_text="What the class means, in a few words.")
+    message = serializers.CharField(allow_blank=True, help_text="The line of the output that decided.")
+    rank = serializers.IntegerField(allow_null=True, help_text="Whose line that is; null: the job has one.")
+    exit_code = serializers.IntegerField(allow_null=True)
+    rule = serializers.CharField(allow_blank=True, help_text="Name of the site's rule that it matched.")
+    advice = serializers.CharField(allow_blank=True, help_text="What the job's owner can do about it.")
+    gpu_model = serializers.CharField()
+    nodes = serializers.ListField(child=serializers.CharField())
+    ended_at = serializers.DateTimeField()
 
 
 class ProgressPoint(serializers.Serializer):

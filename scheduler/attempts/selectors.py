@@ -3,11 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.db.models import QuerySet
+
 from nodeagent.messages import Turn
 from scheduler.attempts.models import Attempt, ProgressPoint
-from scheduler.core.model.lifecycle import ATTEMPT_LIVE
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE, Outcome
 from scheduler.jobs.models import Job
 from tenants.errors import NotFound
+from tenants.selectors import Viewer
 
 
 def attempt_of(job: Job, number: int | None) -> Attempt | None:
@@ -19,6 +22,12 @@ def attempt_of(job: Job, number: int | None) -> Attempt | None:
     if attempt is None:
         raise NotFound(f"Job {job.id} has no attempt {number}.")
     return attempt
+
+
+def failures_visible(viewer: Viewer) -> QuerySet[Attempt]:
+    """Return the attempts that failed of the jobs that the viewer may see."""
+    failed = Attempt.objects.filter(outcome=Outcome.FAILED)
+    return failed if viewer.is_operator else failed.filter(job__tenant_id__in=list(viewer.roles))
 
 
 def progress_points(job: Job, *, number: int | None, most: int) -> list[ProgressPoint]:

@@ -16,6 +16,7 @@ class Event(serializers.Serializer):
     message = serializers.CharField(allow_blank=True)
     data = serializers.DictField()  # type: ignore[assignment]  # taken off the class by the framework
     job = serializers.IntegerField(allow_null=True)
+    job_name = serializers.CharField(allow_null=True)
     node = serializers.IntegerField(allow_null=True)
     tenant = serializers.CharField(allow_null=True)
 

@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from scheduler.events.models import Event
+from scheduler.jobs.models import Job
 from scheduler.representation import Representation, iso
 from tenants.selectors import Viewer
 
@@ -19,7 +20,12 @@ def events_visible(viewer: Viewer) -> QuerySet[Event]:
 
 
 def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
-    """Return events as the viewer may see them; jobs, nodes and subjects by id, since they may be gone."""
+    """Return events as the viewer may see them, the newest first; what is gone has an id and no name.
+
+    Ids follow transactions, and one that began earlier may have a higher one: times decide.
+    """
+    rows = sorted(rows, key=lambda event: (event.at, event.id), reverse=True)
+    names = dict(Job.objects.filter(id__in={event.job_id for event in rows}).values_list("id", "name"))
     return [
         {
             "id": event.id,
@@ -33,6 +39,7 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
             "message": event.message,
             "data": _data_seen(event, viewer),
             "job": event.job_id,
+            "job_name": names.get(event.job_id),
             "node": event.node_id,
             "tenant": event.tenant.name if event.tenant else None,
         }

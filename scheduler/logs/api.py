@@ -41,6 +41,8 @@ class JobLogs(APIView):
         if query.get("task") is not None:
             rank = log_reading.chosen_ranks(tasks, query["task"], query.get("rank"))[0]
         after = query["after"]
+        if attempt is not None and "last" in query:
+            after = max(after, log_reading.before_last_lines(attempt, rank, query["last"]))
         chunks = log_reading.next_chunks(attempt, {rank: after}, query["limit"]) if attempt else []
         has_more = bool(chunks) and attempt is not None and log_reading.has_more(attempt, chunks[-1])
         limit_bytes = settings.CONFIG.log_bytes_per_attempt

@@ -7,6 +7,7 @@ from scheduler.logs.services.search import LONGEST_PATTERN_CHARACTERS, SEARCH_SE
 _LARGEST = 2**31 - 1
 MOST_CONTEXT_LINES = 20
 MOST_HITS = 500
+MOST_LAST_LINES = 200
 #: A place for each of some thousand ranks.
 _CURSOR_CHARACTERS = 50_000
 
@@ -35,6 +36,12 @@ class LogQuery(WhichOutput):
         min_value=1,
         max_value=1_000,
         help_text="Chunks at most; there are fewer where they are long.",
+    )
+    last = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_LAST_LINES,
+        help_text="Begin with the chunk that holds the first of so many last lines.",
     )
 
 

@@ -16,6 +16,7 @@ from scheduler.clock import database_now
 from scheduler.nodes import representations, schemas
 from scheduler.nodes.models import NODE_NAME, Node
 from scheduler.nodes.selectors import gpu_models, node_get
+from scheduler.nodes.services.agent_files import agent_set_up
 from scheduler.nodes.services.managing import (
     NewToken,
     node_change,
@@ -164,7 +165,7 @@ def _represented(node: Node) -> dict[str, object]:
 
 
 def _with_token(new: NewToken, *, status: int) -> Response:
-    return Response({**_represented(new.node), "token": new.token}, status=status)
+    return Response({**_represented(new.node), "token": new.token, "agent": agent_set_up(new)}, status=status)
 
 
 class GpuModels(APIView):

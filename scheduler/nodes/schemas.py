@@ -93,8 +93,19 @@ class Node(serializers.Serializer):
     version = serializers.IntegerField()
 
 
+class AgentSetUp(serializers.Serializer):
+    file = serializers.CharField(help_text="Name of the configuration file, as `command` has it.")
+    command = serializers.CharField(help_text="Starts the agent, in the folder of the file.")
+    real = serializers.DictField(help_text="Content of the file for the GPUs of the machine, as JSON.")
+    simulated = serializers.DictField(help_text="Content of the file for simulated GPUs, as JSON.")
+
+
 class NodeWithToken(Node):
     token = serializers.CharField(help_text="For the node's agent; shown only now.")
+    agent = AgentSetUp(
+        allow_null=True,
+        help_text="How to start the node's agent; the files hold the token. null in a repeated answer.",
+    )
 
 
 class GpuModel(serializers.Serializer):

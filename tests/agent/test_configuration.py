@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -162,3 +163,15 @@ def test_a_node_is_checked_without_a_server(
     monkeypatch.setattr(sys, "argv", ["nodeagent", "--config", str(file), "--check"])
     assert main() == code
     assert json.loads(capsys.readouterr().out)["problem"] == problem
+
+
+def test_the_files_in_the_operators_handbook_are_read(tmp_path: Path):
+    handbook = Path(__file__).parents[2] / "docs" / "operating.md"
+    files = [
+        text for text in re.findall(r"```json\n(.*?)```", handbook.read_text(), re.DOTALL) if '"node"' in text
+    ]
+    kinds = []
+    for text in files:
+        (tmp_path / "agent.json").write_text(text)
+        kinds.append(read_configuration(tmp_path / "agent.json").inventory.kind)
+    assert kinds == ["nvml", "simulated"]

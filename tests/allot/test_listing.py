@@ -107,6 +107,17 @@ def test_a_piped_table_is_whole_and_without_colour(command: Command, api: FakeAp
     assert "\x1b" not in result.stdout
 
 
+def test_waits_between_attempts_are_no_time_that_a_job_ran(allot: Allot, api: FakeApi) -> None:
+    """It began to run at noon, waited an hour and ran for half a minute more."""
+    times = {"running_at": "2026-01-01T13:00:00Z", "ended_at": "2026-01-01T13:00:30Z"}
+    attempt = make_attempt(2, state="ended", outcome="cancelled", **times)
+    job = {**ended("cancelled", None), "started_at": "2026-01-01T12:00:00Z", "ended_at": times["ended_at"]}
+    api.add(1, **job, attempt=attempt)
+    header, row = map(columns, allot("ls").stdout.splitlines())
+    assert dict(zip(header, row, strict=False))["TIME"] == "30s"
+    assert "1h after its first start" in allot("show", "1").stdout
+
+
 def test_an_elastic_job_that_runs_shows_what_it_has_and_its_range(allot: Allot, api: FakeApi) -> None:
     """Of a job that waits, or that is not elastic, what it asks for is shown."""
     spec = {**api.add(1)["spec"], "elastic": {"min_gpus": 1, "max_gpus": 4, "mode": "adaptive"}}

@@ -156,6 +156,7 @@ GET    /api/v1/shared-gpus                        401    200      200    200    
 GET    /api/v1/cluster                            401    200      200    200    200   200      200       -
 GET    /api/v1/cluster/settings                   401    200      200    200    200   200      200       -
 PATCH  /api/v1/cluster/settings                   401    403      403    403    403   200      403       403
+GET    /api/v1/failures                           401    200      200    200    200   200      200       -
 GET    /api/v1/failure-rules                      401    200      200    200    200   200      200       -
 PUT    /api/v1/failure-rules                      401    403      403    403    403   200      403       403
 POST   /api/v1/failure-rules/test                 401    403      403    403    403   200      403       403

@@ -42,6 +42,7 @@ from tests.scheduler.builders import (
     make_attempt,
     make_correction,
     make_delivery,
+    make_failed_attempt,
     make_job,
     make_lend_rule,
     make_loan,
@@ -159,6 +160,8 @@ def world(db, settings) -> World:
         labels={"note": MARK},
     )
     attempt = make_attempt(running, list(node.gpus.all()[:1]))
+    failed = make_job(tenant=red, virtual_cluster=shared, submitted_by=people["member"], state="failed")
+    make_failed_attempt(failed, list(node.gpus.all()[1:2]), message=MARK)
     LogChunk.objects.create(attempt=attempt, rank=0, sequence=0, at=timezone.now(), text=MARK)
     Event.objects.create(
         at=timezone.now(),
@@ -362,6 +365,7 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
     [
         "/api/v1/jobs",
         "/api/v1/events",
+        "/api/v1/failures",
         "/api/v1/throughputs",
         "/api/v1/throughputs/export",
         "/api/v1/jobs/<int:job_id>/throughputs",

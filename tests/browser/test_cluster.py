@@ -1,5 +1,6 @@
 """The map, nodes, virtual clusters and quotas; the page over a restart of the server."""
 
+import json
 import re
 
 import pytest
@@ -66,7 +67,7 @@ def test_an_operator_cordons_a_node_and_everybody_sees_it_at_once(open_page):
     expect(row).to_contain_text("Ready")
 
 
-def test_a_new_node_shows_its_token_once(garden, open_page):
+def test_a_new_node_shows_the_file_for_its_agent(garden, open_page):
     page = open_page("operator", "/nodes")
     page.get_by_role("button", name="Add a node").click()
     dialog = page.get_by_role("dialog")
@@ -75,7 +76,13 @@ def test_a_new_node_shows_its_token_once(garden, open_page):
     expect(dialog.locator("[aria-invalid=true]")).to_have_value("bed 9")
     dialog.get_by_label("Name").fill("bed-9")
     dialog.get_by_role("button", name="Add the node").click()
-    expect(dialog.locator("code")).to_have_text(re.compile(r"\S{20,}"))
+    file = dialog.get_by_role("region", name="1. Save as bed-9.json").locator("pre")
+    expect(file).to_have_text(re.compile(r'"token": "altn_\S{20,}"'))
+    dialog.get_by_role("radio", name="Simulated GPUs").click()
+    shown = json.loads(file.text_content())
+    assert (shown["node"], shown["server_url"]) == ("bed-9", garden.platform.url)
+    assert shown["inventory"]["kind"] == "simulated"
+    expect(dialog.get_by_text("python -m nodeagent --config bed-9.json")).to_be_visible()
     dialog.get_by_role("button", name="Done").click()
     expect(page.get_by_role("row").filter(has_text="bed-9")).to_contain_text("Never seen")
     garden.platform.call("DELETE", "nodes/bed-9")

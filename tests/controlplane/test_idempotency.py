@@ -188,3 +188,12 @@ def test_an_ordinary_repeat_is_no_error_of_the_database():
     with connection.execute_wrapper(watched):
         assert operator.post("/tenants", {"name": "red"}, headers=KEY).status_code == 201
     assert errors == []
+
+
+def test_a_nodes_token_is_kept_nowhere_in_a_stored_answer():
+    operator = caller(make_user(operator=True))
+    first = operator.post("/nodes", {"name": "bed-1"}, headers=KEY).json()
+    again = operator.post("/nodes", {"name": "bed-1"}, headers=KEY).json()
+    assert first["agent"]["real"]["token"] == first["agent"]["simulated"]["token"] == first["token"]
+    assert again == first | {"token": None, "agent": None}
+    assert first["token"].encode() not in bytes(IdempotentAnswer.objects.get().body)

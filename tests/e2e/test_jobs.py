@@ -1,12 +1,14 @@
 """A job from submit to finished, on real processes, and the way back after a preemption."""
 
 import json
+import subprocess
 
 import pytest
 import yaml
 
+from nodeagent.configuration import read_configuration
 from nodeagent.procfs import processes_with_setting
-from tests.e2e.installation import ROOT, Installation
+from tests.e2e.installation import ROOT, Agent, Installation
 from tests.patience import until
 
 DIGITS = 'exec python "$ALLOT_EXAMPLES/digits/train.py" '
@@ -165,3 +167,32 @@ def test_every_round_of_this_run_is_decided_again_to_the_same_plan(platform):
     assert len(busy) > 5
     said = platform.manage("replay_round", *map(str, busy))
     assert said.count("identical plan") == len(busy)
+
+
+def test_a_node_joins_by_the_file_and_the_command_that_the_api_gives(platform):
+    """As they are: written to the folder in which an operator would be, and run there."""
+    new = platform.call("POST", "nodes", {"name": "joining", "rack": "rack-8"})
+    setup, folder = new["agent"], platform.home.parent / "joining"
+    folder.mkdir()
+    file = folder / setup["file"]
+    file.write_text(json.dumps(setup["simulated"]))
+    shell, _, command = setup["command"].rpartition(" && ")
+    subprocess.run(shell, shell=True, check=True, cwd=folder)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert command.split() == ["python", "-m", "nodeagent", "--config", setup["file"]]
+    agent = Agent("joining", file, folder / "agent.log")
+    agent.start()
+    platform.agents.append(agent)
+    node = until(
+        lambda: (node := platform.call("GET", "nodes/joining"))["state"] == "ready" and node,
+        "the node to join",
+    )
+    assert (node["gpu_model"], len(node["gpus"])) == ("simulated", 4)
+    resources = {"gpu": 4, "gpu_model": "simulated"}
+    task = {"name": "main", "resources": resources, "command": ["sh", "-c", "echo hello"]}
+    job = platform.submit(name="first", tenant="vision", guarantee="opportunistic", tasks=[task])
+    assert platform.wait_for(job, "succeeded")["attempt"]["placement"][0]["node"] == "joining"
+
+    real = file.with_name("real.json")
+    real.write_text(json.dumps(setup["real"]))
+    assert read_configuration(real).inventory.kind == "nvml"

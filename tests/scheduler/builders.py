@@ -18,7 +18,14 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.core.model.codec import dumps_snapshot
 from scheduler.core.model.gpu_parts import GpuPart
-from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, HoldPhase, JobState
+from scheduler.core.model.lifecycle import (
+    JOB_FINAL,
+    AttemptState,
+    HoldPhase,
+    JobState,
+    Outcome,
+    PartState,
+)
 from scheduler.market.models import BANK
 from scheduler.models import (
     AllocatedGpu,
@@ -297,6 +304,25 @@ def make_attempt(
         job.state, job.started_at = JobState.RUNNING, job.started_at or now
     job.save()
     return attempt
+
+
+def make_failed_attempt(
+    job: Job, gpus: Sequence[Gpu], *, ended_at: datetime | None = None, **columns: Any
+) -> Attempt:
+    """Return an attempt that failed on these GPUs, which it holds no more; the job's state stays."""
+    state = job.state
+    at = ended_at or timezone.now()
+    columns = {"exit_code": 1, "category": "error", "failure": "semantic_error", **columns}
+    attempt = make_attempt(job, gpus, state=AttemptState.PLANNED, phase=HoldPhase.NOMINATED)
+    Allocation.objects.filter(id=attempt.allocation_id).update(phase=HoldPhase.RELEASED, released_at=at)
+    AllocatedGpu.objects.filter(allocation=attempt.allocation_id).update(
+        phase=HoldPhase.RELEASED, released_at=at
+    )
+    columns |= {"state": AttemptState.ENDED, "outcome": Outcome.FAILED, "ended_at": at}
+    Attempt.objects.filter(id=attempt.id).update(**columns)
+    AttemptPart.objects.filter(attempt=attempt).update(state=PartState.EXITED, exit_code=1)
+    Job.objects.filter(id=job.id).update(state=state)
+    return Attempt.objects.get(id=attempt.id)
 
 
 def make_cells(document: Mapping[str, Any]) -> CellSpecification:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.contrib.auth import authenticate
 from django.core.management import CommandError, call_command
 
@@ -265,3 +266,19 @@ def test_every_job_is_labelled_with_its_pace_and_some_declare_it(
     competing = [job for job in demo.LATE_JOBS if job.fields["virtual_cluster"] == demo.SHARED]
     assert len(competing) > sum(demo.SHARED_GUARANTEED.values())
     assert {"throughput" in job.fields for job in competing} == {True, False}
+
+
+def test_what_states_one_application_has_one_pace_and_one_batch(settings: Any):
+    """Otherwise its throughputs on two GPU models would compare two programs."""
+    paces: dict[str, set[str]] = {}
+    folder = Path(settings.EXAMPLES_FOLDER) / "digits"
+    for path in sorted(folder.glob("*.yaml")):
+        spec = yaml.safe_load(path.read_text())
+        ((_, _, program),) = [task["command"] for task in spec["tasks"]]
+        paces.setdefault(spec["application"], set()).add(program)
+    for job in [*demo.JOBS, *demo.LATE_JOBS]:
+        if (application := command._spec(job).get("application")) is not None:
+            options = [word for word in job.options.split() if not word.isdecimal() and word != "--steps"]
+            paces.setdefault(application, set()).add(" ".join(options))
+    assert {name: len(found) for name, found in paces.items()} == dict.fromkeys(paces, 1)
+    assert len(paces) == 5

@@ -3,9 +3,10 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, cursorOf, queryString } from "@/api/client";
+import { type Days, instantsOf } from "@/api/days";
 import type { operations } from "@/api/schema";
 
-export interface AuditFilters {
+export interface AuditFilters extends Days {
   /** A user, a node or the key of a token. */
   who?: string | undefined;
   kind?: string | undefined;
@@ -19,22 +20,13 @@ export interface AuditFilters {
   /** An address or a network. */
   address?: string | undefined;
   outcome?: string | undefined;
-  /** Days, as date fields give them. */
-  since?: string | undefined;
-  until?: string | undefined;
 }
 
 type Asked = NonNullable<operations["audit_list"]["parameters"]["query"]>;
 
-/** Days are whole days, by the reader's clock. What an address says is sent as it is: the server knows best. */
+/** What an address says is sent as it is: the server knows best. */
 function asked({ since, until, ...others }: AuditFilters): Asked {
-  const dayAfter = until ? new Date(`${until}T00:00`) : undefined;
-  dayAfter?.setDate(dayAfter.getDate() + 1);
-  return {
-    ...(others as Asked),
-    since: since ? new Date(`${since}T00:00`).toISOString() : undefined,
-    until: dayAfter?.toISOString(),
-  };
+  return { ...(others as Asked), ...instantsOf({ since, until }) };
 }
 
 export const auditQuery = (filters: AuditFilters) =>

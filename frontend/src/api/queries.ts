@@ -117,7 +117,7 @@ export const scalingQuery = (id: number) =>
 
 export const fetchLog = (
   job: number,
-  query: { attempt?: number | undefined; rank: number; after: number; limit: number },
+  query: { attempt?: number | undefined; rank: number; after: number; limit: number; last?: number },
   signal?: AbortSignal,
 ) => answerOf(api.GET("/jobs/{job_id}/logs", { params: { path: { job_id: job }, query }, signal: signal ?? null }));
 

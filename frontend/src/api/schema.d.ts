@@ -386,6 +386,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/failures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Failed attempts of jobs of the caller's tenants, the last to end first
+         * @description Failed attempts of jobs of the caller's tenants, the last to end first; operators see all.
+         */
+        get: operations["failures_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fairness/violations": {
         parameters: {
             query?: never;
@@ -2992,6 +3012,20 @@ export interface components {
             today: components["schemas"]["AdviceTotals"];
             advised: components["schemas"]["AdviceTotals"];
         };
+        AgentSetUp: {
+            /** @description Name of the configuration file, as `command` has it. */
+            file: string;
+            /** @description Starts the agent, in the folder of the file. */
+            command: string;
+            /** @description Content of the file for the GPUs of the machine, as JSON. */
+            real: {
+                [key: string]: unknown;
+            };
+            /** @description Content of the file for simulated GPUs, as JSON. */
+            simulated: {
+                [key: string]: unknown;
+            };
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         AllowanceInputRequest: {
             /** Format: double */
@@ -3951,9 +3985,49 @@ export interface components {
                 [key: string]: unknown;
             };
             job: number | null;
+            job_name: string | null;
             node: number | null;
             tenant: string | null;
             from: string;
+        };
+        Failure: {
+            /** @description Of the attempt. */
+            id: number;
+            job: number;
+            job_name: string;
+            /**
+             * @description Now: it may have been tried again.
+             *
+             *     * `queued` - queued
+             *     * `running` - running
+             *     * `succeeded` - succeeded
+             *     * `failed` - failed
+             *     * `cancelled` - cancelled
+             */
+            job_state: components["schemas"]["JobState"];
+            tenant: string;
+            virtual_cluster: string;
+            submitted_by: string;
+            /** @description Its number. */
+            attempt: number;
+            /** @description Class of the failure. */
+            failure: string;
+            layer: components["schemas"]["LayerEnum"];
+            /** @description What the class means, in a few words. */
+            says: string;
+            /** @description The line of the output that decided. */
+            message: string;
+            /** @description Whose line that is; null: the job has one. */
+            rank: number | null;
+            exit_code: number | null;
+            /** @description Name of the site's rule that it matched. */
+            rule: string;
+            /** @description What the job's owner can do about it. */
+            advice: string;
+            gpu_model: string;
+            nodes: string[];
+            /** Format: date-time */
+            ended_at: string;
         };
         /** @description An attempt that failed is of the class when the pattern is found and it ended in one of these ways. */
         FailureRule: {
@@ -5748,6 +5822,8 @@ export interface components {
             version: number;
             /** @description For the node's agent; shown only now. */
             token: string;
+            /** @description How to start the node's agent; the files hold the token. null in a repeated answer. */
+            agent: components["schemas"]["AgentSetUp"] | null;
         };
         NodeWithdrawal: {
             /** @description Who cordoned or drains it; `health` is the platform. */
@@ -5980,6 +6056,13 @@ export interface components {
         };
         PaginatedEventList: {
             results: components["schemas"]["Event"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedFailureList: {
+            results: components["schemas"]["Failure"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -8171,6 +8254,7 @@ export type AdviceQuestionRequest = components['schemas']['AdviceQuestionRequest
 export type AdviceRow = components['schemas']['AdviceRow'];
 export type AdviceTotals = components['schemas']['AdviceTotals'];
 export type AdviceTotalsBoth = components['schemas']['AdviceTotalsBoth'];
+export type AgentSetUp = components['schemas']['AgentSetUp'];
 export type AllowanceInputRequest = components['schemas']['AllowanceInputRequest'];
 export type Anomalies = components['schemas']['Anomalies'];
 export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];
@@ -8249,6 +8333,7 @@ export type EmailEnum = components['schemas']['EmailEnum'];
 export type EnforcementEnum = components['schemas']['EnforcementEnum'];
 export type Error = components['schemas']['Error'];
 export type Event = components['schemas']['Event'];
+export type Failure = components['schemas']['Failure'];
 export type FailureRule = components['schemas']['FailureRule'];
 export type FailureRuleList = components['schemas']['FailureRuleList'];
 export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
@@ -8375,6 +8460,7 @@ export type PaginatedCreditTransferList = components['schemas']['PaginatedCredit
 export type PaginatedDeliveryList = components['schemas']['PaginatedDeliveryList'];
 export type PaginatedElasticitySavingsList = components['schemas']['PaginatedElasticitySavingsList'];
 export type PaginatedEventList = components['schemas']['PaginatedEventList'];
+export type PaginatedFailureList = components['schemas']['PaginatedFailureList'];
 export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
 export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
@@ -10672,6 +10758,92 @@ export interface operations {
             };
         };
     };
+    failures_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description A class of failures, such as import_error. */
+                failure?: string;
+                job?: number;
+                /** @description Name of a node that it ran on. */
+                node?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                since?: string;
+                tenant?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedFailureList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     fairness_violations_list: {
         parameters: {
             query?: {
@@ -12116,6 +12288,8 @@ export interface operations {
                 after?: number;
                 /** @description Number; left out, the newest. */
                 attempt?: number;
+                /** @description Begin with the chunk that holds the first of so many last lines. */
+                last?: number;
                 /** @description Chunks at most; there are fewer where they are long. */
                 limit?: number;
                 /** @description As the process knows it by `$RANK`; left out, the first rank of the task, or 0. */

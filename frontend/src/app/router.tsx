@@ -1,6 +1,7 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link, redirect } from "@tanstack/react-router";
 
 import type { AuditFilters } from "@/api/audit-queries";
+import type { FailureFilters } from "@/api/failure-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
 import { Shell } from "@/app/shell";
@@ -28,7 +29,10 @@ const jobs = createRoute({
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$id",
-  validateSearch: (search: Record<string, unknown>): { tab?: string } => ({ tab: text(search.tab) }),
+  validateSearch: (search: Record<string, unknown>): { tab?: string; rank?: number } => ({
+    tab: text(search.tab),
+    rank: whole(search.rank ?? ""),
+  }),
   component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
 });
 
@@ -128,6 +132,14 @@ const ledger = createRoute({
 const failures = createRoute({
   getParentRoute: () => root,
   path: "/failures",
+  validateSearch: (search: Record<string, unknown>): FailureFilters & { tab?: string } => ({
+    tab: text(search.tab),
+    failure: text(search.failure),
+    node: text(search.node),
+    tenant: text(search.tenant),
+    since: text(search.since),
+    until: text(search.until),
+  }),
   component: lazyRouteComponent(() => import("@/features/failures/failures-page"), "FailuresPage"),
 });
 const tenants = createRoute({

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { placeBeside, readingsAt } from "@/components/chart";
+import { axisWidth, placeBeside, readingsAt } from "@/components/chart";
 
 test("a layer of a stack says its own height, a mean says its range, and a gap says nothing", () => {
   const layer = { token: "crop-1", stacked: true };
@@ -19,4 +19,10 @@ test("the box lies on the side of the pointer where there is more room", () => {
   const window = { width: 400, height: 800 };
   expect(placeBeside({ x: 20, y: 10 }, window, 10)).toEqual({ left: 30, top: 20 });
   expect(placeBeside({ x: 390, y: 790 }, window, 10)).toEqual({ right: 20, bottom: 20 });
+});
+
+test("the vertical axis is as wide as its longest label", () => {
+  expect(axisWidth(["0", "10", "30"])).toBe(44);
+  expect(axisWidth(["0.00075", "0.0005"])).toBeGreaterThan(44);
+  expect(axisWidth(["0.000025"]) - axisWidth(["0.00025"])).toBe(7);
 });

@@ -198,7 +198,11 @@ function optionsFrom(shape: string, width: number, onPoint: (pointed: Pointed | 
         ...(isTime ? { values: clockAxis, incrs: CLOCK_STEPS_SECONDS, space: 80 } : { incrs: WHOLE_STEPS }),
         ...(xLabel ? { label: xLabel, labelSize: 16, labelGap: 0, labelFont: font } : {}),
       },
-      { ...axis, size: 44, values: (_chart, splits) => splits.map((value) => axisFormat.format(value)) },
+      {
+        ...axis,
+        size: (_chart, values: string[] | null) => axisWidth(values ?? []),
+        values: (_chart, splits) => splits.map((value) => axisFormat.format(value)),
+      },
     ],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 } },
@@ -256,6 +260,17 @@ function drawMarks(chart: uPlot, marks: readonly number[]): void {
     ctx.stroke();
   }
   ctx.restore();
+}
+
+const LEAST_AXIS_PIXELS = 44;
+/** At the axis' 12 pixels a digit is 7 wide; the gap to the curves and a margin come beside. */
+const DIGIT_PIXELS = 7;
+const BESIDE_PIXELS = 16;
+
+/** How wide the vertical axis is so that its longest label is whole. */
+export function axisWidth(labels: readonly string[]): number {
+  const longest = labels.reduce((most, label) => Math.max(most, label.length), 0);
+  return Math.max(LEAST_AXIS_PIXELS, longest * DIGIT_PIXELS + BESIDE_PIXELS);
 }
 
 /** The usual three decimals would name two neighbours alike where values are small. */

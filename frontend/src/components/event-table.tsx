@@ -4,7 +4,8 @@ import { useMemo } from "react";
 
 import { nodesQuery } from "@/api/queries";
 import type { Event as ClusterEvent } from "@/api/schema";
-import { moment, words } from "@/components/format";
+import { eventRows } from "@/components/event-rows";
+import { inLocalTime, moment, visible, words } from "@/components/format";
 import { DataTable, type DataTableProps } from "@/ui/data-table";
 import { muted, oneLine, prose } from "@/ui/layout";
 
@@ -16,26 +17,37 @@ interface EventTableProps extends Pick<DataTableProps<ClusterEvent>, "query" | "
 export function EventTable({ events, ...rest }: EventTableProps) {
   const query = useQuery(nodesQuery);
   const nodes = useMemo(() => new Map((query.data ?? []).map(({ id, name }) => [id, name])), [query.data]);
+  const rows = useMemo(() => events && eventRows(events), [events]);
   return (
     <DataTable
       label="Events"
-      rows={events}
-      rowKey={({ id }) => id}
+      rows={rows}
+      rowKey={({ event }) => event.id}
       columns={[
-        { header: "Time", className: oneLine, cell: ({ at }) => moment(at) },
-        { header: "What", className: oneLine, cell: (event) => <Subject event={event} nodes={nodes} /> },
-        { header: "Step", className: oneLine, cell: stepOf },
-        { header: "By", className: `${oneLine} ${muted}`, cell: ({ actor }) => actor },
-        { header: "Message", className: prose, cell: ({ message }) => message },
+        { header: "Time", className: oneLine, cell: ({ event }) => moment(event.at) },
+        { header: "What", className: oneLine, cell: ({ event }) => <Subject event={event} nodes={nodes} /> },
+        {
+          header: "Step",
+          className: oneLine,
+          cell: ({ event, attempt }) => (
+            <span title={attempt ? `Its attempt: ${stepOf(attempt)}` : undefined}>{stepOf(event)}</span>
+          ),
+        },
+        { header: "By", className: `${oneLine} ${muted}`, cell: ({ event }) => event.actor },
+        { header: "Message", className: prose, cell: ({ event, attempt }) => messageOf(event, attempt) },
       ]}
       {...rest}
     />
   );
 }
 
+function messageOf(event: ClusterEvent, attempt: ClusterEvent | null): string {
+  return visible(inLocalTime(event.message || attempt?.message || "", event.at));
+}
+
 /** From state to state, or else what it is called: "node.created" without the node. */
 function stepOf({ from, to, kind }: ClusterEvent): string {
-  return from && to ? `${from} → ${to}` : words(kind.slice(kind.indexOf(".") + 1));
+  return from && to && from !== to ? `${from} → ${to}` : words(kind.slice(kind.indexOf(".") + 1));
 }
 
 function Subject({ event, nodes }: { event: ClusterEvent; nodes: ReadonlyMap<number, string> }) {
@@ -44,8 +56,9 @@ function Subject({ event, nodes }: { event: ClusterEvent; nodes: ReadonlyMap<num
     return (
       <>
         <Link to="/jobs/$id" params={{ id: String(event.job) }}>
-          Job {event.job}
-        </Link>
+          {event.job_name === null ? "Job" : visible(event.job_name)}
+        </Link>{" "}
+        <span className={muted}>#{event.job}</span>
         {event.subject !== "job" && `, ${event.subject}`}
       </>
     );

@@ -7,7 +7,9 @@ import {
   creditsText,
   duration,
   gpuHours,
+  inLocalTime,
   lotText,
+  moment,
   secondsBetween,
   timeUnit,
   visible,
@@ -78,5 +80,24 @@ describe("text of other people", () => {
 
   it("leaves words, tabs and lines as they are", () => {
     expect(visible("größe 日本\tand\nlines")).toBe("größe 日本\tand\nlines");
+  });
+});
+
+describe("times in the server's sentences", () => {
+  it("are those of the reader's clock, as those beside them are", () => {
+    const said = "Lent until 23:10:03 UTC on 25 November, at a price.";
+    const at = moment("2026-11-25T23:10:03Z");
+    expect(inLocalTime(said, "2026-11-25T22:10:03Z")).toBe(`Lent until ${at}, at a price.`);
+  });
+
+  it("may name their year", () => {
+    const at = moment("2026-11-26T04:39:00Z");
+    expect(inLocalTime("offers 1 K80 until 2026-11-26 04:39 UTC", 0)).toBe(`offers 1 K80 until ${at}`);
+  });
+
+  it("are of the nearest year, and stay as they are where they are none", () => {
+    const at = moment("2027-01-01T00:30:00Z");
+    expect(inLocalTime("until 00:30:00 UTC on 1 January", "2026-12-31T23:00:00Z")).toBe(`until ${at}`);
+    expect(inLocalTime("99:99:99 UTC on 40 Nonsense", "2026-12-31T23:00:00Z")).toBe("99:99:99 UTC on 40 Nonsense");
   });
 });

@@ -82,6 +82,26 @@ const dayFormat = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 
+const UTC_TIME = /(\d\d:\d\d:\d\d) UTC on (\d{1,2} [A-Z][a-z]+)/g;
+const UTC_DATE = /(\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/g;
+const YEAR_MS = 365.25 * 86_400_000;
+
+/**
+ * The server's sentences with their times, "14:05:30 UTC on 21 November" or "2026-11-21 14:05 UTC", as the reader's clock has them. They name no
+ * year: it is the one that is nearest to `near`, an instant of about then.
+ */
+export function inLocalTime(text: string, near: string | number): string {
+  const around = new Date(near).getTime();
+  const dated = text.replace(UTC_DATE, (_, day: string, clock: string) => moment(`${day}T${clock}:00Z`));
+  return dated.replace(UTC_TIME, (said, clock: string, day: string) => {
+    const year = new Date(around).getUTCFullYear();
+    const at = [year - 1, year, year + 1]
+      .map((each) => Date.parse(`${day} ${each} ${clock} UTC`))
+      .find((each) => Math.abs(each - around) <= YEAR_MS / 2);
+    return at === undefined ? said : moment(new Date(at).toISOString());
+  });
+}
+
 export function bytes(count: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let value = count;

@@ -2,6 +2,8 @@
 
 import type {
   Attempt,
+  Event as ClusterEvent,
+  Failure,
   Gpu,
   Job,
   Line as LedgerLine,
@@ -225,6 +227,51 @@ export function aLedgerLine(given: Partial<LedgerLine>): LedgerLine {
     message: "",
     details: {},
     person: "",
+    ...given,
+  };
+}
+
+export function aFailure(given: Partial<Failure>): Failure {
+  return {
+    id: 1,
+    job: 1,
+    job_name: "digits",
+    job_state: "failed",
+    tenant: "vision",
+    virtual_cluster: "research",
+    submitted_by: "ada",
+    attempt: 1,
+    failure: "import_error",
+    layer: "user",
+    says: "a module is missing",
+    message: "No module named jupyter",
+    rank: null,
+    exit_code: 1,
+    rule: "",
+    advice: "Install the module.",
+    gpu_model: "V100",
+    nodes: ["v100-a1"],
+    ended_at: "2026-01-01T00:00:00Z",
+    ...given,
+  };
+}
+
+export function anEvent(given: Partial<ClusterEvent>): ClusterEvent {
+  return {
+    id: 1,
+    at: "2026-01-01T00:00:00Z",
+    kind: "job.started",
+    subject: "job",
+    subject_id: 7,
+    from: "",
+    to: "",
+    actor: "round 1",
+    message: "",
+    data: {},
+    job: 7,
+    job_name: "digits",
+    node: null,
+    tenant: "vision",
     ...given,
   };
 }

@@ -12,6 +12,7 @@ import typer
 
 from allot.commands.options import JobId, JobIds, OutputOption, QuietOption, connect
 from allot.describe import (
+    after_first_start,
     array_words,
     attempt_detail,
     attempt_words,
@@ -234,7 +235,7 @@ def _state_line(job: Job) -> str:
     if job["ended_at"]:
         ended = f"{word} {since(job['ended_at'])} ago"
         # Its attempts, and the waits between them.
-        return f"{ended}, {run_time(job)} after its first start" if job["started_at"] else ended
+        return f"{ended}, {after_first_start(job)} after its first start" if job["started_at"] else ended
     return f"{word} for {run_time(job)}{', is being cancelled' if job['cancelling'] else ''}"
 
 

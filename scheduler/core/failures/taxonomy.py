@@ -37,6 +37,11 @@ class FailureClass:
     #: Whether the node is to be avoided: the device itself is to blame.
     is_hardware: bool = False
 
+    @property
+    def advice(self) -> str:
+        """What the job's owner can do about it; empty for a class of the site's own."""
+        return _ADVICE.get(self.name, "")
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -59,7 +64,7 @@ def _rule(
     return Rule(FailureClass(name, layer, words, hardware), category, pattern)
 
 
-NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "nothing tells why")
+NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "unclassified failure")
 #: Not found in a log: the platform stopped it.
 STUCK = FailureClass("stuck", Layer.ENGINE, "it told of no progress")
 IDLE_GPUS = FailureClass("idle_gpus", Layer.ENGINE, "its GPUs did nothing")
@@ -111,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     _rule("syntax_error", _USER, "it has a syntax error", "", r"SyntaxError|IndentationError|TabError"),
     _rule(
         "import_error", _USER, "a module is missing", "",
-        r"ImportError|ModuleNotFoundError", r"cannot open shared object file",
+        r"ImportError|ModuleNotFoundError|No module named", r"cannot open shared object file",
     ),
     _rule("permission_error", _USER, "it may not do that", "", r"PermissionError", r"permission denied"),
     _rule(
@@ -142,6 +147,41 @@ CLASSES: Mapping[str, FailureClass] = {
 }
 #: What an owner may name in a job's rules.
 KNOWN_FAILURES: tuple[str, ...] = (*sorted(CLASSES), *[layer.value for layer in Layer])
+
+
+_ASK_AN_OPERATOR = "If it happens again on the same node, tell an operator."
+_ADVICE: Mapping[str, str] = {
+    "no_signature": "Read the end of the log. To recognise such failures, an operator can add a rule.",
+    "stuck": "Check for a deadlock or a blocked data loader. If steps take long, raise watch.silent.",
+    "idle_gpus": "Check that the program uses its GPUs, or ask for fewer. watch.idle_gpus sets the limit.",
+    "node_lost": "Nothing: the job is tried again. Save checkpoints to lose less work.",
+    "start_failed": "Check that the command and its interpreter exist on the node or in the image.",
+    "gpu_ecc_error": "Nothing: the job is tried again on another node. Tell an operator which node it was.",
+    "cuda_version_mismatch": "Use a CUDA version that the node's driver supports, or name another GPU model.",
+    "gpu_failure": "Nothing: the job is tried again on another node. Tell an operator which node it was.",
+    "gpu_out_of_memory": "Reduce the batch size, shard the model, or ask for a GPU model with more memory.",
+    "cpu_out_of_memory": "Raise the task's memory, or use fewer data loader workers.",
+    "gpu_memory_exceeded": "Raise gpu_memory or the part of the GPU, or make the program use less.",
+    "disk_limit": "Write less to the working directory, or ask an operator to raise limits.disk_bytes.",
+    "collective_error": "Look for the rank that failed first: the others only lost it. " + _ASK_AN_OPERATOR,
+    "connection_error": "Check that the address can be reached from the node. " + _ASK_AN_OPERATOR,
+    "disk_full": "Remove old checkpoints and data, or write elsewhere. " + _ASK_AN_OPERATOR,
+    "model_checkpoint_error": "Check that the checkpoint is complete, or start from an earlier one.",
+    "cuda_init_failed": "Check that the task asks for a GPU and that CUDA fits the driver. "
+    + _ASK_AN_OPERATOR,
+    "invalid_memory_access": "Run it with CUDA_LAUNCH_BLOCKING=1 to find the call that failed.",
+    "cuda_failure": "Run it with CUDA_LAUNCH_BLOCKING=1 to find the call that failed.",
+    "core_dump": "Run it with PYTHONFAULTHANDLER=1 to see where it crashed.",
+    "mpi_error": "Look for the rank that failed first: the others only lost it. " + _ASK_AN_OPERATOR,
+    "syntax_error": "Correct the line that the log names, and submit the job again.",
+    "import_error": "Install the module for the interpreter that the command uses, or use another image.",
+    "permission_error": "Check who may read and write the path that the log names.",
+    "model_diverged": "Lower the learning rate, or start from an earlier checkpoint.",
+    "incorrect_inputs": "Check the path and the arguments that the log names.",
+    "timeout": "Find out what did not answer in time. " + _ASK_AN_OPERATOR,
+    "semantic_error": "Correct the line that the log names, and submit the job again.",
+    "traceback_from_crash": "Correct the line that the log names, and submit the job again.",
+}
 
 
 def class_of(category: str, message: str) -> FailureClass:

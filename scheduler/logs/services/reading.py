@@ -151,6 +151,21 @@ def has_more(attempt: Attempt, last: Chunk) -> bool:
     return LogChunk.objects.filter(attempt=attempt, rank=last.rank, sequence__gt=last.sequence).exists()
 
 
+def before_last_lines(attempt: Attempt, rank: int, lines: int) -> int:
+    """Return the sequence before the chunk in which so many last lines begin.
+
+    Chunks without an end of a line count as one, so that a bar of progress costs no more than lines do.
+    """
+    chunks = LogChunk.objects.filter(attempt=attempt, rank=rank).order_by("-sequence")
+    found = 0
+    for sequence, text in chunks.values_list("sequence", "text")[: lines + 1].iterator(chunk_size=10):
+        found += max(1, text.count("\n"))
+        # The first of them may have begun in the chunk before.
+        if found > lines:
+            return int(sequence) - 1
+    return NONE_SEEN
+
+
 def all_chunks(attempt: Attempt, rank: int, after: int = NONE_SEEN) -> Iterator[list[Chunk]]:
     """Yield the output of one rank page by page, as much as there is by then."""
     while page := next_chunks(attempt, {rank: after}, limit=1_000):

@@ -307,3 +307,20 @@ def test_events_are_seen_by_whom_they_concern(world: World) -> None:
     assert [event["job"] for event in world.member.get(f"/events?job={job.id}").json()["results"]] == [job.id]
     assert len(world.operator.get("/events?kind=job.&tenant=vision").json()["results"]) == 1
     is_error(world.member.get("/events?job=x"), 400, "invalid")
+
+
+def test_events_are_in_the_order_of_their_times_and_name_their_jobs(world: World) -> None:
+    """Whatever the order in which their transactions ended."""
+    job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, name="bert")
+    now = timezone.now()
+    for kind, seconds in (("job.started", 5), ("job.submitted", 0), ("job.succeeded", 9)):
+        about = {"subject": "job", "subject_id": job.id, "job_id": job.id, "tenant": world.tenant}
+        Event.objects.create(at=now + timedelta(seconds=seconds), kind=kind, **about)
+    Event.objects.create(
+        at=now, kind="job.removed", subject="job", subject_id=999, job_id=999, tenant=world.tenant
+    )
+    for path in ("/events", f"/jobs/{job.id}/events"):
+        events = world.member.get(path).json()["results"]
+        seen = [(event["kind"], event["job_name"]) for event in events if event["job"] == job.id]
+        assert seen == [("job.succeeded", "bert"), ("job.started", "bert"), ("job.submitted", "bert")]
+    assert world.member.get("/events?job=999").json()["results"][0]["job_name"] is None

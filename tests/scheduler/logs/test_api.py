@@ -52,6 +52,20 @@ def test_output_by_task_and_rank(world: World, attempt: Attempt) -> None:
     assert refused["fields"][0]["expected"] == "one of chief, worker"
 
 
+def test_the_last_lines_of_a_long_output(world: World, attempt: Attempt) -> None:
+    for sequence in range(2, 12):
+        LogChunk.objects.create(
+            attempt=attempt, rank=0, sequence=sequence, at=timezone.now(), text=f"a{sequence}\nb{sequence}\n"
+        )
+    path = f"/jobs/{attempt.job_id}/logs"
+    end = world.viewer.get(f"{path}?last=3").json()
+    assert [chunk["sequence"] for chunk in end["chunks"]] == [10, 11]
+    assert end["next_after"] == 11
+    whole = world.viewer.get(f"{path}?last=200").json()
+    assert [chunk["sequence"] for chunk in whole["chunks"]] == list(range(12))
+    is_error(world.viewer.get(f"{path}?last=201"), 400, "invalid")
+
+
 def test_output_of_several_ranks_merged(world: World, attempt: Attempt) -> None:
     path = f"/jobs/{attempt.job_id}/logs/merged"
     first = world.viewer.get(f"{path}?limit=1").json()

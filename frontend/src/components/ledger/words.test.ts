@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { Line as LedgerLine } from "@/api/schema";
+import { moment } from "@/components/format";
 import { figuresOf, newestFirst, sentenceOf } from "@/components/ledger/words";
 import { aLedgerLine } from "@/testing/samples";
 
@@ -21,6 +22,12 @@ describe("lines of the ledger", () => {
     expect(said("vision", "Won 2 V100.")).toBe("vision: Won 2 V100.");
     expect(said("vision", "vision has 1 V100 of speech.")).toBe("vision has 1 V100 of speech.");
     expect([said("vision", ""), said("", "")]).toEqual(["vision, with speech", "Everyone in research"]);
+  });
+
+  it("name times as the row that they are in does", () => {
+    const said = "Lent until 23:10:03 UTC on 25 November.";
+    const line = aLedgerLine({ message: said, party: "", at: "2026-11-25T22:00:00Z" });
+    expect(sentenceOf(line)).toBe(`Lent until ${moment("2026-11-25T23:10:03Z")}.`);
   });
 
   it("tell prices in what they are paid in", () => {

@@ -1,7 +1,7 @@
 /** Lines of the ledger as people say them. Pure; docs/ledger.md has every kind and what its figures mean. */
 
 import type { Line as LedgerLine } from "@/api/schema";
-import { creditsText, duration, words } from "@/components/format";
+import { creditsText, duration, inLocalTime, words } from "@/components/format";
 
 const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 
@@ -35,8 +35,9 @@ export function kindText(kind: string): string {
 }
 
 /** What happened, with whose line it is where the sentence itself does not name them. */
-export function sentenceOf({ message, party, counterparty, view }: LedgerLine): string {
-  if (!message) return partiesOf({ party, counterparty, view });
+export function sentenceOf({ message: said, party, counterparty, view, at }: LedgerLine): string {
+  if (!said) return partiesOf({ party, counterparty, view });
+  const message = inLocalTime(said, at);
   return !party || message.includes(party) ? message : `${party}: ${message}`;
 }
 

@@ -16,6 +16,7 @@ import { writeSpec } from "@/components/spec-text";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
+import { FailurePanel } from "@/features/job/failure-panel";
 import { JobActions } from "@/features/job/job-actions";
 import { auxiliaryLines, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
@@ -62,7 +63,7 @@ export function JobPage() {
 }
 
 function JobView({ job }: { job: Job }) {
-  const { tab = "overview" } = route.useSearch();
+  const { tab = "overview", rank } = route.useSearch();
   const navigate = route.useNavigate();
   const attempts = useAttempts(job);
   const open = TABS.find((each) => each === tab) ?? "overview";
@@ -74,7 +75,7 @@ function JobView({ job }: { job: Job }) {
         onChange={(next) => void navigate({ search: next === "overview" ? {} : { tab: next }, replace: true })}
         tabs={[
           { value: "overview", label: "Overview", content: () => <Overview job={job} attempts={attempts} /> },
-          { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} /> },
+          { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} rank={rank} /> },
           { value: "metrics", label: "Metrics", content: () => <JobMetricsPanel job={job} /> },
           { value: "terminal", label: "Terminal", content: () => <TerminalPanel job={job} /> },
           { value: "events", label: "Events", content: () => <Events job={job} /> },
@@ -139,9 +140,7 @@ function Lead({ job }: { job: Job }) {
 function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
   return (
     <Stack>
-      {job.state === "failed" && (
-        <Notice tone="failed">{job.message || `It ended with exit code ${job.exit_code ?? "unknown"}.`}</Notice>
-      )}
+      {job.state === "failed" && <FailurePanel job={job} />}
       {(job.held || job.state === "cancelled") && job.message && <Notice>{visible(job.message)}</Notice>}
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
@@ -153,10 +152,11 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
       <DependenciesPanel job={job} />
+      {job.state === "failed" && <TimelinePanel job={job} attempts={attempts} />}
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
       <ScalingPanel job={job} />
-      <TimelinePanel job={job} attempts={attempts} />
+      {job.state !== "failed" && <TimelinePanel job={job} attempts={attempts} />}
       <div className={styles.columns}>
         <ProgressPanel job={job} />
         <Stack>

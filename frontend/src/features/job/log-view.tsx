@@ -15,10 +15,17 @@ import { Panel } from "@/ui/layout";
 const LINE_HEIGHT = 20;
 const LINES_BEYOND = 30;
 
+interface LogPanelProps {
+  job: Job;
+  attempts: readonly Attempt[];
+  /** Which is shown first. */
+  rank?: number | undefined;
+}
+
 /** The output of one attempt: of one rank, of a task or of all ranks together. All can be chosen. */
-export function LogPanel({ job, attempts }: { job: Job; attempts: readonly Attempt[] }) {
+export function LogPanel({ job, attempts, rank: shown = 0 }: LogPanelProps) {
   const [chosen, setChosen] = useState<number | null>(null);
-  const [which, setWhich] = useState("rank 0");
+  const [which, setWhich] = useState(`rank ${shown}`);
   const [searched, setSearched] = useState("");
   const [hit, setHit] = useState<LogHit | null>(null);
   const [from, setFrom] = useState<LogStart>();

@@ -128,7 +128,11 @@ function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs;
               "–"
             ),
         },
-        { header: "Price of an hour", isNumeric: true, cell: (model) => model.price_per_hour.toFixed(2) },
+        {
+          header: "Price, cost units per GPU-hour",
+          isNumeric: true,
+          cell: (model) => model.price_per_hour.toFixed(2),
+        },
       ]}
     />
   );

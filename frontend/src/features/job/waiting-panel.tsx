@@ -3,7 +3,7 @@ import { CalendarClock, Lightbulb } from "lucide-react";
 
 import { whyQuery } from "@/api/queries";
 import type { Job, Reason } from "@/api/schema";
-import { clockAhead, duration, moment, secondsBetween } from "@/components/format";
+import { clockAhead, duration, inLocalTime, moment, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { PartBar } from "@/components/use-bar";
 import styles from "@/features/job/waiting-panel.module.css";
@@ -76,15 +76,16 @@ function roughly(seconds: number): string {
 
 /** Why a job waits, the most decisive reason first, each with what would help. */
 function ReasonList({ reasons }: { reasons: readonly Reason[] }) {
+  const now = useNow();
   return (
     <ol className={styles.reasons}>
       {reasons.map((reason) => (
         <li key={`${reason.code} ${reason.message}`}>
-          <p>{reason.message}</p>
+          <p>{inLocalTime(reason.message, now)}</p>
           {reason.hint && (
             <p className={styles.hint}>
               <Lightbulb size={14} aria-hidden />
-              {reason.hint}
+              {inLocalTime(reason.hint, now)}
             </p>
           )}
           {reason.needed !== null && reason.available !== null && (

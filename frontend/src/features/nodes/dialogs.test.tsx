@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 
 import { AddNode } from "@/features/nodes/nodes-page";
@@ -12,7 +12,7 @@ const Add = () => <AddNode onClose={done} />;
 const Drain = () => <DrainDialog node={aNode({ name: "bed-1" })} onClose={done} />;
 
 describe("the forms of nodes", () => {
-  it("add one whose name is free, and show its token once", async () => {
+  it("add one whose name is free, and show the file and the command that start its agent", async () => {
     const taken = { field: "name", problem: "there is already a node bed-1", expected: "a name that is not taken" };
     server.on("POST /nodes", new Refusal(409, { error: "conflict", message: "No.", fields: [taken] }));
     const { user } = await renderPage(Add);
@@ -23,11 +23,24 @@ describe("the forms of nodes", () => {
     expect(await screen.findByText(/there is already a node bed-1; expected/)).toBeTruthy();
     expect(name.value).toBe("bed-1");
 
-    server.on("POST /nodes", { ...aNode({ name: "bed-17" }), token: "alt_node" });
+    const agent = {
+      file: "bed-17.json",
+      command: "python -m nodeagent --config bed-17.json",
+      real: { server_url: "https://gpus.example", token: "altn_1", inventory: { kind: "nvml" } },
+      simulated: { server_url: "https://gpus.example", token: "altn_1", inventory: { kind: "simulated" } },
+    };
+    server.on("POST /nodes", { ...aNode({ name: "bed-17" }), token: "altn_1", agent });
     await user.type(name, "7");
     await user.click(screen.getByRole("button", { name: "Add the node" }));
-    expect(await screen.findByText("alt_node")).toBeTruthy();
+    const file = await screen.findByRole("region", { name: "1. Save as bed-17.json" });
+    const text = () => JSON.parse(file.querySelector("pre")?.textContent ?? "") as unknown;
+    expect(text()).toEqual(agent.real);
+    expect(screen.getByText(agent.command)).toBeTruthy();
+    expect(within(file).getByRole("button", { name: "Copy the file" })).toBeTruthy();
+    expect(screen.queryByText(/has no TLS/)).toBeNull();
     expect(server.sent("POST /nodes").at(-1)?.body).toEqual({ name: "bed-17", rack: "north" });
+    await user.click(screen.getByRole("radio", { name: "Simulated GPUs" }));
+    expect(text()).toEqual(agent.simulated);
   });
 
   it("empty one at a time that is still to come", async () => {

@@ -4,8 +4,8 @@ import { KeyRound, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { answerOf, api } from "@/api/client";
-import type { Node, NodeWithToken } from "@/api/schema";
-import { ShownOnceDialog } from "@/components/shown-once";
+import type { AgentSetUp, Node, NodeWithToken } from "@/api/schema";
+import { AgentDialog } from "@/features/nodes/agent-dialog";
 import { CordonDialog, DrainDialog } from "@/features/nodes/withdraw-dialog";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
@@ -34,12 +34,12 @@ export function NodeActions({ node }: { node: Node }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState<keyof typeof QUESTIONS | null>(null);
   const [withdrawing, setWithdrawing] = useState<"cordon" | "drain" | null>(null);
-  const [token, setToken] = useState<string | null>(null);
+  const [setUp, setSetUp] = useState<AgentSetUp | null>(null);
   const act = useMutation({
     mutationFn: (what: Act) => perform(node.name, what),
     onSuccess: async (answer, what) => {
       if (answer) live.apply({ type: "fetched", kind: "node", objects: [answer], since: live.current().clock });
-      if (answer && "token" in answer) setToken(answer.token);
+      if (answer && "agent" in answer) setSetUp(answer.agent);
       if (what !== "remove") return;
       await queries.invalidateQueries({ queryKey: ["nodes"] });
       await navigate({ to: "/nodes" });
@@ -82,14 +82,7 @@ export function NodeActions({ node }: { node: Node }) {
           onConfirm={() => act.mutate(asking)}
         />
       )}
-      {token && (
-        <ShownOnceDialog
-          title={`New token of ${node.name}`}
-          secret={token}
-          label="The node's token."
-          onClose={() => setToken(null)}
-        />
-      )}
+      {setUp && <AgentDialog title={`New token of ${node.name}`} setUp={setUp} onClose={() => setSetUp(null)} />}
     </>
   );
 }

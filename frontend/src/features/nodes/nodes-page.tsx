@@ -10,9 +10,9 @@ import { bytes } from "@/components/format";
 import { useNow } from "@/components/now";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
-import { ShownOnceDialog } from "@/components/shown-once";
 import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
+import { AgentDialog } from "@/features/nodes/agent-dialog";
 import styles from "@/features/nodes/nodes.module.css";
 import { checkTitle, isolationWarning, loanText, runsUnisolated, worstVerdict } from "@/features/nodes/words";
 import { useNewest } from "@/live/live";
@@ -201,7 +201,7 @@ function Unhealthy({ node }: { node: Node }) {
   return broken > 0 ? <span className={styles.broken}>{broken} unhealthy</span> : null;
 }
 
-/** Makes the node known and shows the token with which its agent signs in. */
+/** Makes the node known and shows how to start its agent. */
 export function AddNode({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
   const add = useMutation({
@@ -210,16 +210,8 @@ export function AddNode({ onClose }: { onClose: () => void }) {
     onSuccess: () => void queries.invalidateQueries({ queryKey: ["nodes"] }),
   });
   const { sending, field } = useSentForm({ name: "", rack: "" }, add);
-  if (add.data?.token) {
-    return (
-      <ShownOnceDialog
-        title={`Node ${add.data.name} is expected`}
-        description="Start the node agent on that machine with this token."
-        secret={add.data.token}
-        label="The node's token."
-        onClose={onClose}
-      />
-    );
+  if (add.data?.agent) {
+    return <AgentDialog title={`Start the agent of ${add.data.name}`} setUp={add.data.agent} onClose={onClose} />;
   }
   return (
     <FormDialog

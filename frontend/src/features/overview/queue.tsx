@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 
 import type { Job } from "@/api/schema";
-import { duration, secondsBetween } from "@/components/format";
+import { duration, inLocalTime, secondsBetween } from "@/components/format";
 import { gpusText } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
 import { useLiveState } from "@/live/live";
@@ -68,7 +68,7 @@ function Waiting({ job }: { job: Job }) {
           {job.virtual_cluster} · {job.tenant} · {gpusText(job.gpus, job.spec.tasks)}
         </span>
         <br />
-        {job.reasons[0]?.message ?? "The next round will look at it."}
+        {inLocalTime(job.reasons[0]?.message ?? "The next round will look at it.", now)}
       </p>
     </li>
   );

@@ -1,8 +1,9 @@
 import { Link } from "@tanstack/react-router";
+import { type ReactNode, useId } from "react";
 
 import type { Cluster } from "@/api/schema";
 import { count, counted, duration, secondsBetween } from "@/components/format";
-import type { Rack } from "@/components/gpu-map/garden";
+import { jobsOn, type Rack } from "@/components/gpu-map/garden";
 import { useNow } from "@/components/now";
 import { PartBar } from "@/components/use-bar";
 import { Skeleton } from "@/ui/feedback";
@@ -18,7 +19,7 @@ interface TilesProps {
   loading: boolean;
 }
 
-/** The cluster in four numbers. GPUs and nodes come from the map's own data, so that they agree with it. */
+/** The viewer's jobs and the whole cluster in a few numbers each. GPUs and nodes come from the map's own data, so that they agree with it. */
 export function Tiles({ racks, cluster, oldestWait, seesAll, loading }: TilesProps) {
   const beds = racks.flatMap((rack) => rack.beds);
   const gpus = beds.flatMap((bed) => bed.plots);
@@ -28,41 +29,61 @@ export function Tiles({ racks, cluster, oldestWait, seesAll, loading }: TilesPro
   const cordoned = beds.filter((bed) => bed.node.cordoned).length;
   const now = useNow();
   const longest = secondsBetween(oldestWait, null, now);
-  const tenants = new Set(gpus.flatMap(({ job }) => (job ? [job.tenant] : []))).size;
+  // A GPU of which jobs have parts counts once, as it does for the cluster.
+  const own = gpus.filter((plot) => jobsOn(plot).length > 0).length;
+  const tenants = new Set(gpus.flatMap((plot) => jobsOn(plot).map(({ tenant }) => tenant))).size;
   const wait = loading && beds.length === 0;
   return (
-    <div className={styles.tiles}>
-      <div className={styles.tile}>
-        <span className={styles.tileLabel}>GPUs in use, whole cluster</span>
-        <span className={styles.tileValue}>
-          {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus.length)}</small>}
-        </span>
-        <div className={styles.gauge}>
-          <PartBar part={gpus.length > 0 ? held / gpus.length : 0} />
+    <div className={styles.groups}>
+      <Group title={seesAll ? "Jobs of all tenants" : "Your tenants"}>
+        <div className={styles.tile}>
+          <span className={styles.tileLabel}>{seesAll ? "GPUs held by jobs" : "GPUs held by your jobs"}</span>
+          <span className={styles.tileValue}>{wait ? <Skeleton width="4rem" /> : count(own)}</span>
+          <span className={styles.tileNote}>{seesAll && tenants > 0 && `of ${counted(tenants, "tenant")}`}</span>
         </div>
-        {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
-      </div>
-      <Link to="/jobs" search={{ state: "running" }} className={styles.tile}>
-        <span className={styles.tileLabel}>{seesAll ? "Running jobs" : "Your tenants' running jobs"}</span>
-        <span className={styles.tileValue}>{cluster ? count(cluster.jobs.running) : <Skeleton width="2rem" />}</span>
-        <span className={styles.tileNote}>{seesAll && tenants > 0 && `of ${counted(tenants, "tenant")}`}</span>
-      </Link>
-      <Link to="/jobs" search={{ state: "queued" }} className={styles.tile}>
-        <span className={styles.tileLabel}>{seesAll ? "Queued jobs" : "Your tenants' queued jobs"}</span>
-        <span className={styles.tileValue}>{cluster ? count(cluster.jobs.queued) : <Skeleton width="2rem" />}</span>
-        <span className={styles.tileNote}>{longest !== null && `longest wait ${duration(longest)}`}</span>
-      </Link>
-      <Link to="/nodes" className={styles.tile}>
-        <span className={styles.tileLabel}>Nodes ready</span>
-        <span className={styles.tileValue}>
-          {wait ? <Skeleton width="3rem" /> : beds.filter((bed) => bed.node.state === "ready").length}{" "}
-          {!wait && <small>of {beds.length}</small>}
-        </span>
-        <span className={styles.tileNote}>
-          {lost > 0 && <span className={styles.warning}>{lost} lost </span>}
-          {cordoned > 0 && `${cordoned} cordoned`}
-        </span>
-      </Link>
+        <Link to="/jobs" search={{ state: "running" }} className={styles.tile}>
+          <span className={styles.tileLabel}>Running jobs</span>
+          <span className={styles.tileValue}>{cluster ? count(cluster.jobs.running) : <Skeleton width="2rem" />}</span>
+        </Link>
+        <Link to="/jobs" search={{ state: "queued" }} className={styles.tile}>
+          <span className={styles.tileLabel}>Queued jobs</span>
+          <span className={styles.tileValue}>{cluster ? count(cluster.jobs.queued) : <Skeleton width="2rem" />}</span>
+          <span className={styles.tileNote}>{longest !== null && `longest wait ${duration(longest)}`}</span>
+        </Link>
+      </Group>
+      <Group title="Whole cluster">
+        <div className={styles.tile}>
+          <span className={styles.tileLabel}>GPUs in use</span>
+          <span className={styles.tileValue}>
+            {wait ? <Skeleton width="4rem" /> : count(held)} {!wait && <small>of {count(gpus.length)}</small>}
+          </span>
+          <div className={styles.gauge}>
+            <PartBar part={gpus.length > 0 ? held / gpus.length : 0} />
+          </div>
+          {broken > 0 && <span className={`${styles.tileNote} ${styles.warning}`}>{broken} unhealthy</span>}
+        </div>
+        <Link to="/nodes" className={styles.tile}>
+          <span className={styles.tileLabel}>Nodes ready</span>
+          <span className={styles.tileValue}>
+            {wait ? <Skeleton width="3rem" /> : beds.filter((bed) => bed.node.state === "ready").length}{" "}
+            {!wait && <small>of {beds.length}</small>}
+          </span>
+          <span className={styles.tileNote}>
+            {lost > 0 && <span className={styles.warning}>{lost} lost </span>}
+            {cordoned > 0 && `${cordoned} cordoned`}
+          </span>
+        </Link>
+      </Group>
     </div>
+  );
+}
+
+function Group({ title, children }: { title: string; children: ReactNode }) {
+  const id = useId();
+  return (
+    <section className={styles.group} aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      <div className={styles.tiles}>{children}</div>
+    </section>
   );
 }

@@ -19,7 +19,7 @@ import styles from "@/components/notices/notices.module.css";
 
 const UNITS = [
   { value: "gpu_hours", label: "GPU-hours, all models alike" },
-  { value: "cost", label: "Cost, by each model's price" },
+  { value: "cost", label: "Cost units, by each model's price" },
 ];
 const PERIODS = [
   { value: "month", label: "Each month" },

@@ -22,7 +22,7 @@ export function PricesPanel() {
   const models = useQuery(gpuModelsQuery).data ?? [];
   if (models.length === 0) return null;
   return (
-    <Panel title="Price of a GPU for an hour">
+    <Panel title="GPU prices, in cost units per GPU-hour">
       <Stack>
         {me.is_operator ? (
           <PricesForm models={models} />
@@ -30,7 +30,8 @@ export function PricesPanel() {
           <Facts facts={models.map(({ name, price_per_hour }) => [name, count(price_per_hour)])} />
         )}
         <p className={muted}>
-          In any unit, the same for all. Budgets by cost and policies that look at prices reckon with it from now on.
+          A cost unit is whatever your site charges in, the same for all models. Budgets by cost and price-aware
+          policies use changed prices from now on.
         </p>
       </Stack>
     </Panel>

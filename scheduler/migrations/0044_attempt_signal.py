@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0041_parts_end_with_attempts'),
+        ('scheduler', '0043_rounds_count_moves'),
     ]
 
     operations = [

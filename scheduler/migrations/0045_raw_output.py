@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0042_attempt_signal'),
+        ('scheduler', '0044_attempt_signal'),
     ]
 
     operations = [
