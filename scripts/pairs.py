@@ -116,8 +116,8 @@ class Pair:
 
     def __str__(self) -> str:
         raw = " | ".join(" ".join(f"{each:g}" for each in runs) for runs in (self.before, self.now))
-        verdict = "  WORSE" if self.is_worse else ""
-        return f"{self.figure:<42} {min(self.before):8.3f} {min(self.now):8.3f}  {self.ratio:5.2f}{verdict}  ({raw})"
+        best = f"{min(self.before):8.3f} {min(self.now):8.3f}"
+        return f"{self.figure:<42} {best}  {self.ratio:5.2f}{'  WORSE' if self.is_worse else ''}  ({raw})"
 
 
 def compare(base: Path, benchmark: Benchmark, count: int) -> list[Pair]:
