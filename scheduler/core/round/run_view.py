@@ -103,7 +103,8 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
         decision = allocate(served if barred else view, policy, memory)
         plain = decision
         if not getattr(policy, "resizes", False):
-            decision = with_growth(served if barred else view, decision)
+            calm = getattr(policy, "only_starts", False)
+            decision = with_growth(served if barred else view, decision, beside_waiting=calm)
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
         if decision.grants != plain.grants and _is_cut(plain, decision, placed):
