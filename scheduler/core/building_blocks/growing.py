@@ -8,7 +8,7 @@ nobody else is given anything. To grow is to be checkpointed and started again, 
 that was started a moment ago.
 
 Under a policy that disturbs nobody, jobs that wait stop no gang from growing where none of them fits into
-what is idle. But then gangs grow beyond their own size only, since that alone is taken back for one that waits.
+what is idle. But then gangs grow beyond their own size only: that alone is taken back for one that waits.
 """
 
 from __future__ import annotations
