@@ -7,8 +7,8 @@ policy. A gang that starts has what is idle from the start. Gangs that run grow 
 nobody else is given anything. To grow is to be checkpointed and started again, so it is not done to a gang
 that was started a moment ago.
 
-Jobs that wait stop nobody from growing where none of them fits into what is idle. But then gangs grow beyond
-their own size only, since that alone is taken back for one that waits.
+Under a policy that disturbs nobody, jobs that wait stop no gang from growing where none of them fits into
+what is idle. But then gangs grow beyond their own size only: that alone is taken back for one that waits.
 """
 
 from __future__ import annotations
@@ -31,14 +31,20 @@ SETTLED_SECONDS = 60.0
 TRIED = 100
 
 
-def with_growth(view: View, decision: Decision) -> Decision:
-    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to who waits."""
+def with_growth(view: View, decision: Decision, *, beside_waiting: bool = False) -> Decision:
+    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to who waits.
+
+    `beside_waiting`: though jobs wait, of which none fits. Where a policy may soon make room for one of them,
+    a gang would be resized all the time.
+    """
     if not view.elastic or not decision.keep_running or decision.stops:
         return decision
     placed = {job for grant in decision.grants for job in grant.jobs}.union(*decision.joins.values())
     waiting = [job for job in view.waiting.values() if job.id not in placed]
     smaller = _taking_back(view, decision) if waiting else decision
-    return smaller if smaller is not decision else _growing(view, decision, waiting)
+    if smaller is not decision or (waiting and not beside_waiting):
+        return smaller
+    return _growing(view, decision, waiting)
 
 
 def _taking_back(view: View, decision: Decision) -> Decision:

@@ -109,7 +109,8 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
         served = view.without(barred) if barred else view
         decision = plain = allocate(served, policy, memory)
         if not getattr(policy, "resizes", False):
-            decision = with_growth(served, decision)
+            calm = getattr(policy, "only_starts", False)
+            decision = with_growth(served, decision, beside_waiting=calm)
         decision = around_pinned(view, decision)
         placed, capacity = place(view, decision, placer)
         if decision.grants != plain.grants and _is_cut(plain, decision, placed):
