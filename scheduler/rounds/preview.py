@@ -45,7 +45,7 @@ def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
     plan = _decided(replace(facts, jobs=(*facts.jobs, added)))
     starts = any(action.kind is ActionKind.START and job_id in action.jobs for action in plan.actions)
     reasons = plan.reasons.get(job_id, ())
-    ports = [port for port in spec.ports.values() if port is not None]
+    ports = tuple([port for port in spec.ports.values() if port is not None])
     if reasons and ports:
         reasons = with_ports_named({job_id: reasons}, {job_id: tuple(ports)})[job_id]
     return () if starts and not reasons else reasons

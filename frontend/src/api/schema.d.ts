@@ -1029,6 +1029,8 @@ export interface paths {
         /**
          * Say what is wrong with a specification, or else what would become of it
          * @description Say what is wrong with a specification, or else what would become of it. Submits nothing.
+         *
+         *     For viewers of the tenant, too.
          */
         post: operations["jobs_check"];
         delete?: never;
