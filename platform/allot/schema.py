@@ -3207,6 +3207,7 @@ class CheckAnswer(TypedDict):
     warnings: list[str]
     normalised: JobSpec | None
     gpus: int
+    gpu_amount: float
     message: str
 
 
