@@ -59,9 +59,11 @@ def gpu_amount(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
-    """`2 GPUs`, `0.3 GPU`."""
+    """`2 GPUs`, `0.3 of one GPU`, `4×0.25 GPU`."""
     amount = gpu_amount(gpus, tasks)
-    return plural(gpus, "GPU") if amount == str(gpus) else f"{amount} GPU"
+    if amount == str(gpus):
+        return plural(gpus, "GPU")
+    return f"{amount} of one GPU" if gpus == 1 else f"{amount} GPU"
 
 
 def task_name(job: Job) -> str:

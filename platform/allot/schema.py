@@ -3213,6 +3213,7 @@ class CheckAnswer(TypedDict):
     warnings: list[str]
     normalised: JobSpec | None
     gpus: int
+    gpu_amount: float
     message: str
 
 

@@ -155,6 +155,7 @@ class JobsCheck(APIView):
                 "warnings": warnings_for(checked),
                 "normalised": checked.spec.to_dict(),
                 "gpus": checked.spec.gpus,
+                "gpu_amount": checked.spec.gpu_amount,
                 "message": f"Would wait: {reasons[0].message}" if reasons else "Would start at once.",
             }
         )
@@ -169,6 +170,7 @@ def _refused(error: ApplicationError) -> dict[str, Any]:
         "warnings": [],
         "normalised": None,
         "gpus": 0,
+        "gpu_amount": 0,
         "message": error.message,
     }
 

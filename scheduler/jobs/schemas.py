@@ -154,7 +154,10 @@ class CheckAnswer(serializers.Serializer):
     fields = FieldProblem(many=True)  # type: ignore[assignment]
     warnings = serializers.ListField(child=serializers.CharField())
     normalised = JobSpec(allow_null=True)
-    gpus = serializers.IntegerField()
+    gpus = serializers.IntegerField(help_text="That it would be on; a part of one counts as one.")
+    gpu_amount = serializers.FloatField(
+        help_text="What it would have of them: a part is a part, such as 0.3."
+    )
     message = serializers.CharField()
 
 

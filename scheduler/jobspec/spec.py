@@ -383,6 +383,11 @@ class JobSpec:
             "after_trial": own,
         }
 
+    @property
+    def gpu_amount(self) -> float:
+        """What its gang has of its GPUs, of which parts count as such."""
+        return self._own_shape().amount(self.gpus)
+
     def _own_shape(self) -> Shape:
         return Shape(
             tasks=tuple(task.core_task() for task in self.tasks),

@@ -16,6 +16,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -109,8 +110,30 @@ class ExportQuery(serializers.Serializer):
     after = serializers.CharField(required=False)
 
 
+#: The second is for clients that leave what is not JSON or text to their users, as generated ones do.
+_EXPORT_TYPES = ("application/jsonl", "text/plain")
+
+
+def _export_type(request: Request) -> str:
+    """Return the one that the caller would take; the first where either is right."""
+    accepted = request.headers.get("Accept", "")
+    return next((kind for kind in _EXPORT_TYPES if kind in accepted), _EXPORT_TYPES[0])
+
+
+class _WhateverIsAccepted(BaseContentNegotiation):
+    """The view itself says what it sends; refusals are JSON."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
 class AuditExport(GenericAPIView):
     """The audit log as JSON lines, the oldest entry first."""
+
+    content_negotiation_class = _WhateverIsAccepted
 
     queryset = AuditEntry.objects.none()
     filterset_class = AuditFilter
@@ -124,7 +147,7 @@ class AuditExport(GenericAPIView):
         parameters=[
             OpenApiParameter("after", int, description="Go on behind the entry with this id. Default: 0.")
         ],
-        responses={(200, "application/jsonl"): OpenApiResponse(OpenApiTypes.STR)},
+        responses={(200, kind): OpenApiResponse(OpenApiTypes.STR) for kind in _EXPORT_TYPES},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Export all entries that match; whoever goes on behind the last id that he got misses none."""
@@ -135,7 +158,7 @@ class AuditExport(GenericAPIView):
             raise Invalid("after is wrong.", [problem])
         return StreamingHttpResponse(
             _lines(entries, int(text)),
-            content_type="application/jsonl",
+            content_type=_export_type(request),
             headers={"Content-Disposition": 'attachment; filename="audit.jsonl"'},
         )
 

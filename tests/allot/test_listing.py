@@ -141,7 +141,7 @@ def test_parts_of_gpus_are_shown_as_parts(allot: Allot, api: FakeApi) -> None:
     rows = {row[0]: row for row in map(columns, allot("ls").stdout.splitlines()[1:])}
     assert {number: row[3] for number, row in rows.items()} == {"1": "2", "2": "0.3", "3": "2 + 4×0.25"}
     assert rows["2"][-1] == "on v100-1 ×0.3"
-    assert "0.3 GPU of " in allot("show", "2").stdout
+    assert "0.3 of one GPU of " in allot("show", "2").stdout
 
 
 def test_the_tenant_gets_a_column_when_there_are_several(allot: Allot, api: FakeApi) -> None:

@@ -98,6 +98,14 @@ def test_signing_in_and_out(allot: Allot, client: Client) -> None:
         client.me()
 
 
+def test_a_part_of_a_gpu_is_answered_as_the_part_that_it_is(allot: Allot) -> None:
+    asked = ["--name", "part", "--gpus", "0.3", "--vc", "shared", "--tenant", "research", "--", "true"]
+    checked = allot("submit", "--dry-run", *asked)
+    assert checked.stdout.startswith("part: would be taken, 0.3 of one GPU. "), checked.stderr
+    submitted = allot("submit", *asked)
+    assert submitted.stdout.splitlines()[0].endswith(" part: 0.3 of one GPU of any model in shared.")
+
+
 def test_everything_that_flags_can_say_is_taken_and_shown(allot: Allot) -> None:
     flags = (
         "--name x --gpus 2 --model V100 --replicas 2 --opportunistic --vc shared --tenant research --cpu 1 "

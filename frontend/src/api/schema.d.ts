@@ -3581,7 +3581,13 @@ export interface components {
             fields: components["schemas"]["FieldProblem"][];
             warnings: string[];
             normalised: components["schemas"]["JobSpec"] | null;
+            /** @description That it would be on; a part of one counts as one. */
             gpus: number;
+            /**
+             * Format: double
+             * @description What it would have of them: a part is a part, such as 0.3.
+             */
+            gpu_amount: number;
             message: string;
         };
         /** @description What a job may do before it is stopped. */
@@ -8758,6 +8764,7 @@ export interface operations {
                 };
                 content: {
                     "application/jsonl": string;
+                    "text/plain": string;
                 };
             };
             /** @description Malformed, or wrong fields. */

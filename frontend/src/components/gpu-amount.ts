@@ -17,10 +17,11 @@ export function gpuAmount(gpus: number, tasks: Tasks): string {
   return (whole > 0 || terms.length === 0 ? [String(whole), ...terms] : terms).join(" + ");
 }
 
-/** "2 GPUs", "0.3 GPU". */
+/** "2 GPUs", "0.3 of one GPU", "4×0.25 GPU". */
 export function gpusText(gpus: number, tasks: Tasks): string {
   const amount = gpuAmount(gpus, tasks);
-  return amount === String(gpus) ? counted(gpus, "GPU") : `${amount} GPU`;
+  if (amount === String(gpus)) return counted(gpus, "GPU");
+  return gpus === 1 ? `${amount} of one GPU` : `${amount} GPU`;
 }
 
 /** The GPUs that it asks for; of an elastic job with an attempt, those that it has. */
