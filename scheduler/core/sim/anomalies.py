@@ -29,6 +29,7 @@ MOST_POINTS = 200
 #: By code of the decisive reason for which the job waited (docs/reasons.md).
 _CAUSES: Mapping[str, Cause] = {
     "candidate_nodes": Cause.FRAGMENTATION,
+    "port_in_use": Cause.FRAGMENTATION,
     "fragmented": Cause.FRAGMENTATION,
     "no_part_left": Cause.FRAGMENTATION,
     "sharing_label": Cause.FRAGMENTATION,
