@@ -25,7 +25,8 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
     Ids follow transactions, and one that began earlier may have a higher one: times decide.
     """
     rows = sorted(rows, key=lambda event: (event.at, event.id), reverse=True)
-    names = dict(Job.objects.filter(id__in={event.job_id for event in rows}).values_list("id", "name"))
+    jobs = Job.objects.filter(id__in={event.job_id for event in rows})
+    names: dict[int | None, str] = dict(jobs.values_list("id", "name"))
     return [
         {
             "id": event.id,
