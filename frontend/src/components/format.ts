@@ -128,6 +128,11 @@ export function gpuHours(gpuSeconds: number): string {
   return gpuSeconds < 360 ? `${count(gpuSeconds)} GPU s` : `${count(gpuSeconds / 3600)} GPU h`;
 }
 
+/** The class of a failure for people: "Import error". */
+export function failureClass(name: string): string {
+  return name === "no_signature" ? "Unclassified" : words(name);
+}
+
 /** "lost_node" as "Lost node". */
 export function words(token: string): string {
   const text = token.replaceAll("_", " ");

@@ -6,7 +6,7 @@ import { nodesQuery, tenantsQuery } from "@/api/queries";
 import type { Failure } from "@/api/schema";
 import { failureRulesQuery } from "@/api/settings-queries";
 import { Filter } from "@/components/filter";
-import { moment, visible, words } from "@/components/format";
+import { failureClass, moment, visible, words } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import styles from "@/features/failures/failures.module.css";
 import { Button } from "@/ui/button";
@@ -37,7 +37,7 @@ export function FailureList() {
         <Filter
           label="Class"
           value={filters.failure}
-          options={classes.map((name) => ({ value: name, label: words(name) }))}
+          options={classes.map((name) => ({ value: name, label: failureClass(name) }))}
           onChange={(chosen) => choose({ failure: chosen })}
         />
         <Filter
@@ -83,7 +83,7 @@ export function FailureList() {
             {
               header: "Class",
               className: oneLine,
-              cell: ({ failure }) => <Tag title={failure}>{words(failure)}</Tag>,
+              cell: ({ failure }) => <Tag title={failure}>{failureClass(failure)}</Tag>,
             },
             { header: "Cause", className: prose, cell: (failure) => <Cause failure={failure} /> },
             { header: "Node", cell: ({ nodes: names }) => <NodesOf names={names} /> },

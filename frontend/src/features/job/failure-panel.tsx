@@ -4,7 +4,7 @@ import { ScrollText } from "lucide-react";
 
 import { jobFailureQuery, lastLinesQuery } from "@/api/failure-queries";
 import type { Failure, Job } from "@/api/schema";
-import { moment, visible, words } from "@/components/format";
+import { failureClass, moment, visible } from "@/components/format";
 import { Tag } from "@/components/state-badge";
 import styles from "@/features/job/failure-panel.module.css";
 import { buttonClass } from "@/ui/button";
@@ -51,7 +51,7 @@ function Found({ job, failure }: { job: Job; failure: Failure }) {
         )}
         <p className={muted}>
           <Link to="/failures" search={{ failure: failure.failure }}>
-            <Tag>{words(failure.failure)}</Tag>
+            <Tag>{failureClass(failure.failure)}</Tag>
           </Link>{" "}
           {facts(failure)}
         </p>

@@ -60,9 +60,9 @@ const known = {
 } as const;
 
 it("tells what was declared beside what is measured where they differ", () => {
-  expect(runTimeText(known)).toBe("declared 2 h, by its steps 4 h 10 min");
+  expect(runTimeText(known)).toBe("declared 2 h, estimated 4 h 10 min from its steps");
   expect(runTimeText({ ...known, gpu_model: "V100", differs: false, outlasts_limit: true })).toBe(
-    "by its steps 4 h 10 min on V100; longer than its time limit",
+    "estimated 4 h 10 min on V100 from its steps; longer than its time limit",
   );
   expect(runTimeText({ ...known, measured_seconds: null })).toBe("declared 2 h; too few steps yet to measure");
   expect(

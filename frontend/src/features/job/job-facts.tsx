@@ -96,7 +96,7 @@ export function runTimeText(known: JobRunTime): string {
   const before = declared !== null && known.differs ? `declared ${duration(declared)}, ` : "";
   const where = known.gpu_model ? ` on ${known.gpu_model}` : "";
   const after = known.outlasts_limit ? "; longer than its time limit" : "";
-  return `${before}by its steps ${duration(measured)}${where}${after}${usualText(known)}`;
+  return `${before}estimated ${duration(measured)}${where} from its steps${after}${usualText(known)}`;
 }
 
 const ALIKE = {

@@ -1,7 +1,7 @@
 import { useState } from "react";
 
 import type { Attempt, Job } from "@/api/schema";
-import { clockTime, duration, moment, secondsBetween, visible, words } from "@/components/format";
+import { clockTime, duration, failureClass, moment, secondsBetween, visible, words } from "@/components/format";
 import { indexesText } from "@/components/gpu-amount";
 import { JobLinks } from "@/components/job-links";
 import { useNow } from "@/components/now";
@@ -90,7 +90,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
           {ran !== null && <span>{attempt.state === "ended" ? `ran ${duration(ran)}` : `for ${duration(ran)}`}</span>}
           {attempt.exit_code !== null && <span>{attempt.signal || `exit code ${attempt.exit_code}`}</span>}
           {attempt.outcome === "failed" && (attempt.failure || attempt.category) && (
-            <span>{words(attempt.failure || attempt.category)}</span>
+            <span>{failureClass(attempt.failure || attempt.category)}</span>
           )}
         </div>
         {attempt.message && <p>{visible(attempt.message)}</p>}
