@@ -136,11 +136,14 @@ class Feasibility:
                 blocking={"gpu_models": instances},
                 hint="Ask for a whole GPU of that model, or for a part of another model.",
             )
-        if models and all([self._is_in_cells(job, model) for model in models]):
+        # A model of which it is guaranteed nothing is none where it could wait for room.
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
+        owned = [model for model in models if guaranteed.get(model)] or models
+        if models and all([self._is_in_cells(job, model) for model in owned]):
             return Reason(
                 code="no_parts_in_cells",
                 tier=Tier.NEVER,
-                message=f"{wording.listed(models)} are guaranteed by cells here, which are never less than a"
+                message=f"{wording.listed(owned)} are guaranteed by cells here, which are never less than a"
                 " whole GPU; this guaranteed job asks for parts.",
                 blocking={"virtual_cluster": job.virtual_cluster},
                 hint="Submit it as opportunistic, or ask for whole GPUs.",

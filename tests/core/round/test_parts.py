@@ -158,6 +158,19 @@ def test_a_part_waits_also_where_other_models_are_in_cells_of_others(
     assert plan.reasons[2][0].code == code
 
 
+def test_a_part_never_starts_where_all_that_is_guaranteed_is_cells() -> None:
+    """Another model, of which its virtual cluster is guaranteed nothing, is no hope."""
+    nodes = (*one_node(1), with_memory(make_node(2, gpus=2, gpu_model="P100")))
+    job = make_part(1, 0.3, virtual_cluster="products")
+    facts = world(job, nodes=nodes, virtual_clusters=[make_virtual_cluster("products", {})])
+    cells = owning(hardware_of([nodes[1]]), {"products": {"P100-2-NODE": 1}})
+    plan = decide(in_cells(facts, cells))
+    assert places(plan) == {}
+    reason, *_ = plan.reasons[1]
+    assert (reason.code, reason.tier.value) == ("no_parts_in_cells", "never")
+    assert reason.message.startswith("P100 are guaranteed by cells")
+
+
 def test_a_guarantee_reclaims_parts_and_whole_gpus() -> None:
     guests = [make_part(number, 0.5, guaranteed=False) for number in (1, 2)]
     running = [make_running(job, [100]) for job in guests]
