@@ -242,7 +242,10 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
     if not taken:
         return (), ""
     by, whose = _named(taken)
-    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} were claimed by {whose}."
+    if len(running.gpus) == 1:
+        return by, f"Its GPU was claimed by {whose}."
+    were = "was" if len(taken) == 1 else "were"
+    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} {were} claimed by {whose}."
 
 
 def _crowded_out(

@@ -90,13 +90,17 @@ def _waits_for(placement: Placement, jobs: Sequence[JobId], on: Mapping[GpuId, R
             count += 1
     if not holders:
         return None
-    model = placement.gpu_model
+    promised = wording.gpus(len(placement.gpus), [placement.gpu_model])
     leaving = wording.jobs(list(holders))
+    if len(placement.gpus) == 1:
+        message = f"{promised} is promised to it; it is still being released by {leaving}."
+    else:
+        are = "is" if count == 1 else "are"
+        message = f"{promised} are promised to it; {count} of them {are} still being released by {leaving}."
     return Reason(
         code="waiting_for_release",
         tier=Tier.PREPARING,
-        message=f"{wording.gpus(len(placement.gpus), [model])} are promised to it;"
-        f" {count} of them are still being released by {leaving}.",
+        message=message,
         blocking={"jobs": list(holders)},
         needed=len(placement.gpus),
         available=len(placement.gpus) - count,

@@ -362,6 +362,20 @@ class TestCapacity:
             "Nodes with enough GPUs to be had lack CPUs or memory: one replica needs 8 CPUs."
         )
 
+    def test_a_single_gpu_is_spoken_of_as_one(self) -> None:
+        lender = make_job(1, guaranteed=False)
+        plan = decide(
+            make_snapshot(
+                nodes=[make_node(1, gpus=1)],
+                jobs=[lender, make_job(2, tenant="speech")],
+                running=[make_running(lender, [100])],
+            )
+        )
+        stop = next(action for action in plan.actions if action.jobs == (1,))
+        assert stop.message == "Its GPU was claimed by guaranteed job 2 of virtual cluster research."
+        promised = "1 V100 is promised to it; it is still being released by job 1."
+        assert [reason.message for reason in plan.reasons[2]] == [promised]
+
     def test_what_is_promised_says_by_whom_it_is_awaited(self) -> None:
         leaving = make_job(1, 6)
         snapshot = make_snapshot(
