@@ -2114,23 +2114,6 @@ class JobDependencies(TypedDict):
     awaited_by_count: int
 
 
-class JobModelSpeed(TypedDict):
-    gpu_model: str
-    price_per_hour: float
-    accepted: bool
-    relative: float | None
-    source: SourceEnum | NullEnum | None
-    samples: int
-    confidence: float
-    target_share: float | None
-    received_seconds: float | None
-    received_share: float | None
-    attained_gpu_seconds: float
-    attained_share: float | None
-    runs_now: bool
-    speed: float | None
-
-
 class JobModelThroughput(TypedDict):
     gpu_model: str
     price_per_hour: float
@@ -2158,19 +2141,6 @@ class JobRunTime(TypedDict):
     usual_by: UsualByEnum | BlankEnum
     usual_jobs: int
     usual_error: float | None
-
-
-class JobSpeeds(TypedDict):
-    job: int
-    tenant: str
-    application: str
-    gpus: int
-    view: str
-    policy_plugin: ChosenPlugin
-    policy: str
-    objective: str | None
-    decided_at: str | None
-    models: list[JobModelSpeed]
 
 
 class JobThroughputs(TypedDict):
@@ -3181,17 +3151,6 @@ SpeedCell: TypeAlias = ThroughputCell
 SpeedImport: TypeAlias = ThroughputImport
 
 
-class SpeedRow(TypedDict):
-    tenant: str
-    application: str
-    gpus: int
-    spread: bool
-    partner: str
-    gpu_limit: float
-    may_correct: bool
-    speeds: list[ThroughputCell]
-
-
 class WhatIfQuestionRequest(TypedDict):
     """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
 
@@ -3251,11 +3210,5 @@ class Job(TypedDict):
 
 class PaginatedJobList(TypedDict):
     results: list[Job]
-    next: str | None
-    previous: str | None
-
-
-class PaginatedSpeedRowList(TypedDict):
-    results: list[SpeedRow]
     next: str | None
     previous: str | None

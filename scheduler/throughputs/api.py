@@ -1,6 +1,6 @@
 """Throughputs of job classes: members see those of their tenants, admins correct them, operators all."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -319,54 +319,3 @@ def _change(change: Change) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
     }
-
-
-# -- deprecated: throughputs by their earlier name, speeds -------------------------------------------
-
-
-class SpeedList(ThroughputList):
-    """See `/throughputs`."""
-
-    @extend_schema(parameters=[ThroughputQuery], responses=schemas.SpeedRow(many=True), deprecated=True)
-    def get(self, request: Request) -> Response:
-        answer = super().get(request)
-        answer.data["results"] = [_as_speeds(row) for row in answer.data["results"]]
-        return answer
-
-
-class SpeedCorrectionView(ThroughputCorrectionView):
-    @extend_schema(request=CorrectionInput, responses=schemas.SpeedRow, deprecated=True)
-    def put(self, request: Request) -> Response:
-        """See `/throughputs/correction`."""
-        answer = super().put(request)
-        answer.data = _as_speeds(answer.data)
-        return answer
-
-    @extend_schema(parameters=[SettingQuery], responses={204: None}, deprecated=True)
-    def delete(self, request: Request) -> Response:
-        """See `/throughputs/correction`."""
-        return super().delete(request)
-
-
-@extend_schema(deprecated=True)
-class SpeedExport(ThroughputExport):
-    pass
-
-
-@extend_schema(deprecated=True)
-class SpeedImportView(ThroughputImportView):
-    pass
-
-
-class JobSpeeds(JobThroughputs):
-    @extend_schema(responses=schemas.JobSpeeds, deprecated=True)
-    def get(self, request: Request, job_id: int) -> Response:
-        """See `/jobs/{job_id}/throughputs`."""
-        answer = super().get(request, job_id)
-        for model in answer.data["models"]:
-            model["speed"] = model.pop("throughput")
-        return answer
-
-
-def _as_speeds(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {("speeds" if field == "throughputs" else field): value for field, value in row.items()}

@@ -134,23 +134,6 @@ class JobThroughputs(serializers.Serializer):
     models = JobModelThroughput(many=True)
 
 
-# -- deprecated: what the routes of the earlier name answer ------------------------------------------
-
-
-class SpeedRow(ThroughputRow):
-    throughputs = None  # type: ignore[assignment]  # how the framework leaves an inherited field out
-    speeds = ThroughputCell(many=True)
-
-
-class JobModelSpeed(JobModelThroughput):
-    throughput = None  # type: ignore[assignment]  # see above
-    speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
-
-
-class JobSpeeds(JobThroughputs):
-    models = JobModelSpeed(many=True)
-
-
 class GpuSharer(serializers.Serializer):
     """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
 

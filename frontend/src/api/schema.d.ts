@@ -915,27 +915,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/jobs/{job_id}/speeds": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * See `/jobs/{job_id}/throughputs`.
-         * @deprecated
-         * @description See `/jobs/{job_id}/throughputs`.
-         */
-        get: operations["jobs_speeds_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/jobs/{job_id}/throughputs": {
         parameters: {
             query?: never;
@@ -1029,6 +1008,8 @@ export interface paths {
         /**
          * Say what is wrong with a specification, or else what would become of it
          * @description Say what is wrong with a specification, or else what would become of it. Submits nothing.
+         *
+         *     For viewers of the tenant, too.
          */
         post: operations["jobs_check"];
         delete?: never;
@@ -1938,96 +1919,6 @@ export interface paths {
         get: operations["shared_gpus_list"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * See `/throughputs`.
-         * @deprecated
-         * @description See `/throughputs`.
-         */
-        get: operations["speeds_list"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/correction": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * See `/throughputs/correction`.
-         * @deprecated
-         * @description See `/throughputs/correction`.
-         */
-        put: operations["speeds_correction_set"];
-        post?: never;
-        /**
-         * See `/throughputs/correction`.
-         * @deprecated
-         * @description See `/throughputs/correction`.
-         */
-        delete: operations["speeds_correction_delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/export": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * What is corrected, measured or declared of a tenant's job classes, as a file
-         * @deprecated
-         * @description What is corrected, measured or declared of a tenant's job classes, as a file.
-         */
-        get: operations["speeds_export_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/import": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Take a file of throughputs over as corrections, whole or not at all
-         * @deprecated
-         * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
-         *     operators.
-         */
-        post: operations["speeds_import"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4550,49 +4441,6 @@ export interface components {
             series: components["schemas"]["Series"][];
             attempts: components["schemas"]["MeasuredAttempt"][];
         };
-        JobModelSpeed: {
-            gpu_model: string;
-            /** Format: double */
-            price_per_hour: number;
-            accepted: boolean;
-            /**
-             * Format: double
-             * @description To the fastest model.
-             */
-            relative: number | null;
-            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
-            samples: number;
-            /** Format: double */
-            confidence: number;
-            /**
-             * Format: double
-             * @description Of its time, as its policy aims at; null: the policy has no targets.
-             */
-            target_share: number | null;
-            /**
-             * Format: double
-             * @description Since decided_at.
-             */
-            received_seconds: number | null;
-            /**
-             * Format: double
-             * @description Of the time since decided_at.
-             */
-            received_share: number | null;
-            /**
-             * Format: double
-             * @description In all, what runs now included.
-             */
-            attained_gpu_seconds: number;
-            /** Format: double */
-            attained_share: number | null;
-            runs_now: boolean;
-            /**
-             * Format: double
-             * @description Samples a second of the gang.
-             */
-            speed: number | null;
-        };
         JobModelThroughput: {
             gpu_model: string;
             /** Format: double */
@@ -4992,27 +4840,6 @@ export interface components {
             } | null;
             /** @description Short for a port of the name notebook. */
             notebook?: boolean | null;
-        };
-        JobSpeeds: {
-            job: number;
-            tenant: string;
-            application: string;
-            gpus: number;
-            /** @description Whose policy considers the job. */
-            view: string;
-            policy_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: `name:parameter=value,...`.
-             */
-            policy: string;
-            objective: string | null;
-            /**
-             * Format: date-time
-             * @description When targets were decided last.
-             */
-            decided_at: string | null;
-            models: components["schemas"]["JobModelSpeed"][];
         };
         /**
          * @description * `queued` - queued
@@ -6180,13 +6007,6 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedSpeedRowList: {
-            results: components["schemas"]["SpeedRow"][];
-            /** @description Path of that page; null when none. */
-            next: string | null;
-            /** @description Path of that page; null when none. */
-            previous: string | null;
-        };
         PaginatedTenantList: {
             results: components["schemas"]["Tenant"][];
             /** @description Path of that page; null when none. */
@@ -7244,24 +7064,6 @@ export interface components {
         SpeedImport: components["schemas"]["ThroughputImport"];
         SpeedMeasured: components["schemas"]["ThroughputMeasurement"];
         SpeedRenamed: components["schemas"]["ThroughputRename"];
-        SpeedRow: {
-            tenant: string;
-            /** @description Of jobs that state none: `name:` and the job's name. */
-            application: string;
-            /** @description Size of the gang. */
-            gpus: number;
-            /** @description On more nodes than needed. */
-            spread: boolean;
-            /** @description The application that shares all its GPUs; empty: none. */
-            partner: string;
-            /**
-             * Format: double
-             * @description What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs.
-             */
-            gpu_limit: number;
-            may_correct: boolean;
-            speeds: components["schemas"]["ThroughputCell"][];
-        };
         StartForecast: {
             /** Format: date-time */
             starts_at: string | null;
@@ -8377,7 +8179,6 @@ export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
-export type JobModelSpeed = components['schemas']['JobModelSpeed'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
@@ -8385,7 +8186,6 @@ export type JobRunTime = components['schemas']['JobRunTime'];
 export type JobScaling = components['schemas']['JobScaling'];
 export type JobSpec = components['schemas']['JobSpec'];
 export type JobSpecRequest = components['schemas']['JobSpecRequest'];
-export type JobSpeeds = components['schemas']['JobSpeeds'];
 export type JobState = components['schemas']['JobState'];
 export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
 export type JobTargets = components['schemas']['JobTargets'];
@@ -8477,7 +8277,6 @@ export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
 export type PaginatedServingPoolList = components['schemas']['PaginatedServingPoolList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
 export type PaginatedSharedGpuList = components['schemas']['PaginatedSharedGpuList'];
-export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
 export type PaginatedThroughputRowList = components['schemas']['PaginatedThroughputRowList'];
 export type PaginatedTokenList = components['schemas']['PaginatedTokenList'];
@@ -8567,7 +8366,6 @@ export type SpeedCorrected = components['schemas']['SpeedCorrected'];
 export type SpeedImport = components['schemas']['SpeedImport'];
 export type SpeedMeasured = components['schemas']['SpeedMeasured'];
 export type SpeedRenamed = components['schemas']['SpeedRenamed'];
-export type SpeedRow = components['schemas']['SpeedRow'];
 export type StartForecast = components['schemas']['StartForecast'];
 export type StopCauseEnum = components['schemas']['StopCauseEnum'];
 export type TagConstraint = components['schemas']['TagConstraint'];
@@ -13309,81 +13107,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedSessionList"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    jobs_speeds_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                job_id: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["JobSpeeds"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -19117,495 +18840,6 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_list: {
-        parameters: {
-            query?: {
-                /** @description A part of it. */
-                application?: string;
-                /** @description From `next` or `previous` of an earlier page. */
-                cursor?: string;
-                /** @description Only rows that know it, and only its cell. */
-                gpu_model?: string;
-                gpus?: number;
-                /** @description Results in one page. */
-                page_size?: number;
-                /** @description Only rows beside partners, or only others. */
-                partners?: boolean;
-                tenant?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PaginatedSpeedRowList"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_correction_set: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CorrectionInputRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SpeedRow"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is too large. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is not application/json. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_correction_delete: {
-        parameters: {
-            query: {
-                application: string;
-                gpu_model: string;
-                gpus: number;
-                partner?: string;
-                spread?: boolean;
-                tenant: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description No response body */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_export_get: {
-        parameters: {
-            query: {
-                /**
-                 * @description * `csv` - csv
-                 *     * `gavel` - gavel
-                 */
-                layout?: "csv" | "gavel";
-                tenant: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/csv": string;
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    /** @description Seconds to wait. */
-                    "Retry-After"?: number;
-                    /** @description The limit that was met: its name, `q` requests, and what these are. */
-                    "RateLimit-Policy"?: string;
-                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
-                    RateLimit?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_import: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ImportInputRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ThroughputImport"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is too large. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is not application/json. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description This Idempotency-Key was used for another request. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    /** @description Seconds to wait. */
-                    "Retry-After"?: number;
-                    /** @description The limit that was met: its name, `q` requests, and what these are. */
-                    "RateLimit-Policy"?: string;
-                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
-                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {

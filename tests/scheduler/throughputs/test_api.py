@@ -419,28 +419,3 @@ def test_measurements_are_told_apart_by_tenant(world: World) -> None:
     assert SpeedMeasurement.objects.count() == 2
     assert [row["tenant"] for row in rows(world.operator)] == ["speech", "vision"]
     assert [row["tenant"] for row in rows(world.operator, tenant="speech")] == ["speech"]
-
-
-# -- deprecated: the routes of the earlier name -------------------------------------------------------
-
-
-def test_the_routes_of_the_earlier_name_answer_alike_in_its_words(world: World, admin: Caller) -> None:
-    job = make_job(tenant=world.tenant, name="nightly", gpus=4)
-    nightly = {**BERT, "application": "name:nightly"}
-    corrected = admin.put("/speeds/correction", {**nightly, "value": 30.0}).json()
-    assert corrected["speeds"][0]["value"] == 30.0
-    ((old,), (new,)) = (admin.get(f"/{name}").json()["results"] for name in ("speeds", "throughputs"))
-    assert old == corrected
-    assert {**old, "throughputs": old["speeds"]} == {**new, "speeds": new["throughputs"]}
-    before, after = (admin.get(f"/jobs/{job.id}/{name}").json() for name in ("speeds", "throughputs"))
-    assert [model["speed"] for model in before["models"]] == [30.0]
-    assert [model["throughput"] for model in after["models"]] == [30.0]
-    assert admin.delete(f"/speeds/correction?{urlencode(nightly)}").status_code == 204
-    is_error(admin.delete(f"/throughputs/correction?{urlencode(nightly)}"), 404, "not_found")
-    text = "application,gpus,gpu_model,rate\nbert,4,V100,2.5\n"
-    assert admin.post("/speeds/import", {"tenant": "vision", "content": text}).json()["added"] == 1
-    exported = [
-        admin.client.get(f"/api/v1/{name}/export?tenant=vision", headers=admin.headers).content
-        for name in ("speeds", "throughputs")
-    ]
-    assert exported[0] == exported[1]
