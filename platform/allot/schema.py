@@ -1853,8 +1853,6 @@ class ClusterChangesRequest(TypedDict):
 class ClusterSettings(TypedDict):
     spare_policy_plugin: ChosenPlugin
     spare_placer_plugin: ChosenPlugin
-    spare_policy: str
-    spare_placer: str
     auxiliary: AuxiliaryEnum
     preemptions_per_round: int | None
     backoff_seconds: float
@@ -2150,7 +2148,6 @@ class JobThroughputs(TypedDict):
     gpus: int
     view: str
     policy_plugin: ChosenPlugin
-    policy: str
     objective: str | None
     decided_at: str | None
     models: list[JobModelThroughput]
@@ -2474,8 +2471,6 @@ class PatchedClusterSettingsChangeRequest(TypedDict):
 
     spare_policy_plugin: NotRequired[ChosenPluginRequest]
     spare_placer_plugin: NotRequired[ChosenPluginRequest]
-    spare_policy: NotRequired[str]
-    spare_placer: NotRequired[str]
     auxiliary: NotRequired[AuxiliaryEnum]
     preemptions_per_round: NotRequired[int | None]
     backoff_seconds: NotRequired[float]
@@ -2692,9 +2687,6 @@ class VirtualCluster(TypedDict):
     title: str
     policy_plugin: ChosenPlugin
     placer_plugin: ChosenPlugin
-    policy: str
-    policy_parameters: dict[str, Any]
-    placer: str
     default_time_limit_seconds: float
     sharing: SharingEnum
     min_run_seconds: float
@@ -2722,9 +2714,6 @@ class VirtualClusterChangeRequest(TypedDict):
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
     placer_plugin: NotRequired[ChosenPluginRequest]
-    policy: NotRequired[str]
-    policy_parameters: NotRequired[dict[str, Any]]
-    placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
@@ -2741,9 +2730,6 @@ class VirtualClusterInputRequest(TypedDict):
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
     placer_plugin: NotRequired[ChosenPluginRequest]
-    policy: NotRequired[str]
-    policy_parameters: NotRequired[dict[str, Any]]
-    placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]

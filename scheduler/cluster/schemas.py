@@ -1,6 +1,5 @@
 """The cluster as a whole, as the API's schema describes it."""
 
-from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
@@ -9,12 +8,9 @@ from scheduler.rounds.schemas import Overrun
 from scheduler.virtual_clusters.schemas import ChosenPlugin
 
 
-@extend_schema_serializer(deprecate_fields=["spare_policy", "spare_placer"])
 class ClusterSettings(serializers.Serializer):
     spare_policy_plugin = ChosenPlugin()
     spare_placer_plugin = ChosenPlugin()
-    spare_policy = serializers.CharField(help_text="See `spare_policy_plugin`: `name:parameter=value,...`.")
-    spare_placer = serializers.CharField(help_text="See `spare_placer_plugin`, likewise.")
     auxiliary = serializers.ChoiceField(
         choices=list(DIVISIONS),
         help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",

@@ -1,6 +1,6 @@
 """What the API says of throughputs, for its schema."""
 
-from drf_spectacular.utils import extend_schema_serializer, inline_serializer
+from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
 from scheduler.attempts.schemas import ENFORCEMENTS
@@ -120,7 +120,6 @@ class JobModelThroughput(serializers.Serializer):
     runs_now = serializers.BooleanField()
 
 
-@extend_schema_serializer(deprecate_fields=["policy"])
 class JobThroughputs(serializers.Serializer):
     job = serializers.IntegerField()
     tenant = serializers.CharField()
@@ -128,7 +127,6 @@ class JobThroughputs(serializers.Serializer):
     gpus = serializers.IntegerField()
     view = serializers.CharField(help_text="Whose policy considers the job.")
     policy_plugin = ChosenPlugin()
-    policy = serializers.CharField(help_text="See `policy_plugin`: `name:parameter=value,...`.")
     objective = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
     models = JobModelThroughput(many=True)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema, extend_schema_serializer
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -19,14 +19,13 @@ from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import jobs_visible
-from scheduler.plugins import PLACER, POLICY, ChosenPlugin, described_plugins, take_choice
+from scheduler.plugins import ChosenPlugin, described_plugins
 from scheduler.representation import OTHERS, iso
 from scheduler.rest import RepresentedList
 from scheduler.virtual_clusters import representations, schemas
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from scheduler.virtual_clusters.selectors import ViewTargets, view_targets, virtual_cluster_get
 from scheduler.virtual_clusters.services import (
-    USUAL_POLICY,
     VirtualClusterSettings,
     virtual_cluster_create,
     virtual_cluster_delete,
@@ -47,24 +46,12 @@ class WeightedTenant(StrictSerializer):
     weight = serializers.FloatField(default=1.0, min_value=1e-6, max_value=1e6)
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualClusterChange(StrictSerializer):
     """What is left out stays as it is."""
 
     title = serializers.CharField(required=False, max_length=120, allow_blank=True)
     policy_plugin = schemas.ChosenPlugin(required=False)
     placer_plugin = schemas.ChosenPlugin(required=False)
-    policy = serializers.CharField(
-        required=False,
-        max_length=schemas.PLUGIN_MOST,
-        help_text="As `policy_plugin`: a name, or `name:parameter=value,...`.",
-    )
-    policy_parameters = serializers.DictField(
-        required=False, help_text="Beside `policy`; left out with another policy: its defaults."
-    )
-    placer = serializers.CharField(
-        required=False, max_length=schemas.PLUGIN_MOST, help_text="As `placer_plugin`, in a text likewise."
-    )
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )
@@ -104,7 +91,6 @@ class VirtualClusterChange(StrictSerializer):
         return members
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualClusterInput(VirtualClusterChange):
     """What is left out takes its default."""
 
@@ -200,12 +186,10 @@ def _desired(given: dict[str, Any], current: dict[str, Any]) -> VirtualClusterSe
     if current:
         # Not what is in force while GPUs are lent or borrowed.
         kept["guaranteed"] = current["own_guaranteed"]
-        kept["policy_plugin"] = ChosenPlugin(**current["policy_plugin"])
-        kept["placer_plugin"] = ChosenPlugin(**current["placer_plugin"])
-    policy = take_choice(POLICY, given, "policy_plugin", kept.get("policy_plugin", USUAL_POLICY))
-    placer = take_choice(PLACER, given, "placer_plugin")
-    chosen = {"policy_plugin": policy, "placer_plugin": placer}
-    merged = {**kept, **given, **{name: choice for name, choice in chosen.items() if choice}}
+    merged = {**kept, **given}
+    for at in ("policy_plugin", "placer_plugin"):
+        if at in merged:
+            merged[at] = ChosenPlugin(**merged[at])
     members = {member["tenant"]: member["weight"] for member in merged.pop("members", [])}
     return VirtualClusterSettings(**merged, members=members)
 

@@ -1,6 +1,5 @@
 """What the API says of virtual clusters and of the policies they can use, for its schema."""
 
-from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from scheduler.rounds.schemas import Overrun
@@ -62,16 +61,12 @@ class ChosenPlugin(StrictSerializer):
     )
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualCluster(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
     title = serializers.CharField(allow_blank=True)
     policy_plugin = ChosenPlugin()
     placer_plugin = ChosenPlugin()
-    policy = serializers.CharField(help_text="See `policy_plugin`: its name.")
-    policy_parameters = serializers.DictField(help_text="See `policy_plugin`.")
-    placer = serializers.CharField(help_text="See `placer_plugin`: `name:parameter=value,...`.")
     default_time_limit_seconds = serializers.FloatField()
     sharing = serializers.ChoiceField(choices=SHARING, help_text=SHARING_HELP)
     min_run_seconds = serializers.FloatField(

@@ -3526,16 +3526,6 @@ export interface components {
             spare_policy_plugin: components["schemas"]["ChosenPlugin"];
             spare_placer_plugin: components["schemas"]["ChosenPlugin"];
             /**
-             * @deprecated
-             * @description See `spare_policy_plugin`: `name:parameter=value,...`.
-             */
-            spare_policy: string;
-            /**
-             * @deprecated
-             * @description See `spare_placer_plugin`, likewise.
-             */
-            spare_placer: string;
-            /**
              * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
              *
              *     * `proportional` - proportional
@@ -5064,11 +5054,6 @@ export interface components {
             /** @description Whose policy considers the job. */
             view: string;
             policy_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: `name:parameter=value,...`.
-             */
-            policy: string;
             objective: string | null;
             /**
              * Format: date-time
@@ -6072,16 +6057,6 @@ export interface components {
             spare_policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             /** @description Placer of opportunistic jobs. */
             spare_placer_plugin?: components["schemas"]["ChosenPluginRequest"];
-            /**
-             * @deprecated
-             * @description As `spare_policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            spare_policy?: string;
-            /**
-             * @deprecated
-             * @description As `spare_placer_plugin`, likewise.
-             */
-            spare_placer?: string;
             /**
              * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
              *
@@ -7629,23 +7604,6 @@ export interface components {
             title: string;
             policy_plugin: components["schemas"]["ChosenPlugin"];
             placer_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: its name.
-             */
-            policy: string;
-            /**
-             * @deprecated
-             * @description See `policy_plugin`.
-             */
-            policy_parameters: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description See `placer_plugin`: `name:parameter=value,...`.
-             */
-            placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
             /**
@@ -7710,23 +7668,6 @@ export interface components {
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
             /**
-             * @deprecated
-             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            policy?: string;
-            /**
-             * @deprecated
-             * @description Beside `policy`; left out with another policy: its defaults.
-             */
-            policy_parameters?: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description As `placer_plugin`, in a text likewise.
-             */
-            placer?: string;
-            /**
              * Format: double
              * @description For jobs that state no limit.
              */
@@ -7774,23 +7715,6 @@ export interface components {
             title?: string;
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
-            /**
-             * @deprecated
-             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            policy?: string;
-            /**
-             * @deprecated
-             * @description Beside `policy`; left out with another policy: its defaults.
-             */
-            policy_parameters?: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description As `placer_plugin`, in a text likewise.
-             */
-            placer?: string;
             /**
              * Format: double
              * @description For jobs that state no limit.
