@@ -143,9 +143,6 @@ class BulkCancelRequest(TypedDict):
     most: NotRequired[int | None]
 
 
-BulkCancelled: TypeAlias = BulkCancelAnswer
-
-
 CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
 
 
@@ -640,9 +637,6 @@ class LogRemoval(TypedDict):
     message: str
 
 
-LogRemoved: TypeAlias = LogRemoval
-
-
 class LogSearch(TypedDict):
     attempt: int | None
     hits: list[LogHit]
@@ -728,9 +722,6 @@ class NodeWithdrawal(TypedDict):
     why: str
     since: str | None
     returns_itself: bool
-
-
-NodeWithdrawn: TypeAlias = NodeWithdrawal
 
 
 OnlyItem: TypeAlias = str
@@ -1765,9 +1756,6 @@ class BulkSubmitAnswer(TypedDict):
     jobs: list[ShortJob]
 
 
-BulkSubmitted: TypeAlias = BulkSubmitAnswer
-
-
 class CellDocument(TypedDict):
     """What a YAML file of cells holds; docs/cells.md describes it."""
 
@@ -1917,9 +1905,6 @@ class Dependency(TypedDict):
     state: DependencyStateEnum
 
 
-Dropped: TypeAlias = DroppedAction
-
-
 class Elastic(TypedDict):
     """A job that can run on fewer GPUs, or on more."""
 
@@ -2018,9 +2003,6 @@ FailureRuleRequest = TypedDict(
 )
 
 
-FailureRulesFound: TypeAlias = FailureRuleMatch
-
-
 class Fairness(TypedDict):
     at: str | None
     window_seconds: float
@@ -2028,9 +2010,6 @@ class Fairness(TypedDict):
     policy: str
     tenants: list[TenantFairness]
     open_violations: int
-
-
-Foreseen: TypeAlias = StartForecast
 
 
 class FragmentationNow(TypedDict):
@@ -2151,9 +2130,6 @@ class JobThroughputs(TypedDict):
     objective: str | None
     decided_at: str | None
     models: list[JobModelThroughput]
-
-
-Lent: TypeAlias = OutgoingLoan
 
 
 class Loan(TypedDict):
@@ -2601,18 +2577,6 @@ class SpecificationBodyRequest(TypedDict):
     specification: CellDocumentRequest
 
 
-SpeedChange: TypeAlias = ThroughputChange
-
-
-SpeedCorrected: TypeAlias = ThroughputCorrection
-
-
-SpeedMeasured: TypeAlias = ThroughputMeasurement
-
-
-SpeedRenamed: TypeAlias = ThroughputRename
-
-
 TagConstraint = TypedDict(
     'TagConstraint',
     {
@@ -2856,9 +2820,6 @@ class Attempt(TypedDict):
     throughput: float | None
     step: int | None
     total_steps: int | None
-
-
-Borrowed: TypeAlias = IncomingLoan
 
 
 class BudgetState(TypedDict):
@@ -3129,12 +3090,6 @@ class PaginatedVirtualClusterList(TypedDict):
     results: list[VirtualCluster]
     next: str | None
     previous: str | None
-
-
-SpeedCell: TypeAlias = ThroughputCell
-
-
-SpeedImport: TypeAlias = ThroughputImport
 
 
 class WhatIfQuestionRequest(TypedDict):

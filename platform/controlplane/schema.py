@@ -37,34 +37,6 @@ WHEN_TO_RETRY = [
 ]
 
 
-#: Components by names that they had before, which programs made from the schema import.
-FORMER_NAMES = {
-    "Borrowed": "IncomingLoan",
-    "BulkCancelled": "BulkCancelAnswer",
-    "BulkSubmitted": "BulkSubmitAnswer",
-    "Dropped": "DroppedAction",
-    "FailureRulesFound": "FailureRuleMatch",
-    "Foreseen": "StartForecast",
-    "Lent": "OutgoingLoan",
-    "LogRemoved": "LogRemoval",
-    "NodeWithdrawn": "NodeWithdrawal",
-    "SpeedCell": "ThroughputCell",
-    "SpeedChange": "ThroughputChange",
-    "SpeedCorrected": "ThroughputCorrection",
-    "SpeedImport": "ThroughputImport",
-    "SpeedMeasured": "ThroughputMeasurement",
-    "SpeedRenamed": "ThroughputRename",
-}
-
-
-def keep_former_names(result: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    """Add the components of `FORMER_NAMES`, each as a reference to what it is now."""
-    components = result["components"]["schemas"]
-    former = {was: {"$ref": f"#/components/schemas/{now}"} for was, now in FORMER_NAMES.items()}
-    result["components"]["schemas"] = dict(sorted({**components, **former}.items()))
-    return result
-
-
 class FieldErrorSchema(serializers.Serializer):
     field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
     problem = serializers.CharField()

@@ -170,10 +170,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "controlplane.schema.keep_former_names",
-    ],
     # Several things have a "state", each with words of its own.
     "ENUM_NAME_OVERRIDES": {
         "Role": "tenants.models.Role.choices",

@@ -3186,7 +3186,6 @@ export interface components {
         };
         /** @enum {unknown} */
         BlankEnum: "";
-        Borrowed: components["schemas"]["IncomingLoan"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         BudgetInputRequest: {
             /** Format: double */
@@ -3282,7 +3281,6 @@ export interface components {
             /** @description Refuse when more match than this. */
             most?: number | null;
         };
-        BulkCancelled: components["schemas"]["BulkCancelAnswer"];
         BulkSubmitAnswer: {
             jobs: components["schemas"]["ShortJob"][];
         };
@@ -3291,7 +3289,6 @@ export interface components {
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
             jobs: components["schemas"]["JobSpecRequest"][];
         };
-        BulkSubmitted: components["schemas"]["BulkSubmitAnswer"];
         /**
          * @description * `fragmentation` - fragmentation
          *     * `hardware` - hardware
@@ -3741,7 +3738,6 @@ export interface components {
             /** @default  */
             why?: string;
         };
-        Dropped: components["schemas"]["DroppedAction"];
         DroppedAction: {
             kind: string;
             jobs: number[];
@@ -3977,7 +3973,6 @@ export interface components {
             /** @description One of the built-in classes, or one of your own. */
             class: string;
         };
-        FailureRulesFound: components["schemas"]["FailureRuleMatch"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         FailureRulesTrialRequest: {
             /** @description To be tried; left out: those in force. */
@@ -4047,7 +4042,6 @@ export interface components {
             problem: string;
             expected: string;
         };
-        Foreseen: components["schemas"]["StartForecast"];
         Fragmentation: {
             points: components["schemas"]["FragmentationPoint"][];
             newest: components["schemas"]["FragmentationNow"] | null;
@@ -5123,7 +5117,6 @@ export interface components {
          * @enum {string}
          */
         LayoutEnum: "csv" | "gavel";
-        Lent: components["schemas"]["OutgoingLoan"];
         /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
@@ -5268,7 +5261,6 @@ export interface components {
             /** @description Which limit of the retention the output was removed for. */
             message: string;
         };
-        LogRemoved: components["schemas"]["LogRemoval"];
         LogSearch: {
             attempt: number | null;
             hits: components["schemas"]["LogHit"][];
@@ -5646,7 +5638,6 @@ export interface components {
             /** @description The platform uncordons it when it is well again. */
             returns_itself: boolean;
         };
-        NodeWithdrawn: components["schemas"]["NodeWithdrawal"];
         /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         Nodes: {
             /** @description It is started on these nodes alone; none: on all. */
@@ -7033,12 +7024,6 @@ export interface components {
         SpecificationBodyRequest: {
             specification: components["schemas"]["CellDocumentRequest"];
         };
-        SpeedCell: components["schemas"]["ThroughputCell"];
-        SpeedChange: components["schemas"]["ThroughputChange"];
-        SpeedCorrected: components["schemas"]["ThroughputCorrection"];
-        SpeedImport: components["schemas"]["ThroughputImport"];
-        SpeedMeasured: components["schemas"]["ThroughputMeasurement"];
-        SpeedRenamed: components["schemas"]["ThroughputRename"];
         StartForecast: {
             /** Format: date-time */
             starts_at: string | null;
@@ -7999,7 +7984,6 @@ export type AuxiliaryShare = components['schemas']['AuxiliaryShare'];
 export type Awaited = components['schemas']['Awaited'];
 export type AwaitedRequest = components['schemas']['AwaitedRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
-export type Borrowed = components['schemas']['Borrowed'];
 export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
 export type BudgetState = components['schemas']['BudgetState'];
 export type BudgetTerms = components['schemas']['BudgetTerms'];
@@ -8007,10 +7991,8 @@ export type BuiltInClass = components['schemas']['BuiltInClass'];
 export type BuiltInClassRequest = components['schemas']['BuiltInClassRequest'];
 export type BulkCancelAnswer = components['schemas']['BulkCancelAnswer'];
 export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
-export type BulkCancelled = components['schemas']['BulkCancelled'];
 export type BulkSubmitAnswer = components['schemas']['BulkSubmitAnswer'];
 export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
-export type BulkSubmitted = components['schemas']['BulkSubmitted'];
 export type CauseEnum = components['schemas']['CauseEnum'];
 export type CellDocument = components['schemas']['CellDocument'];
 export type CellDocumentRequest = components['schemas']['CellDocumentRequest'];
@@ -8047,7 +8029,6 @@ export type DeliveryState = components['schemas']['DeliveryState'];
 export type Dependency = components['schemas']['Dependency'];
 export type DependencyStateEnum = components['schemas']['DependencyStateEnum'];
 export type DrainInputRequest = components['schemas']['DrainInputRequest'];
-export type Dropped = components['schemas']['Dropped'];
 export type DroppedAction = components['schemas']['DroppedAction'];
 export type Elastic = components['schemas']['Elastic'];
 export type ElasticMode = components['schemas']['ElasticMode'];
@@ -8065,13 +8046,11 @@ export type FailureRuleList = components['schemas']['FailureRuleList'];
 export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
 export type FailureRuleMatch = components['schemas']['FailureRuleMatch'];
 export type FailureRuleRequest = components['schemas']['FailureRuleRequest'];
-export type FailureRulesFound = components['schemas']['FailureRulesFound'];
 export type FailureRulesTrialRequest = components['schemas']['FailureRulesTrialRequest'];
 export type Fairness = components['schemas']['Fairness'];
 export type FairnessMinute = components['schemas']['FairnessMinute'];
 export type FieldError = components['schemas']['FieldError'];
 export type FieldProblem = components['schemas']['FieldProblem'];
-export type Foreseen = components['schemas']['Foreseen'];
 export type Fragmentation = components['schemas']['Fragmentation'];
 export type FragmentationNow = components['schemas']['FragmentationNow'];
 export type FragmentationPoint = components['schemas']['FragmentationPoint'];
@@ -8118,7 +8097,6 @@ export type JobUsage = components['schemas']['JobUsage'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
 export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
-export type Lent = components['schemas']['Lent'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Line = components['schemas']['Line'];
 export type Loan = components['schemas']['Loan'];
@@ -8128,7 +8106,6 @@ export type LogChunk = components['schemas']['LogChunk'];
 export type LogHit = components['schemas']['LogHit'];
 export type LogPage = components['schemas']['LogPage'];
 export type LogRemoval = components['schemas']['LogRemoval'];
-export type LogRemoved = components['schemas']['LogRemoved'];
 export type LogSearch = components['schemas']['LogSearch'];
 export type Lot = components['schemas']['Lot'];
 export type LotInputRequest = components['schemas']['LotInputRequest'];
@@ -8158,7 +8135,6 @@ export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
 export type NodeState = components['schemas']['NodeState'];
 export type NodeWithToken = components['schemas']['NodeWithToken'];
 export type NodeWithdrawal = components['schemas']['NodeWithdrawal'];
-export type NodeWithdrawn = components['schemas']['NodeWithdrawn'];
 export type Nodes = components['schemas']['Nodes'];
 export type NodesAskedBack = components['schemas']['NodesAskedBack'];
 export type NodesRequest = components['schemas']['NodesRequest'];
@@ -8284,12 +8260,6 @@ export type ShortResourcesRequest = components['schemas']['ShortResourcesRequest
 export type SignInRequest = components['schemas']['SignInRequest'];
 export type SourceEnum = components['schemas']['SourceEnum'];
 export type SpecificationBodyRequest = components['schemas']['SpecificationBodyRequest'];
-export type SpeedCell = components['schemas']['SpeedCell'];
-export type SpeedChange = components['schemas']['SpeedChange'];
-export type SpeedCorrected = components['schemas']['SpeedCorrected'];
-export type SpeedImport = components['schemas']['SpeedImport'];
-export type SpeedMeasured = components['schemas']['SpeedMeasured'];
-export type SpeedRenamed = components['schemas']['SpeedRenamed'];
 export type StartForecast = components['schemas']['StartForecast'];
 export type StopCauseEnum = components['schemas']['StopCauseEnum'];
 export type TagConstraint = components['schemas']['TagConstraint'];
