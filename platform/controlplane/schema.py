@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -37,7 +38,7 @@ WHEN_TO_RETRY = [
 ]
 
 
-class FieldErrorSchema(serializers.Serializer):
+class FieldErrorSchema(serializers.Serializer[Mapping[str, object]]):
     field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
     problem = serializers.CharField()
     expected = serializers.CharField(help_text="What would be right; may be empty.")
@@ -46,7 +47,7 @@ class FieldErrorSchema(serializers.Serializer):
         ref_name = "FieldError"
 
 
-class ErrorSchema(serializers.Serializer):
+class ErrorSchema(serializers.Serializer[Mapping[str, object]]):
     error = serializers.CharField(help_text="Code, such as invalid, not_found or quota_exceeded.")
     message = serializers.CharField(help_text="One sentence for a person.")
     fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty when it is not about fields.")  # type: ignore[assignment]

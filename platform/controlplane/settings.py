@@ -50,7 +50,9 @@ ALLOT_HOME = home()
 
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
-TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
+TEMPLATES: list[dict[str, object]] = [
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
+]
 
 
 # How the audit log tells what the platform does by itself from what somebody does by hand in the database.

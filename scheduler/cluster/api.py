@@ -1,5 +1,6 @@
 """The cluster as a whole: GPU models, a summary, usage over time."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -29,7 +30,7 @@ POINTS_MOST = 720
 MINUTES_MOST = 7 * 24 * 60
 
 
-class UsageQuery(serializers.Serializer):
+class UsageQuery(serializers.Serializer[Mapping[str, object]]):
     minutes = serializers.IntegerField(default=60, min_value=1, max_value=MINUTES_MOST)
 
 

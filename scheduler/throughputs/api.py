@@ -1,6 +1,6 @@
 """Throughputs of job classes: members see those of their tenants, admins correct them, operators all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.models import QuerySet
@@ -48,7 +48,7 @@ CONTENT_MOST = 4_000_000
 PRICE_MOST = 1e9
 
 
-class ThroughputQuery(serializers.Serializer):
+class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(required=False, max_length=63)
     application = serializers.CharField(required=False, max_length=68, help_text="A part of it.")
     gpu_model = serializers.CharField(
@@ -76,7 +76,7 @@ class CorrectionInput(SettingInput):
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
 
-class SettingQuery(serializers.Serializer):
+class SettingQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(max_length=63)
     application = serializers.CharField(max_length=68)
     gpu_model = serializers.CharField(max_length=63)
@@ -85,7 +85,7 @@ class SettingQuery(serializers.Serializer):
     partner = serializers.CharField(default="", max_length=68, allow_blank=True)
 
 
-class ExportQuery(serializers.Serializer):
+class ExportQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(max_length=63)
     layout = serializers.ChoiceField(choices=schemas.LAYOUTS, default="csv")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -34,6 +34,8 @@ from scheduler.virtual_clusters.services import (
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
+
+T = TypeVar("T", bound=Sized)
 
 GPUS_MOST = 1_000_000
 MODELS_MOST = 64
@@ -99,7 +101,7 @@ class VirtualClusterInput(VirtualClusterChange):
     version = None  # type: ignore[assignment]
 
 
-def _at_most(values: Any, most: int) -> Any:
+def _at_most(values: T, most: int) -> T:
     if len(values) > most:
         raise serializers.ValidationError(f"has {len(values)} entries, more than {most}")
     return values
@@ -194,7 +196,7 @@ def _desired(given: dict[str, Any], current: dict[str, Any]) -> VirtualClusterSe
     return VirtualClusterSettings(**merged, members=members)
 
 
-class TenantTargets(serializers.Serializer):
+class TenantTargets(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(help_text=f'"{OTHERS}": all tenants together that are not the reader\'s.')
     jobs = serializers.IntegerField()
     gpus = serializers.DictField(
@@ -202,13 +204,13 @@ class TenantTargets(serializers.Serializer):
     )
 
 
-class Targets(serializers.Serializer):
+class Targets(serializers.Serializer[Mapping[str, object]]):
     objective = serializers.CharField(allow_null=True, help_text="What the shares are the optimum of.")
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When shares were computed last.")
     tenants = TenantTargets(many=True)
 
 
-class JobTargets(serializers.Serializer):
+class JobTargets(serializers.Serializer[Job]):
     job = serializers.IntegerField()
     name = serializers.CharField()
     tenant = serializers.CharField()
@@ -235,7 +237,7 @@ class VirtualClusterTargets(APIView):
         )
 
 
-class VirtualClusterJobTargets(ListAPIView):
+class VirtualClusterJobTargets(ListAPIView[Job]):
     """The jobs of a virtual cluster that have targets, the newest first: those the reader may see."""
 
     queryset = Job.objects.none()
