@@ -406,23 +406,9 @@ class GpuCounts(TypedDict):
     free: int
 
 
-class GpuModel(TypedDict):
-    name: str
-    memory_bytes: int
-    gpus: int
-    gpus_free: int
-    serving_gpus: int
-    nodes: int
-    price_per_hour: float
-
-
 class GpuModelUsage(TypedDict):
     guaranteed_in_use: int
     opportunistic_in_use: int
-
-
-class GpuModels(TypedDict):
-    results: list[GpuModel]
 
 
 GpuState: TypeAlias = Literal['free', 'held', 'planned']
@@ -859,6 +845,12 @@ class PaginatedLineList(TypedDict):
     results: list[Line]
     next: str | None
     previous: str | None
+
+
+class PartEnforcement(TypedDict):
+    enforced: int
+    cooperative: int
+    placement_only: int
 
 
 class PasswordChangeRequest(TypedDict):
@@ -2056,6 +2048,21 @@ class Gpu(TypedDict):
     in_use: float
 
 
+class GpuModel(TypedDict):
+    name: str
+    memory_bytes: int
+    gpus: int
+    gpus_free: int
+    serving_gpus: int
+    nodes: int
+    part_enforcement: PartEnforcement
+    price_per_hour: float
+
+
+class GpuModels(TypedDict):
+    results: list[GpuModel]
+
+
 class GpuSharer(TypedDict):
     """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
 
@@ -2349,6 +2356,7 @@ class NodeWithToken(TypedDict):
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
+    enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
     agent_version: str
@@ -3116,6 +3124,7 @@ class Node(TypedDict):
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
+    enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
     agent_version: str

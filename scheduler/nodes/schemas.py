@@ -5,6 +5,7 @@ from typing import get_args
 from rest_framework import serializers
 
 from nodeagent.messages import IsolationLevel
+from scheduler.attempts.schemas import ENFORCEMENTS
 from scheduler.nodes.models import LoanState, NodeState, Verdict
 
 ISOLATION_LEVELS = get_args(IsolationLevel)
@@ -85,6 +86,10 @@ class Node(serializers.Serializer):
         choices=ISOLATION_LEVELS,
         help_text="What keeps its jobs from others' and the node; a job with an image has its container.",
     )
+    enforcement = serializers.ChoiceField(
+        choices=["", *ENFORCEMENTS],
+        help_text="How jobs are held to their parts of its GPUs; empty: the node has not said.",
+    )
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()
     agent_version = serializers.CharField(allow_blank=True)
@@ -108,6 +113,12 @@ class NodeWithToken(Node):
     )
 
 
+class PartEnforcement(serializers.Serializer):
+    enforced = serializers.IntegerField(help_text="GPUs on nodes that hold jobs to their parts.")
+    cooperative = serializers.IntegerField(help_text="GPUs on nodes that hold jobs which ask for their time.")
+    placement_only = serializers.IntegerField(help_text="GPUs on nodes that hold nobody.")
+
+
 class GpuModel(serializers.Serializer):
     name = serializers.CharField()
     memory_bytes = serializers.IntegerField()
@@ -117,6 +128,7 @@ class GpuModel(serializers.Serializer):
         help_text="Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them."
     )
     nodes = serializers.IntegerField()
+    part_enforcement = PartEnforcement()
     price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
 
 

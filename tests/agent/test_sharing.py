@@ -8,16 +8,19 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
+from typing import Literal
 
 import pytest
 
 from nodeagent.clock import boot_clock_seconds
+from nodeagent.configuration import InventoryConfiguration
 from nodeagent.folder import read_json
-from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample
+from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample, node_enforcement
 from nodeagent.metrics.jobs import JobMeter
 from nodeagent.process import runtime
 from nodeagent.process import sharing as process_sharing
@@ -28,7 +31,7 @@ from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.guest import reached_by
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from nodeagent.tokens import BASE_QUOTA, WINDOW
-from tests.agent.builders import PLATFORM, make_part, make_replica, python
+from tests.agent.builders import PLATFORM, make_configuration, make_part, make_replica, python
 from tests.agent.moved_clock import MovedClock
 from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, daemon_pid, settled
 from tests.patience import PATIENCE_SECONDS, until_async
@@ -251,6 +254,26 @@ async def test_more_memory_than_its_part_has_ends_one_and_the_other_goes_on(node
     assert "more GPU memory than its part" in outcome.message
     assert node.alive(2)
     assert 2 not in node.outcomes
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "has_mps", "word"),
+    [
+        ("simulated", True, False, "enforced"),
+        ("simulated", False, False, "placement_only"),
+        ("nvml", True, False, "cooperative"),
+        ("nvml", True, True, "enforced"),
+        ("nvml", False, False, "placement_only"),
+    ],
+)
+def test_a_node_says_how_it_holds_parts(
+    tmp_path: Path, kind: Literal["simulated", "nvml"], tokens: bool, has_mps: bool, word: str
+) -> None:
+    inventory = InventoryConfiguration(kind=kind)
+    configuration = replace(make_configuration(tmp_path), inventory=inventory, tokens=tokens)
+    holds = process_sharing.SharedGpus(tmp_path, configuration, has_mps=has_mps).holds
+    assert node_enforcement(holds) == word
+    assert node_enforcement({"cpu": True}) == "", "agents from before do not say"
 
 
 async def test_on_a_real_gpu_a_job_that_does_not_take_part_is_placed_only(tmp_path: Path) -> None:

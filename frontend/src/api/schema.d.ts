@@ -1029,6 +1029,8 @@ export interface paths {
         /**
          * Say what is wrong with a specification, or else what would become of it
          * @description Say what is wrong with a specification, or else what would become of it. Submits nothing.
+         *
+         *     For viewers of the tenant, too.
          */
         post: operations["jobs_check"];
         delete?: never;
@@ -4263,6 +4265,7 @@ export interface components {
             /** @description Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them. */
             serving_gpus: number;
             nodes: number;
+            part_enforcement: components["schemas"]["PartEnforcement"];
             /**
              * Format: double
              * @description Of one GPU, in whatever unit operators reckon in.
@@ -5685,6 +5688,15 @@ export interface components {
              *     * `unknown` - unknown
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
+            /**
+             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;
@@ -5812,6 +5824,15 @@ export interface components {
              *     * `unknown` - unknown
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
+            /**
+             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;
@@ -6235,6 +6256,14 @@ export interface components {
             next: string | null;
             /** @description Path of that page; null when none. */
             previous: string | null;
+        };
+        PartEnforcement: {
+            /** @description GPUs on nodes that hold jobs to their parts. */
+            enforced: number;
+            /** @description GPUs on nodes that hold jobs which ask for their time. */
+            cooperative: number;
+            /** @description GPUs on nodes that hold nobody. */
+            placement_only: number;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PasswordChangeRequest: {
@@ -8485,6 +8514,7 @@ export type PaginatedUserList = components['schemas']['PaginatedUserList'];
 export type PaginatedViolationList = components['schemas']['PaginatedViolationList'];
 export type PaginatedVirtualClusterList = components['schemas']['PaginatedVirtualClusterList'];
 export type PaginatedWebhookList = components['schemas']['PaginatedWebhookList'];
+export type PartEnforcement = components['schemas']['PartEnforcement'];
 export type PasswordChangeRequest = components['schemas']['PasswordChangeRequest'];
 export type PatchedClusterSettingsChangeRequest = components['schemas']['PatchedClusterSettingsChangeRequest'];
 export type PatchedJobChangeRequest = components['schemas']['PatchedJobChangeRequest'];
