@@ -350,6 +350,30 @@ async def running_parts(node: RuntimeNode, seconds: float, *attempts: int) -> li
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("node", ["groups"], indirect=True)
+async def test_for_a_minute_shares_are_within_a_quota_also_after_the_daemon_was_killed(
+    node: RuntimeNode,
+) -> None:
+    for attempt, request in ((1, 300), (2, 700)):
+        await node.start(sharing(attempt, SPIN, request))
+    await both_have_run(node)
+    shares = []
+    for life in range(2):
+        await asyncio.sleep(WINDOW / 1e6)  # The window is full.
+        for _ in range(3):
+            small, large = await running_parts(node, WINDOW / 1e6, 1, 2)
+            shares.append(small / (small + large))
+        serving = daemon_pid(node)
+        assert serving is not None
+        if life == 0:
+            os.kill(serving, signal.SIGKILL)
+            await until_async(lambda killed=serving: daemon_pid(node) not in (None, killed))
+    assert shares == [pytest.approx(0.3, abs=QUOTA)] * 6
+    assert held(node, 1) == held(node, 2) == "enforced"
+    assert not node.outcomes
+
+
+@pytest.mark.slow
 async def test_an_idle_partners_part_is_used_up_to_the_limit(node: RuntimeNode) -> None:
     await node.start(sharing(1, SPIN, 300, limit=600))
     await node.start(sharing(2, SLEEP, 700))
