@@ -511,6 +511,17 @@ class JobPreemptions(TypedDict):
     may_borrow_at: str | None
 
 
+class JobProfile(TypedDict):
+    """What the job makes of GPUs that it has alone; null: of that nothing is known."""
+
+    utilisation: float | None
+    memory_utilisation: float | None
+    memory_bytes: int | None
+    amp: bool | None
+    stages: list[float] | None
+    is_own: bool
+
+
 Tag: TypeAlias = str
 
 
@@ -2178,6 +2189,7 @@ class JobSpeeds(TypedDict):
     objective: str | None
     decided_at: str | None
     models: list[JobModelSpeed]
+    profile: JobProfile | None
 
 
 class JobThroughputs(TypedDict):
@@ -2191,6 +2203,7 @@ class JobThroughputs(TypedDict):
     objective: str | None
     decided_at: str | None
     models: list[JobModelThroughput]
+    profile: JobProfile | None
 
 
 Lent: TypeAlias = OutgoingLoan

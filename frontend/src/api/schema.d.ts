@@ -4672,6 +4672,27 @@ export interface components {
              */
             may_borrow_at: string | null;
         };
+        /** @description What the job makes of GPUs that it has alone; null: of that nothing is known. */
+        JobProfile: {
+            /**
+             * Format: double
+             * @description Part of the time in which the device computes.
+             */
+            utilisation: number | null;
+            /**
+             * Format: double
+             * @description Part of the time in which the device's memory is read or written.
+             */
+            memory_utilisation: number | null;
+            /** @description The most that it had of one device. */
+            memory_bytes: number | null;
+            /** @description It trains with automatic mixed precision. */
+            amp: boolean | null;
+            /** @description Seconds of one iteration on storage and CPUs, on the GPU, and on the network. */
+            stages: number[] | null;
+            /** @description Something of it is the job's own, and not of jobs like it. */
+            is_own: boolean;
+        };
         JobRunTime: {
             /**
              * Format: double
@@ -5016,6 +5037,8 @@ export interface components {
              */
             decided_at: string | null;
             models: components["schemas"]["JobModelSpeed"][];
+            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles let it share with nobody. */
+            profile: components["schemas"]["JobProfile"] | null;
         };
         /**
          * @description * `queued` - queued
@@ -5252,6 +5275,8 @@ export interface components {
              */
             decided_at: string | null;
             models: components["schemas"]["JobModelThroughput"][];
+            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles let it share with nobody. */
+            profile: components["schemas"]["JobProfile"] | null;
         };
         /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */
         JobUsage: {
@@ -8410,6 +8435,7 @@ export type JobModelSpeed = components['schemas']['JobModelSpeed'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
+export type JobProfile = components['schemas']['JobProfile'];
 export type JobRunTime = components['schemas']['JobRunTime'];
 export type JobScaling = components['schemas']['JobScaling'];
 export type JobSpec = components['schemas']['JobSpec'];
