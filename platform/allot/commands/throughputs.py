@@ -119,11 +119,11 @@ def profile_words(profile: JobProfile | None) -> str:
     """Say what the job makes of GPUs that it has alone, by which policies decide who shares with it."""
     if profile is None:
         return "Profile: not measured yet, so that policies which go by profiles let it share with nobody."
-    facts = [
-        f"{profile[key]:.0%} {words}"
-        for key, words in (("utilisation", "of the time computing"), ("memory_utilisation", "using memory"))
-        if profile[key] is not None
-    ]
+    facts = []
+    if profile["utilisation"] is not None:
+        facts.append(f"{profile['utilisation']:.0%} of the time computing")
+    if profile["memory_utilisation"] is not None:
+        facts.append(f"{profile['memory_utilisation']:.0%} using memory")
     if profile["memory_bytes"] is not None:
         facts.append(f"{gibibytes(profile['memory_bytes'])} of a GPU's memory")
     if profile["stages"] is not None:
