@@ -121,15 +121,17 @@ async def share(folder: Path, windows: int, first: tuple[int, int], partner: str
         await asyncio.sleep(2 * WINDOW_SECONDS)
         print(f"{what}:")
         began = time.monotonic()
-        for _ in range(windows):
-            await one_window(node, attempts)
+        small = [await one_window(node, attempts) for _ in range(windows)]
         if len(attempts) == 2 and partner == SPIN:
+            error = max([abs(share - first[0] / 1000) for share in small])
+            print(f"  fairness error: {error:.2%} of the GPU at most in a window, by the time not frozen")
             gaps(node, began)
     finally:
         await node.clean_up()
 
 
-async def one_window(node: RuntimeNode, attempts: list[int]) -> None:
+async def one_window(node: RuntimeNode, attempts: list[int]) -> float:
+    """Measure a window; return the first one's share of the time in which somebody was not frozen."""
     meter = JobMeter(node.runtime.folder)
     before, platform_before, began = meter.measure(attempts), platform_seconds(node), time.monotonic()
     runs, looks = dict.fromkeys(attempts, 0), 0
@@ -155,6 +157,7 @@ async def one_window(node: RuntimeNode, attempts: list[int]) -> None:
         + " ".join(f"{count / looks:.3f}" for count in runs.values())
         + f"; shims and daemon {own / passed:.2%} of a core"
     )
+    return runs[attempts[0]] / (sum(runs.values()) or 1)
 
 
 def platform_seconds(node: RuntimeNode) -> float:

@@ -290,6 +290,15 @@ def turn_words(turn: AttemptTurn) -> str:
     )
 
 
+def part_words(enforcement: str) -> str:
+    """Say how a node holds jobs to their parts of its GPUs; "" where it has not said."""
+    return {
+        "enforced": "enforced",
+        "cooperative": "cooperative: jobs that ask for their time on the GPU are held",
+        "placement_only": "placement only: nothing holds jobs to them",
+    }.get(enforcement, "")
+
+
 def enforcement_words(enforcement: str) -> str:
     """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
     return {

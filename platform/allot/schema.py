@@ -403,23 +403,9 @@ class GpuCounts(TypedDict):
     free: int
 
 
-class GpuModel(TypedDict):
-    name: str
-    memory_bytes: int
-    gpus: int
-    gpus_free: int
-    serving_gpus: int
-    nodes: int
-    price_per_hour: float
-
-
 class GpuModelUsage(TypedDict):
     guaranteed_in_use: int
     opportunistic_in_use: int
-
-
-class GpuModels(TypedDict):
-    results: list[GpuModel]
 
 
 GpuState: TypeAlias = Literal['free', 'held', 'planned']
@@ -520,6 +506,17 @@ class JobPreemptions(TypedDict):
     cost_seconds: float | None
     short_runs: int
     may_borrow_at: str | None
+
+
+class JobProfile(TypedDict):
+    """What the job makes of GPUs that it has alone; null: of that nothing is known."""
+
+    utilisation: float | None
+    memory_utilisation: float | None
+    memory_bytes: int | None
+    amp: bool | None
+    stages: list[float] | None
+    is_own: bool
 
 
 Tag: TypeAlias = str
@@ -850,6 +847,12 @@ class PaginatedLineList(TypedDict):
     results: list[Line]
     next: str | None
     previous: str | None
+
+
+class PartEnforcement(TypedDict):
+    enforced: int
+    cooperative: int
+    placement_only: int
 
 
 class PasswordChangeRequest(TypedDict):
@@ -2033,6 +2036,21 @@ class Gpu(TypedDict):
     in_use: float
 
 
+class GpuModel(TypedDict):
+    name: str
+    memory_bytes: int
+    gpus: int
+    gpus_free: int
+    serving_gpus: int
+    nodes: int
+    part_enforcement: PartEnforcement
+    price_per_hour: float
+
+
+class GpuModels(TypedDict):
+    results: list[GpuModel]
+
+
 class GpuSharer(TypedDict):
     """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
 
@@ -2130,6 +2148,7 @@ class JobThroughputs(TypedDict):
     objective: str | None
     decided_at: str | None
     models: list[JobModelThroughput]
+    profile: JobProfile | None
 
 
 class Loan(TypedDict):
@@ -2292,6 +2311,7 @@ class NodeWithToken(TypedDict):
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
+    enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
     agent_version: str
@@ -3033,6 +3053,7 @@ class Node(TypedDict):
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
+    enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
     agent_version: str

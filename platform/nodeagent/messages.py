@@ -175,6 +175,15 @@ Category = Literal[
 Enforcement = Literal["", "enforced", "cooperative", "placement_only"]
 
 
+def node_enforcement(isolation: Mapping[str, bool]) -> Enforcement:
+    """Return how a node holds jobs to their parts of GPUs, by its inventory; empty: it has not said."""
+    if "gpu_parts" not in isolation:
+        return ""
+    if isolation["gpu_parts"]:
+        return "enforced"
+    return "cooperative" if isolation.get("gpu_tokens") else "placement_only"
+
+
 def weakest_enforcement(found: Collection[str]) -> Enforcement:
     """Return how a whole is held of whose parts this is known: as the part of it that is held least."""
     levels: tuple[Enforcement, ...] = ("placement_only", "cooperative", "enforced")

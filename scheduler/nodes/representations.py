@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from nodeagent.messages import isolation_level
+from nodeagent.messages import isolation_level, node_enforcement
 from scheduler.nodes.models import Gpu, Node, NodeCheck
 from scheduler.nodes.selectors import FREE_GPU, gpu_uses
 from scheduler.representation import Representation, iso
@@ -56,6 +56,7 @@ def _node(node: Node, gpus: list[Representation], checks: list[Representation]) 
         "health": checks,
         "isolation": node.isolation,
         "isolation_level": isolation_level(node.isolation),
+        "enforcement": node_enforcement(node.isolation),
         "cpus": node.cpus,
         "memory_bytes": node.memory_bytes,
         "agent_version": node.agent_version,

@@ -6,6 +6,7 @@ from typing import get_args
 from rest_framework import serializers
 
 from nodeagent.messages import IsolationLevel
+from scheduler.attempts.schemas import ENFORCEMENTS
 from scheduler.nodes.models import LoanState, NodeState, Verdict
 
 ISOLATION_LEVELS = get_args(IsolationLevel)
@@ -86,6 +87,10 @@ class Node(serializers.Serializer[Mapping[str, object]]):
         choices=ISOLATION_LEVELS,
         help_text="What keeps its jobs from others' and the node; a job with an image has its container.",
     )
+    enforcement = serializers.ChoiceField(
+        choices=["", *ENFORCEMENTS],
+        help_text="How jobs are held to their parts of its GPUs; empty: the node has not said.",
+    )
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()
     agent_version = serializers.CharField(allow_blank=True)
@@ -109,6 +114,12 @@ class NodeWithToken(Node):
     )
 
 
+class PartEnforcement(serializers.Serializer[Mapping[str, object]]):
+    enforced = serializers.IntegerField(help_text="GPUs on nodes that hold jobs to their parts.")
+    cooperative = serializers.IntegerField(help_text="GPUs on nodes that hold jobs which ask for their time.")
+    placement_only = serializers.IntegerField(help_text="GPUs on nodes that hold no job to its part.")
+
+
 class GpuModel(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     memory_bytes = serializers.IntegerField()
@@ -118,6 +129,7 @@ class GpuModel(serializers.Serializer[Mapping[str, object]]):
         help_text="Those on nodes of serving pools, which may ask them back: they cannot be guaranteed."
     )
     nodes = serializers.IntegerField()
+    part_enforcement = PartEnforcement()
     price_per_hour = serializers.FloatField(help_text="The price of one GPU, in the operators' unit.")
 
 

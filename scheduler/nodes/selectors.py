@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from django.db.models import Count, Exists, OuterRef, Q
 
+from nodeagent.messages import Enforcement, node_enforcement
 from scheduler.attempts.models import AllocatedGpu
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase
@@ -42,6 +43,14 @@ def gpu_models() -> list[dict[str, Any]]:
         serving_count=Count("nodes__gpus", filter=present & Q(nodes__serving_pool__isnull=False)),
         node_count=Count("nodes", distinct=True),
     )
+    by_isolation = Gpu.objects.filter(present=True, node__gpu_model__isnull=False).values_list(
+        "node__gpu_model_id", "node__isolation"
+    )
+    words = [word for word in get_args(Enforcement) if word]
+    held: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(words, 0))
+    for model_id, isolation, gpus in by_isolation.annotate(gpus=Count("id")).order_by():
+        if word := node_enforcement(isolation):
+            held[model_id][word] += gpus
     return [
         {
             "name": row.name,
@@ -50,6 +59,7 @@ def gpu_models() -> list[dict[str, Any]]:
             "gpus_free": free.get(row.id, 0),
             "serving_gpus": row.serving_count,
             "nodes": row.node_count,
+            "part_enforcement": held[row.id],
             "price_per_hour": row.price_per_hour,
         }
         for row in rows.order_by("name")

@@ -126,6 +126,25 @@ class JobModelThroughput(serializers.Serializer[Mapping[str, object]]):
     runs_now = serializers.BooleanField()
 
 
+class JobProfile(serializers.Serializer[Mapping[str, object]]):
+    """What the job makes of GPUs that it has alone; null: of that nothing is known."""
+
+    utilisation = serializers.FloatField(
+        allow_null=True, help_text="Part of the time in which the device computes."
+    )
+    memory_utilisation = serializers.FloatField(
+        allow_null=True, help_text="Part of the time in which the device's memory is read or written."
+    )
+    memory_bytes = serializers.IntegerField(allow_null=True, help_text="The most that it had of one device.")
+    amp = serializers.BooleanField(allow_null=True, help_text="It trains with automatic mixed precision.")
+    stages = serializers.ListField(
+        child=serializers.FloatField(),
+        allow_null=True,
+        help_text="Seconds of one iteration on storage and CPUs, on the GPU, and on the network.",
+    )
+    is_own = serializers.BooleanField(help_text="Something of it is the job's own, and not of jobs like it.")
+
+
 class JobThroughputs(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField()
     tenant = serializers.CharField()
@@ -136,6 +155,11 @@ class JobThroughputs(serializers.Serializer[Mapping[str, object]]):
     objective = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
     models = JobModelThroughput(many=True)
+    profile = JobProfile(
+        allow_null=True,
+        help_text="By which policies say who shares GPUs with it; null: neither the job nor one like it was"
+        " measured alone, so that policies which go by profiles let it share with nobody.",
+    )
 
 
 class GpuSharer(serializers.Serializer[Mapping[str, object]]):

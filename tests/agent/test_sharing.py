@@ -8,16 +8,19 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
+from typing import Literal
 
 import pytest
 
 from nodeagent.clock import boot_clock_seconds
+from nodeagent.configuration import InventoryConfiguration
 from nodeagent.folder import read_json
-from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample
+from nodeagent.messages import DesiredPart, GpuPart, ReplicaSample, node_enforcement
 from nodeagent.metrics.jobs import JobMeter
 from nodeagent.process import runtime
 from nodeagent.process import sharing as process_sharing
@@ -28,7 +31,7 @@ from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.guest import reached_by
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from nodeagent.tokens import BASE_QUOTA, WINDOW
-from tests.agent.builders import PLATFORM, make_part, make_replica, python
+from tests.agent.builders import PLATFORM, make_configuration, make_part, make_replica, python
 from tests.agent.moved_clock import MovedClock
 from tests.agent.runtime_node import LEASE_SECONDS, RuntimeNode, daemon_pid, settled
 from tests.patience import PATIENCE_SECONDS, until_async
@@ -253,6 +256,26 @@ async def test_more_memory_than_its_part_has_ends_one_and_the_other_goes_on(node
     assert 2 not in node.outcomes
 
 
+@pytest.mark.parametrize(
+    ("kind", "tokens", "has_mps", "word"),
+    [
+        ("simulated", True, False, "enforced"),
+        ("simulated", False, False, "placement_only"),
+        ("nvml", True, False, "cooperative"),
+        ("nvml", True, True, "enforced"),
+        ("nvml", False, False, "placement_only"),
+    ],
+)
+def test_a_node_says_how_it_holds_parts(
+    tmp_path: Path, kind: Literal["simulated", "nvml"], tokens: bool, has_mps: bool, word: str
+) -> None:
+    inventory = InventoryConfiguration(kind=kind)
+    configuration = replace(make_configuration(tmp_path), inventory=inventory, tokens=tokens)
+    holds = process_sharing.SharedGpus(tmp_path, configuration, has_mps=has_mps).holds
+    assert node_enforcement(holds) == word
+    assert node_enforcement({"cpu": True}) == "", "agents from before do not say"
+
+
 async def test_on_a_real_gpu_a_job_that_does_not_take_part_is_placed_only(tmp_path: Path) -> None:
     desired = sharing(1, SLEEP, 500)
     assert enforcement_of(desired, {"0": "placement_only"}) == "placement_only"
@@ -324,6 +347,30 @@ async def running_parts(node: RuntimeNode, seconds: float, *attempts: int) -> li
             ran[which] += not (group.is_frozen() if group.paths else is_stopped(pid))
         await asyncio.sleep(0.01)
     return [count / looks for count in ran]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["groups"], indirect=True)
+async def test_for_a_minute_shares_are_within_a_quota_also_after_the_daemon_was_killed(
+    node: RuntimeNode,
+) -> None:
+    for attempt, request in ((1, 300), (2, 700)):
+        await node.start(sharing(attempt, SPIN, request))
+    await both_have_run(node)
+    shares = []
+    for life in range(2):
+        await asyncio.sleep(WINDOW / 1e6)  # The window is full.
+        for _ in range(3):
+            small, large = await running_parts(node, WINDOW / 1e6, 1, 2)
+            shares.append(small / (small + large))
+        serving = daemon_pid(node)
+        assert serving is not None
+        if life == 0:
+            os.kill(serving, signal.SIGKILL)
+            await until_async(lambda killed=serving: daemon_pid(node) not in (None, killed))
+    assert shares == [pytest.approx(0.3, abs=QUOTA)] * 6
+    assert held(node, 1) == held(node, 2) == "enforced"
+    assert not node.outcomes
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ NODE: dict[str, Any] = {
         {"name": "clock", "verdict": "warning", "message": "9 s behind", "gpu": None, "since": NOW},
         {"name": "gpu-1", "verdict": "failed", "message": "is off the bus", "gpu": 1, "since": NOW},
     ],
-    "isolation": {"cpu": True, "memory": False},
+    "isolation": {"cpu": True, "memory": False, "gpu_parts": False, "gpu_tokens": True},
     "isolation_level": "landlock",
+    "enforcement": "cooperative",
     "cpus": 8.0,
     "memory_bytes": 32 * 2**30,
     "agent_version": "0.1.0",
@@ -307,6 +308,7 @@ def test_nodes(allot: Allot, api: FakeApi) -> None:
     shown = allot("nodes", "v100-1").stdout
     assert "Jobs in    Landlock\n" in shown
     assert "Enforces   cpu\n" in shown
+    assert "GPU parts  cooperative: jobs that ask for their time on the GPU are held\n" in shown
     gpus, checks = shown.split("\n\n")[1:]
     assert columns(gpus.splitlines()[2]) == ["1", "UNHEALTHY", "V100", "0", "0", "is off the bus"]
     assert [columns(line)[:2] for line in checks.splitlines()[1:]] == [

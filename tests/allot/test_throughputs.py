@@ -12,6 +12,7 @@ from django.conf import settings
 
 from allot import schema
 from allot.client import Client
+from allot.commands.throughputs import profile_words
 from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection
 from tenants.models import Tenant
 from tests.allot.in_process import Allot, signed_in
@@ -106,8 +107,9 @@ def test_why_a_job_is_on_its_model(allot: Allot) -> None:
     lines = allot("throughputs", "show", str(job.id)).stdout.splitlines()
     assert lines[0] == f"Job {job.id}: bert, 4 GPUs"
     assert lines[2] == "It runs on V100, 8.1x as fast as on K80; its target is 45% of its time on V100."
-    assert lines[5].split()[:7] == ["K80", "100", "12%", "measured", "(3)", "0%", "0%"]
-    assert lines[6].split()[-1] == "runs"
+    assert lines[3].startswith("Profile: not measured yet")
+    assert lines[6].split()[:7] == ["K80", "100", "12%", "measured", "(3)", "0%", "0%"]
+    assert lines[7].split()[-1] == "runs"
     assert allot("throughputs", "show", "999999").exit_code == 3
 
 
@@ -143,3 +145,19 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
 
 def _vision() -> Any:
     return Tenant.objects.get(name="vision")
+
+
+def test_a_profile_is_said_in_words_and_also_that_there_is_none() -> None:
+    assert "share with nobody" in profile_words(None)
+    profile: schema.JobProfile = {
+        "utilisation": 0.35,
+        "memory_utilisation": None,
+        "memory_bytes": 2 * 2**30,
+        "amp": True,
+        "stages": [0.4, 0.2, 0.1],
+        "is_own": False,
+    }
+    assert profile_words(profile) == (
+        "Profile, of jobs like it: 35% of the time computing, 2 GiB of a GPU's memory, 0.4 s an iteration on"
+        " storage, 0.2 s on the GPU, 0.1 s on the network, mixed precision."
+    )

@@ -4144,6 +4144,7 @@ export interface components {
             /** @description Those on nodes of serving pools, which may ask them back: they cannot be guaranteed. */
             serving_gpus: number;
             nodes: number;
+            part_enforcement: components["schemas"]["PartEnforcement"];
             /**
              * Format: double
              * @description The price of one GPU, in the operators' unit.
@@ -4506,6 +4507,27 @@ export interface components {
              * @description Until then it runs on guaranteed GPUs only.
              */
             may_borrow_at: string | null;
+        };
+        /** @description What the job makes of GPUs that it has alone; null: of that nothing is known. */
+        JobProfile: {
+            /**
+             * Format: double
+             * @description Part of the time in which the device computes.
+             */
+            utilisation: number | null;
+            /**
+             * Format: double
+             * @description Part of the time in which the device's memory is read or written.
+             */
+            memory_utilisation: number | null;
+            /** @description The most that it had of one device. */
+            memory_bytes: number | null;
+            /** @description It trains with automatic mixed precision. */
+            amp: boolean | null;
+            /** @description Seconds of one iteration on storage and CPUs, on the GPU, and on the network. */
+            stages: number[] | null;
+            /** @description Something of it is the job's own, and not of jobs like it. */
+            is_own: boolean;
         };
         JobRunTime: {
             /**
@@ -5061,6 +5083,8 @@ export interface components {
              */
             decided_at: string | null;
             models: components["schemas"]["JobModelThroughput"][];
+            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles let it share with nobody. */
+            profile: components["schemas"]["JobProfile"] | null;
         };
         /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */
         JobUsage: {
@@ -5495,6 +5519,15 @@ export interface components {
              *     * `unknown` - unknown
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
+            /**
+             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;
@@ -5622,6 +5655,15 @@ export interface components {
              *     * `unknown` - unknown
              */
             isolation_level: components["schemas"]["IsolationLevelEnum"];
+            /**
+             * @description How jobs are held to their parts of its GPUs; empty: the node has not said.
+             *
+             *     * `` -
+             *     * `enforced` - enforced
+             *     * `cooperative` - cooperative
+             *     * `placement_only` - placement_only
+             */
+            enforcement: components["schemas"]["EnforcementEnum"] | components["schemas"]["BlankEnum"];
             /** Format: double */
             cpus: number;
             memory_bytes: number;
@@ -6037,6 +6079,14 @@ export interface components {
             next: string | null;
             /** @description Path of that page; null when none. */
             previous: string | null;
+        };
+        PartEnforcement: {
+            /** @description GPUs on nodes that hold jobs to their parts. */
+            enforced: number;
+            /** @description GPUs on nodes that hold jobs which ask for their time. */
+            cooperative: number;
+            /** @description GPUs on nodes that hold no job to its part. */
+            placement_only: number;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PasswordChangeRequest: {
@@ -8091,6 +8141,7 @@ export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
+export type JobProfile = components['schemas']['JobProfile'];
 export type JobRunTime = components['schemas']['JobRunTime'];
 export type JobScaling = components['schemas']['JobScaling'];
 export type JobSpec = components['schemas']['JobSpec'];
@@ -8190,6 +8241,7 @@ export type PaginatedUserList = components['schemas']['PaginatedUserList'];
 export type PaginatedViolationList = components['schemas']['PaginatedViolationList'];
 export type PaginatedVirtualClusterList = components['schemas']['PaginatedVirtualClusterList'];
 export type PaginatedWebhookList = components['schemas']['PaginatedWebhookList'];
+export type PartEnforcement = components['schemas']['PartEnforcement'];
 export type PasswordChangeRequest = components['schemas']['PasswordChangeRequest'];
 export type PatchedClusterSettingsChangeRequest = components['schemas']['PatchedClusterSettingsChangeRequest'];
 export type PatchedJobChangeRequest = components['schemas']['PatchedJobChangeRequest'];

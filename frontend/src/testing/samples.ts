@@ -139,6 +139,7 @@ export function aNode(given: Partial<Node> & { gpu_count?: number }): Node {
     health: [],
     isolation: {},
     isolation_level: "unknown",
+    enforcement: "",
     cpus: 32,
     memory_bytes: 256 * 2 ** 30,
     agent_version: "0.1.0",

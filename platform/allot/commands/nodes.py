@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
+from allot.describe import part_words
 from allot.output import (
     Format,
     duration,
@@ -177,6 +178,11 @@ def _withdrawn_lines(node: Node) -> list[str]:
     return lines
 
 
+def _enforced(isolation: dict[str, bool]) -> list[str]:
+    # How parts are held has a line of its own.
+    return [name for name, is_on in isolation.items() if is_on and name not in ("gpu_parts", "gpu_tokens")]
+
+
 def _print_node(node: Node) -> None:
     print_line(f"Node {node['name']}")
     for title, text in (
@@ -187,7 +193,8 @@ def _print_node(node: Node) -> None:
         ("Memory", gibibytes(node["memory_bytes"])),
         ("Agent", node["agent_version"]),
         ("Jobs in", ISOLATION_WORDS[node["isolation_level"]]),
-        ("Enforces", ", ".join(name for name, is_on in node["isolation"].items() if is_on) or "nothing"),
+        ("Enforces", ", ".join(_enforced(node["isolation"])) or "nothing"),
+        ("GPU parts", part_words(node["enforcement"])),
     ):
         print_line(f"  {title:<10} {text or '-'}")
     print_line("")

@@ -10,7 +10,7 @@ import typer
 
 from allot.commands.options import JobId, OutputOption, connect
 from allot.errors import AllotError, WrongUse
-from allot.output import Format, plural, print_line, print_objects, print_table, say
+from allot.output import Format, gibibytes, plural, print_line, print_objects, print_table, say
 from allot.plugin_text import text_of
 from allot.specfiles import read_text
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import (
         JobModelThroughput,
+        JobProfile,
         JobThroughputs,
         ThroughputCell,
         ThroughputImport,
@@ -107,10 +108,32 @@ def show(job_id: JobId, output: OutputOption = Format.table) -> None:
     print_line(f"Policy {text_of(found['policy_plugin'])}, of {found['view']}")
     if said := reason_of(found):
         print_line(said)
+    print_line(profile_words(found["profile"]))
     print_line("")
     headings = ["GPU MODEL", "THROUGHPUT", "RELATIVE", "SOURCE", "TARGET", "RECEIVED", "IN ALL", "PRICE/H"]
     rows = [_model(model) for model in found["models"]]
     print_table([*headings, "NOW"], rows, right=headings[1:3] + headings[4:])
+
+
+def profile_words(profile: JobProfile | None) -> str:
+    """Say what the job makes of GPUs that it has alone, by which policies decide who shares with it."""
+    if profile is None:
+        return "Profile: not measured yet, so that policies which go by profiles let it share with nobody."
+    facts = []
+    if profile["utilisation"] is not None:
+        facts.append(f"{profile['utilisation']:.0%} of the time computing")
+    if profile["memory_utilisation"] is not None:
+        facts.append(f"{profile['memory_utilisation']:.0%} using memory")
+    if profile["memory_bytes"] is not None:
+        facts.append(f"{gibibytes(profile['memory_bytes'])} of a GPU's memory")
+    if profile["stages"] is not None:
+        storage, gpu, network = profile["stages"]
+        facts.append(
+            f"{storage:g} s an iteration on storage, {gpu:g} s on the GPU, {network:g} s on the network"
+        )
+    if profile["amp"]:
+        facts.append("mixed precision")
+    return f"Profile{'' if profile['is_own'] else ', of jobs like it'}: {', '.join(facts)}."
 
 
 def reason_of(found: JobThroughputs) -> str:

@@ -113,7 +113,7 @@ class ProcessRuntime:
     def isolation(self) -> dict[str, bool]:
         """What is really enforced on jobs here."""
         enforced = self.isolated.enforced(self.cgroups) | {"container": self.containers.is_used}
-        return enforced | ({"mps": True} if self.mps.is_used else {})
+        return enforced | self.shared_gpus.holds | ({"mps": True} if self.mps.is_used else {})
 
     @property
     def problem(self) -> str:

@@ -47,6 +47,12 @@ class SharedGpus:
         self.members: dict[int, set[str]] = {}
         self.keepers: dict[str, asyncio.Task[None]] = {}
 
+    @property
+    def holds(self) -> dict[str, bool]:
+        """What holds parts of GPUs here: the node, whatever jobs do; tokens, where jobs ask for them."""
+        by_node = self.has_mps or (self.has_tokens and self.is_simulated)
+        return {"gpu_parts": by_node, "gpu_tokens": self.has_tokens}
+
     def parts(self, folder: AttemptFolder, desired: DesiredPart) -> dict[int, dict[str, Any]]:
         """Return by rank what the shim holds replicas to; write down what else holds them, and if nothing."""
         parts = {replica.rank: replica for replica in desired.replicas if replica.gpu_part is not None}

@@ -321,8 +321,13 @@ class PartsByScore:
         fleet, layer, kinds = offered.fleet, offered.layer, self._kinds
         known, masks = self._known(offered, need, group, budget), layer.masks
         there = [] if kinds is None else [kinds.of(fleet, layer, node) for node in range(len(masks))]
+        request = 0 if need.part is None else need.part.request
         for node in known.changed(layer, there):
-            known.found[node] = found = self._ask(offered, node, need, group, budget, ())
+            # Most nodes that changed are full, and each kind of replica asks about all of them.
+            has_room = layer.most_left_on(node) >= request
+            known.found[node] = found = (
+                self._ask(offered, node, need, group, budget, ()) if has_room else None
+            )
             known.points[node] = -1.0 if found is None else found[0]
         points, among = known.points, dict[int, tuple[float, int] | None]()
         if taken:
@@ -330,14 +335,7 @@ class PartsByScore:
             for node, mine in taken.items():
                 among[node] = found = self._ask(offered, node, need, group, budget, mine)
                 points[node] = -1.0 if found is None else found[0]
-        if scope == fleet.everything:
-            best = max(points)
-            chosen = points.index(best) if best > -1.0 else -1
-        else:
-            best, chosen = -1.0, -1
-            for node in members(scope):
-                if points[node] > best:
-                    best, chosen = points[node], node
+        best, chosen = self._choice(points, scope, scope == fleet.everything)
         if chosen < 0:
             return None
         if need.part is not None:
@@ -346,6 +344,17 @@ class PartsByScore:
             return best, chosen, 1 << there_is[1]
         left = masks[chosen] & group & ~_gpus_of(taken.get(chosen, ()))
         return best, chosen, fleet.layouts[chosen].nearest(left, need.gpus)[1]
+
+    def _choice(self, points: Sequence[float], scope: int, is_everywhere: bool) -> tuple[float, int]:
+        """Return the most points in a set of nodes and the earliest node that has them; -1: none fits."""
+        if is_everywhere:
+            best = max(points)
+            return best, points.index(best) if best > -1.0 else -1
+        best, chosen = -1.0, -1
+        for node in members(scope):
+            if points[node] > best:
+                best, chosen = points[node], node
+        return best, chosen
 
     def _known(self, offered: OpenGpus, need: Need, group: int, budget: int | None) -> _Remembered:
         """Return what was said before of such a replica under such circumstances."""

@@ -6,7 +6,7 @@ the device's, and labels say who shares with whom.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels
@@ -40,6 +40,11 @@ def has_room(share: Share, card: Card, device_bytes: int) -> bool:
     if used + share.request > WHOLE_GPU:
         return False
     return not device_bytes or sum([other.memory for other in card]) + share.memory <= device_bytes
+
+
+def most_left(cards: Mapping[int, Card]) -> int:
+    """Return what is left of the GPU of which most is, in thousandths; there is at least one."""
+    return WHOLE_GPU - min([sum([share.request for share in card]) for card in cards.values()])
 
 
 def may_join(labels: SharingLabels | None, card: Card) -> bool:

@@ -82,10 +82,12 @@ class OpenGpus:
         found = []
         for number in members(fresh | (sum(cards) & among)):
             gpu = 1 << number
-            card, share = cards.get(gpu, ()), self._share(need, node, gpu)
-            if budget is not None and self.cost(node, gpu) > budget:
-                continue
-            if has_room(share, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
+            card = cards.get(gpu, ())
+            if (
+                has_room(self._share(need, node, gpu), card, self.fleet.memory_of(node, gpu))
+                and (not card or may_join(need.labels, card))
+                and (budget is None or self.cost(node, gpu) <= budget)
+            ):
                 found.append(number)
         return found
 
@@ -172,9 +174,12 @@ class OpenGpus:
     ) -> Iterator[tuple[int, int, int, int]]:
         """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
         assert need.part is not None
-        layer, room = self.layer, WHOLE_GPU - need.part.request
-        cpus, memory, least = layer.cpus, layer.memory, room
-        for node, cards in layer.cards.items():
+        layer, request = self.layer, need.part.request
+        room = least = WHOLE_GPU - request
+        cpus, memory = layer.cpus, layer.memory
+        # Most nodes are full.
+        for node in [node for node, most in layer.left.items() if most >= request]:
+            cards = layer.cards[node]
             if cpus[node] < need.cpus or memory[node] < need.memory_bytes or not scope >> node & 1:
                 continue
             mine = 0

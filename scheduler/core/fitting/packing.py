@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, without
+from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, most_left, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 
 
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cards", "cpus", "gpus", "masks", "memory")
+    __slots__ = ("by_count", "cards", "cpus", "gpus", "left", "masks", "memory")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -34,6 +35,8 @@ class Layer:
         #: Per node: its open GPUs, of which parts are on offer, with what jobs have of them. They are in no
         #: mask. The inner mappings are shared by copies, and replaced rather than changed.
         self.cards: dict[int, dict[int, Card]] = {}
+        #: What is left of the GPU of which most is, in thousandths, of each of these nodes.
+        self.left: dict[int, int] = {}
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -44,6 +47,7 @@ class Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
+        twin.left = self.left.copy()
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -64,6 +68,7 @@ class Layer:
         twin.by_count[0] |= others
         twin.gpus = self.gpus_in(nodes)
         twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
+        twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
         return twin
 
     def set(
@@ -71,10 +76,7 @@ class Layer:
     ) -> None:
         self._replace(node, mask)
         self.cpus[node], self.memory[node] = cpus, memory
-        if cards:
-            self.cards[node] = cards
-        else:
-            self.cards.pop(node, None)
+        self._set_cards(node, cards)
 
     def add(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
         """Offer what somebody had: GPUs that others still have parts of come back when these do."""
@@ -111,11 +113,15 @@ class Layer:
         card = self.cards.get(node, {}).get(share.gpu)
         return card is not None and has_room(share, card, device_bytes) and may_join(share.labels, card)
 
-    def _set_cards(self, node: int, cards: dict[int, Card]) -> None:
+    def _set_cards(self, node: int, cards: dict[int, Card] | None) -> None:
         if cards:
-            self.cards[node] = cards
-        else:
-            self.cards.pop(node, None)
+            self.cards[node], self.left[node] = cards, most_left(cards)
+        elif node in self.cards:
+            del self.cards[node], self.left[node]
+
+    def most_left_on(self, node: int) -> int:
+        """Return what is left of the GPU of a node of which most is, open or whole, in thousandths."""
+        return WHOLE_GPU if self.masks[node] else self.left.get(node, 0)
 
     def _replace(self, node: int, mask: int) -> None:
         before, after = self.masks[node].bit_count(), mask.bit_count()

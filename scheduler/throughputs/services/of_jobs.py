@@ -1,18 +1,22 @@
 """Why a job is on the GPU model it is on: its throughputs, what its policy aims at, and what it received."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from scheduler.attempts.models import Attempt
+from scheduler.attempts.models import Attempt, JobProfile
 from scheduler.clock import database_now
 from scheduler.cluster.selectors import cluster_settings
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase
+from scheduler.core.model.training import Profile
+from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.core.perf.throughput import JobClass, Throughput
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import view_of
 from scheduler.nodes.models import GpuModel
 from scheduler.plugins import ChosenPlugin
 from scheduler.representation import iso
+from scheduler.throughputs.models import ClassProfile
 from scheduler.throughputs.services.on_record import read_estimator
 from scheduler.virtual_clusters.selectors import view_targets
 
@@ -54,7 +58,20 @@ def job_throughputs(job: Job) -> dict[str, Any]:
             }
             for model, price in prices.items()
         ],
+        "profile": _profile(job),
     }
+
+
+def _profile(job: Job) -> dict[str, Any] | None:
+    """Return what rounds know of the job's profile: figure by figure its own, its user's or anyone's."""
+    own = stored_profile(JobProfile.objects.filter(job=job).values_list("profile", flat=True).first() or {})
+    alike = ClassProfile.objects.filter(tenant=job.tenant_id, application=job.job_class.application)
+    latest = alike.order_by("-updated_at", "-id").values_list("profile", flat=True)
+    users = latest.filter(user=job.submitted_by_id).first() or {}
+    profile = first_known([own, stored_profile(users), stored_profile(latest.first() or {})])
+    if profile is None:
+        return None
+    return {**asdict(profile), "is_own": own != Profile()}
 
 
 def _throughputs(job: Job, job_class: JobClass, prices: Mapping[str, float]) -> dict[str, Throughput]:

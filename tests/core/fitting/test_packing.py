@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.fitting.cards import Share
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, Need, demand_of
 from scheduler.core.fitting.packing import Layer, locate
@@ -186,3 +187,45 @@ def test_demands_of_equal_jobs_are_one_object() -> None:
     cluster = Cluster([make_node(1)], LEVELS)
     assert demand_of(make_job(1, 2), cluster) is demand_of(make_job(2, 2), cluster)
     assert GpuId(100) in cluster.where
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("take", "give", "whole", "on", "copy")),
+            st.integers(0, 2),
+            st.integers(0, 3),
+            st.sampled_from((100, 300, 500, 900)),
+        ),
+        max_size=40,
+    )
+)
+def test_what_is_left_of_open_gpus_is_known_after_every_change(
+    steps: list[tuple[str, int, int, int]],
+) -> None:
+    fleet = Cluster([make_node(number, gpus=4) for number in (1, 2, 3)], LEVELS).fleets["V100"]
+    layer = Layer.unclaimed(fleet, fleet.usable)
+    given_out: list[tuple[int, Share]] = []
+    for what, node, gpu, request in steps:
+        share = Share(1 << gpu, request, 0)
+        if what == "take" and layer.takes(node, share, 0):
+            layer.remove(node, share.gpu, 0.0, 0.0, (share,))
+            given_out.append((node, share))
+        elif what == "give" and given_out:
+            node, share = given_out.pop()
+            layer.add(node, share.gpu, 0.0, 0.0, (share,))
+        elif what == "whole" and layer.masks[node] >> gpu & 1:
+            layer.remove(node, 1 << gpu, 0.0, 0.0)
+        elif what == "copy":
+            layer = layer.copy()
+        elif what == "on":
+            assert_left(layer.on(1 << node))
+        assert_left(layer)
+
+
+def assert_left(layer: Layer) -> None:
+    for node, mask in enumerate(layer.masks):
+        open_gpus = layer.cards.get(node, {}).values()
+        left = [1000 - sum(share.request for share in card) for card in open_gpus]
+        assert layer.most_left_on(node) == max([*left, 1000 if mask else 0])

@@ -9,6 +9,7 @@ import pytest
 from scheduler.core.building_blocks.scoring import NodeState, Norms
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import Free
+from scheduler.core.fitting.open_gpus import OpenGpus
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.snapshot import Node
 from scheduler.core.placers.best_fit import Tightness
@@ -99,3 +100,24 @@ def test_labels_bind_every_taste(placer: str) -> None:
     )
     running = [make_running(first, [100])]
     assert placed(case(placer, make_cluster(1, gpus=1), [first, second], running)) == {}
+
+
+def test_nodes_that_are_full_are_not_asked_about_for_every_kind_of_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    able = OpenGpus.able
+
+    def counted(self: OpenGpus, node: int, need: Need, among: int, budget: int | None) -> list[int]:
+        nonlocal asked
+        asked += 1
+        return able(self, node, need, among, budget)
+
+    monkeypatch.setattr(OpenGpus, "able", counted)
+    full = [make_part(number, 0.9) for number in range(1, 41)]
+    held = [make_running(job, [100 * (job.id // 2 + job.id % 2) + job.id % 2]) for job in full]
+    new = [make_part(100 + number, 0.2 + number / 1000) for number in range(40)]
+    snapshot = case("fgd", nodes(40), [*full, *new], held)
+    assert len(placed(snapshot)) == 40
+    # Of 40 nodes 20 are full; each of the 40 kinds looks once at the others.
+    assert asked <= 40 * 20

@@ -252,6 +252,20 @@ def test_policies_and_models_are_listed(world: World) -> None:
     assert (model["name"], model["gpus"], model["gpus_free"], model["nodes"]) == ("V100", 10, 8, 2)
 
 
+def test_nodes_and_models_say_how_parts_of_gpus_are_held(world: World) -> None:
+    for name, gpus, isolation in (
+        ("enforcing", 4, {"gpu_parts": True, "gpu_tokens": True}),
+        ("asked", 3, {"gpu_parts": False, "gpu_tokens": True}),
+        ("bare", 2, {"gpu_parts": False, "gpu_tokens": False}),
+    ):
+        make_node(name, gpus=gpus, isolation=isolation)
+    words = {node["name"]: node["enforcement"] for node in world.member.get("/nodes").json()["results"]}
+    assert words.pop(world.node.name) == "", "an agent from before has not said"
+    assert words == {"enforcing": "enforced", "asked": "cooperative", "bare": "placement_only"}
+    (model,) = world.member.get("/gpu-models").json()["results"]
+    assert model["part_enforcement"] == {"enforced": 4, "cooperative": 3, "placement_only": 2}
+
+
 def test_the_cluster_in_a_few_numbers(world: World) -> None:
     gpus = gpus_of(world.node)
     make_attempt(make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=2), gpus[:2])

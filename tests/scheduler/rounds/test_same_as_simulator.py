@@ -413,11 +413,12 @@ def test_both_lend_and_borrow_alike(in_cells, settings):
     make_lend_rule(north, {} if in_cells else {"V100": 6}, cells=switch["cells"] if in_cells else {})
     MarketRule.objects.update(idle_seconds=20.0, lend_seconds=100.0)
     make_borrow_rule(south, most_gpus=8, waiting_seconds=0.0, price=1_000)
-    said = played(clock, read_snapshot(1), 11, 15)
+    # Stories in which guaranteed jobs run on what is lent and borrowed at the instants at which that changes.
+    said = played(clock, read_snapshot(1), 11 if in_cells else 29, 15)
     if in_cells:
         assert ("regrade", "lent") in said
         return
-    assert ("regrade", "loan_ended") in said
+    assert {("regrade", "loan_ended"), ("regrade", "guarantee_back")} <= said
     assert Loan.objects.exclude(offer=offer).exists(), "rules traded"
 
 

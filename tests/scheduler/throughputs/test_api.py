@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
-from scheduler.models import GpuModel, PolicyMemory, SpeedCorrection, SpeedMeasurement
+from scheduler.models import GpuModel, JobProfile, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import rows as throughputs
 from tenants.models import AuditEntry, Tenant
@@ -17,6 +17,7 @@ from tests.scheduler.builders import (
     gpus_of,
     held_since,
     make_attempt,
+    make_class_profile,
     make_correction,
     make_gpu_model,
     make_job,
@@ -375,6 +376,29 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
     assert v100["runs_now"]
     assert 100 <= v100["attained_gpu_seconds"] < 130
     assert v100["attained_share"] == pytest.approx(1 - k80["attained_share"])
+
+
+def test_a_job_is_told_its_profile_its_own_before_that_of_its_like(world: World) -> None:
+    job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
+
+    def profile() -> dict[str, object] | None:
+        return world.viewer.get(f"/jobs/{job.id}/throughputs").json()["profile"]
+
+    assert profile() is None
+    like = {"utilisation": 0.4, "memory_bytes": 2**30}
+    make_class_profile(world.tenant, job.job_class.application, like)
+    of_like = profile()
+    assert of_like is not None
+    assert (of_like["utilisation"], of_like["is_own"]) == (0.4, False)
+    JobProfile.objects.create(job=job, profile={"utilisation": 0.9, "amp": True})
+    assert profile() == {
+        "utilisation": 0.9,
+        "memory_utilisation": None,
+        "memory_bytes": 2**30,
+        "amp": True,
+        "stages": None,
+        "is_own": True,
+    }
 
 
 def test_an_opportunistic_job_is_told_of_the_spare_view(world: World) -> None:

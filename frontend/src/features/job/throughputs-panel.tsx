@@ -11,7 +11,7 @@ import { Tag } from "@/components/state-badge";
 import { isGuess, jobClassOf, percent, SourceMark, throughputText } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
 import styles from "@/features/job/job-page.module.css";
-import { targetSentence, throughputSentence } from "@/features/job/why-model";
+import { profileSentence, targetSentence, throughputSentence } from "@/features/job/why-model";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, oneLine, Panel } from "@/ui/layout";
@@ -51,6 +51,7 @@ export function ThroughputsPanel({ job }: { job: Job }) {
           {!isOver && (
             <div className={styles.why}>
               <p>{throughputSentence(throughputs)}</p>
+              <p>{profileSentence(throughputs)}</p>
               <p>
                 {targetSentence(throughputs)}{" "}
                 {throughputs.decided_at && (

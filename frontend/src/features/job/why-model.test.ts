@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { JobModelThroughput, JobThroughputs } from "@/api/schema";
-import { throughputSentence, targetSentence } from "@/features/job/why-model";
+import { profileSentence, throughputSentence, targetSentence } from "@/features/job/why-model";
 
 function aModel(
   gpu_model: string,
@@ -42,6 +42,7 @@ function throughputsOf(...models: JobModelThroughput[]): JobThroughputs {
     objective: "max_min",
     decided_at: null,
     models,
+    profile: null,
   };
 }
 
@@ -116,6 +117,23 @@ describe("what the policy means to give it", () => {
     const fifo = { name: "fifo", parameters: { backfill: false } };
     expect(targetSentence({ ...throughputsOf(aModel("K80", 100)), policy_plugin: fifo })).toBe(
       "Policy fifo sets no targets by GPU model.",
+    );
+  });
+});
+
+describe("a job's profile", () => {
+  it("is said with what is known, whose it is, and what follows where there is none", () => {
+    expect(profileSentence({ profile: null })).toContain("share GPUs with nobody");
+    const profile = {
+      utilisation: 0.35,
+      memory_utilisation: null,
+      memory_bytes: 2 * 2 ** 30,
+      amp: true,
+      stages: [0.4, 0.2, 0.1],
+      is_own: false,
+    };
+    expect(profileSentence({ profile })).toBe(
+      "Profile, of jobs like it: computes 35 % of the time; occupies 2 GiB of a GPU; 0.4 s of an iteration on storage, 0.2 s on the GPU, 0.1 s on the network; mixed precision.",
     );
   });
 });

@@ -2,10 +2,26 @@
 
 import type { JobModelThroughput, JobThroughputs } from "@/api/schema";
 import { percent } from "@/components/throughputs/sources";
-import { count } from "@/components/format";
+import { bytes, count } from "@/components/format";
 
 /** Nearer than this, two models are equally fast for the job. */
 const SAME_SPEED = 1.05;
+
+/** What the job makes of GPUs that it has alone, by which policies decide who shares with it. */
+export function profileSentence({ profile }: Pick<JobThroughputs, "profile">): string {
+  if (!profile) {
+    return "Profile: not measured yet, so that policies which go by profiles let it share GPUs with nobody.";
+  }
+  const { utilisation, memory_utilisation: memory, memory_bytes: size, stages } = profile;
+  const facts = [
+    utilisation !== null && `computes ${percent(utilisation)} of the time`,
+    memory !== null && `uses its memory ${percent(memory)} of the time`,
+    size !== null && `occupies ${bytes(size)} of a GPU`,
+    stages && `${stages[0]} s of an iteration on storage, ${stages[1]} s on the GPU, ${stages[2]} s on the network`,
+    profile.amp && "mixed precision",
+  ];
+  return `Profile${profile.is_own ? "" : ", of jobs like it"}: ${facts.filter(Boolean).join("; ")}.`;
+}
 
 /** Where it runs or would be best off, compared with the model that differs most. */
 export function throughputSentence(throughputs: JobThroughputs): string {

@@ -15,6 +15,7 @@ const MODEL = {
   gpus: 8,
   gpus_free: 8,
   serving_gpus: 0,
+  part_enforcement: { enforced: 0, cooperative: 0, placement_only: 0 },
   nodes: 2,
   price_per_hour: 2.5,
 };

@@ -15,7 +15,7 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
-import { isolationText, isolationWarning, limitsText } from "@/features/nodes/words";
+import { isolationText, isolationWarning, limitsText, partsText } from "@/features/nodes/words";
 import { NodeActions } from "@/features/nodes/node-actions";
 import styles from "@/features/nodes/nodes.module.css";
 import { useLiveState, useNewestOne } from "@/live/live";
@@ -90,6 +90,7 @@ function NodeView({ node }: { node: Node }) {
               ["Memory", node.memory_bytes > 0 ? bytes(node.memory_bytes) : "–"],
               ["Jobs run", isolationText(node)],
               ["Limited", limitsText(node)],
+              ["Parts of GPUs", partsText(node)],
             ]}
           />
         </Panel>

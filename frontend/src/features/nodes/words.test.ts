@@ -6,6 +6,7 @@ import {
   isolationText,
   isolationWarning,
   limitsText,
+  partsText,
   loanText,
   runsUnisolated,
   withdrawnText,
@@ -111,5 +112,12 @@ describe("what isolates jobs", () => {
     expect(limitsText(aNode({ isolation: LIMITS }))).toBe("CPU, memory, processes, open files");
     expect(limitsText(aNode({ isolation: { files: true } }))).toBe("open files");
     expect(limitsText(aNode({ isolation: {} }))).toBe("–");
+  });
+
+  it("say how jobs are held to parts of GPUs", () => {
+    expect(partsText(aNode({ enforcement: "enforced" }))).toBe("Enforced by the node");
+    expect(partsText(aNode({ enforcement: "cooperative" }))).toContain("that ask for their time");
+    expect(partsText(aNode({ enforcement: "placement_only" }))).toContain("nothing holds jobs");
+    expect(partsText(aNode({ enforcement: "" }))).toBe("–");
   });
 });

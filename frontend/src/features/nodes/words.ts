@@ -103,6 +103,16 @@ export function limitsText({ isolation }: Pick<Node, "isolation">): string {
   return limited.join(", ") || "–";
 }
 
+/** How jobs are held to their parts of the node's GPUs. */
+export function partsText({ enforcement }: Pick<Node, "enforcement">): string {
+  return {
+    enforced: "Enforced by the node",
+    cooperative: "Cooperative: jobs that ask for their time on the GPU are held",
+    placement_only: "Placement only: nothing holds jobs to them",
+    "": "–",
+  }[enforcement];
+}
+
 /** What an operator, and whoever runs jobs there, should know; null when there is nothing. */
 export function isolationWarning(node: Isolated): string | null {
   const { isolation, isolation_level: level } = node;

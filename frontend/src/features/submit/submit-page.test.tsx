@@ -21,6 +21,7 @@ const V100 = {
   gpus: 8,
   gpus_free: 8,
   serving_gpus: 0,
+  part_enforcement: { enforced: 8, cooperative: 0, placement_only: 0 },
   nodes: 2,
   price_per_hour: 2.5,
 };
@@ -79,6 +80,15 @@ describe("the submit page", () => {
     expect(screen.getByRole("textbox", { name: "Name" }).getAttribute("aria-invalid")).toBe("true");
     expect(screen.getByText("Line 2: name: is taken. Expected: another name.")).toBeTruthy();
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit" }).disabled).toBe(true);
+  });
+
+  it("says how a part of a GPU is held, and nothing of it for whole GPUs", async () => {
+    const { user } = await renderPage(SubmitPage, member);
+    const gpus = await screen.findByRole("spinbutton", { name: "GPUs per replica" });
+    expect(screen.queryByText("Part: enforced")).toBeNull();
+    await user.clear(gpus);
+    await user.type(gpus, "0.3");
+    expect(await screen.findByText("Part: enforced")).toBeTruthy();
   });
 
   it("asks before a template replaces what was written", async () => {

@@ -3,6 +3,7 @@ import { Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { gpuModelsQuery } from "@/api/queries";
+import type { GpuModel } from "@/api/schema";
 import { bytes } from "@/components/format";
 import { asNumber, asObject, asText, type Path } from "@/components/yaml/document";
 import styles from "@/features/submit/submit-page.module.css";
@@ -56,7 +57,11 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
             />
           )}
         </Field>
-        <Field label="GPUs per replica" problem={problem("resources.gpu")}>
+        <Field
+          label="GPUs per replica"
+          hint={<PartHint gpu={asNumber(resources.gpu)} gpuModel={resources.gpu_model} />}
+          problem={problem("resources.gpu")}
+        >
           {(attributes) => (
             <NumberInput
               {...attributes}
@@ -116,6 +121,34 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
   );
 }
 
+/** How a part of a GPU would be held, where the task asks for one. */
+function PartHint({ gpu, gpuModel }: { gpu: number | undefined; gpuModel: unknown }) {
+  const models = useQuery(gpuModelsQuery);
+  if (gpu === undefined || gpu <= 0 || gpu >= 1 || !models.data) return null;
+  const chosen = chosenModels(gpuModel);
+  return partHint(models.data.filter(({ name }) => chosen.length === 0 || chosen.includes(name)));
+}
+
+const HELD: readonly [keyof GpuModel["part_enforcement"], string][] = [
+  ["enforced", "enforced"],
+  ["cooperative", "cooperative"],
+  ["placement_only", "placement only"],
+];
+
+/** "Parts: enforced", or on how many GPUs they are held how; nothing where no node has said. */
+export function partHint(models: readonly Pick<GpuModel, "part_enforcement">[]): string | null {
+  const counts = HELD.map(([key, word]) => {
+    return { word, gpus: models.reduce((sum, { part_enforcement: held }) => sum + held[key], 0) };
+  }).filter(({ gpus }) => gpus > 0);
+  if (counts.length === 0) return null;
+  if (counts.length === 1) return `Part: ${counts[0]?.word}`;
+  return `Part: ${counts.map(({ word, gpus }) => `${word} on ${gpus} GPUs`).join(", ")}`;
+}
+
+function chosenModels(value: unknown): string[] {
+  return Array.isArray(value) ? value.map(String) : typeof value === "string" && value !== "any" ? [value] : [];
+}
+
 interface ModelChoiceProps {
   value: unknown;
   problem: string | undefined;
@@ -125,7 +158,7 @@ interface ModelChoiceProps {
 /** Any model, or some in order of preference: the order in which they are pressed. */
 function ModelChoice({ value, problem, onChange }: ModelChoiceProps) {
   const models = useQuery(gpuModelsQuery);
-  const chosen = Array.isArray(value) ? value.map(String) : typeof value === "string" && value !== "any" ? [value] : [];
+  const chosen = chosenModels(value);
   const names = models.data?.map(({ name }) => name) ?? [];
   const toggle = (name: string) => {
     const next = chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name];
