@@ -158,7 +158,7 @@ class JobThroughputs(serializers.Serializer[Mapping[str, object]]):
     profile = JobProfile(
         allow_null=True,
         help_text="By which policies say who shares GPUs with it; null: neither the job nor one like it was"
-        " measured alone, so that policies which go by profiles let it share with nobody.",
+        " measured alone, so that policies which go by profiles do not let it share.",
     )
 
 

@@ -5083,7 +5083,7 @@ export interface components {
              */
             decided_at: string | null;
             models: components["schemas"]["JobModelThroughput"][];
-            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles let it share with nobody. */
+            /** @description By which policies say who shares GPUs with it; null: neither the job nor one like it was measured alone, so that policies which go by profiles do not let it share. */
             profile: components["schemas"]["JobProfile"] | null;
         };
         /** @description Sums over the job's GPUs or replicas, as newly read; null: not known. */

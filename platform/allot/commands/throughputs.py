@@ -118,7 +118,7 @@ def show(job_id: JobId, output: OutputOption = Format.table) -> None:
 def profile_words(profile: JobProfile | None) -> str:
     """Say what the job makes of GPUs that it has alone, by which policies decide who shares with it."""
     if profile is None:
-        return "Profile: not measured yet, so that policies which go by profiles let it share with nobody."
+        return "Profile: not measured yet, so that policies which go by profiles do not let it share."
     facts = []
     if profile["utilisation"] is not None:
         facts.append(f"{profile['utilisation']:.0%} of the time computing")

@@ -10,7 +10,7 @@ const SAME_SPEED = 1.05;
 /** What the job makes of GPUs that it has alone, by which policies decide who shares with it. */
 export function profileSentence({ profile }: Pick<JobThroughputs, "profile">): string {
   if (!profile) {
-    return "Profile: not measured yet, so that policies which go by profiles let it share GPUs with nobody.";
+    return "Profile: not measured yet, so that policies which go by profiles do not let it share GPUs.";
   }
   const { utilisation, memory_utilisation: memory, memory_bytes: size, stages } = profile;
   const facts = [
