@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from scheduler.jobspec.__main__ import files
+from scripts import reasons_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +32,18 @@ def test_the_api_schema_is_current(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
 def test_the_files_of_the_job_specification_are_current(path: Path) -> None:
     assert path.read_text() == files()[path], "run make schema"
+
+
+def test_the_table_of_reasons_is_current() -> None:
+    committed = reasons_page.PAGE.read_text()
+    assert committed == reasons_page.page(committed), "run make schema"
+
+
+def test_an_edited_table_of_reasons_is_noticed() -> None:
+    committed = reasons_page.PAGE.read_text()
+    edited = committed.replace("| `held` | held |", "| `held` | quota |")
+    assert edited != committed
+    assert reasons_page.page(edited) == committed
 
 
 def test_the_clients_types_are_those_of_the_schema(tmp_path: Path) -> None:
