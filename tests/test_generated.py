@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from scheduler.jobspec.__main__ import files
-from scripts import reasons_page
+from scripts import declared
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,16 +34,18 @@ def test_the_files_of_the_job_specification_are_current(path: Path) -> None:
     assert path.read_text() == files()[path], "run make schema"
 
 
-def test_the_table_of_reasons_is_current() -> None:
-    committed = reasons_page.PAGE.read_text()
-    assert committed == reasons_page.page(committed), "run make schema"
+@pytest.mark.parametrize("path", declared.files(), ids=lambda path: path.name)
+def test_what_documents_say_of_declarations_is_current(path: Path) -> None:
+    assert path.read_text() == declared.files()[path], "run make schema"
 
 
-def test_an_edited_table_of_reasons_is_noticed() -> None:
-    committed = reasons_page.PAGE.read_text()
-    edited = committed.replace("| `held` | held |", "| `held` | quota |")
-    assert edited != committed
-    assert reasons_page.page(edited) == committed
+def test_an_edited_table_is_noticed() -> None:
+    reasons = declared.REASONS_PAGE.read_text()
+    assert declared.with_reasons(reasons.replace("| `held` | held |", "| `held` | quota |")) == reasons
+    assert declared.with_reasons(reasons.replace("| `held` | held |", "| `put_by` | held |")) == reasons
+    metrics = declared.METRICS_PAGE.read_text()
+    assert declared.with_measures(metrics.replace(", `power_watts`,", ",")) == metrics
+    assert declared.with_measures(metrics.replace("_POWER_USAGE` (W)", "_POWER` (kW)")) == metrics
 
 
 def test_the_clients_types_are_those_of_the_schema(tmp_path: Path) -> None:
