@@ -85,7 +85,7 @@ check-server:
 	$(VENV)/ruff format --check .
 	$(VENV)/mypy
 	$(VENV)/lint-imports
-	$(PYTEST) --quiet tests/test_layout.py tests/test_generated.py
+	$(PYTEST) --quiet tests/test_layout.py tests/test_generated.py tests/test_prose.py
 
 check-dashboard:
 	$(NPM) run lint

@@ -39,7 +39,7 @@ class Debounce:
     """
 
     task: str
-    #: Two keys in Redis begin with it: of a request that waits, and of a run that began lately.
+    #: Two keys in Redis begin with it, one for a request that waits, one for a run that began lately.
     key: str
     #: From the beginning of a run to that of the next one.
     distance_ms: int

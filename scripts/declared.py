@@ -17,7 +17,7 @@ CHARTS = ROOT / "frontend/src/components/metrics/gpu-measures.json"
 
 
 def files() -> dict[Path, str]:
-    """Return what belongs into each file. Of a page only lines of tables change."""
+    """Return what belongs into each file. On pages only lines of tables change."""
     charts = [{"measure": measure.name, "title": measure.title} for measure in GPU_MEASURES]
     return {
         REASONS_PAGE: with_reasons(REASONS_PAGE.read_text()),

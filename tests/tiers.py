@@ -71,7 +71,10 @@ TIERS = (
         " tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
     ),
     Tier("platform", "tests/browser tests/e2e"),
-    Tier("core", "tests/core tests/simulation tests/test_layout.py tests/test_generated.py"),
+    Tier(
+        "core",
+        "tests/core tests/simulation tests/test_layout.py tests/test_generated.py tests/test_prose.py",
+    ),
     Tier("up", "tests/up tests/slurm"),
     Tier(DASHBOARD),
     Tier("clock", "tests/agent", marks="clock and not (slow or gpu)", alone=True),

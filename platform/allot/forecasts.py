@@ -53,7 +53,7 @@ def answer_lines(answer: WhatIf) -> list[str]:
         if others:
             lines.append(f"{plural(others, 'job')} of others would start {word}.")
     if not (answer["later_count"] or answer["others_later"]):
-        lines.append("Nobody would start later.")
+        lines.append("No other job would start later.")
     lines.append(f"As foreseen {answer['assumption']}.")
     return lines
 

@@ -767,13 +767,13 @@ class NotificationSettings(TypedDict):
 
 
 class Notify(TypedDict):
-    """What its owner is told of the job."""
+    """The events of the job that are sent to its owner."""
 
     email: NotRequired[list[EmailEnum] | None]
 
 
 class NotifyRequest(TypedDict):
-    """What its owner is told of the job."""
+    """The events of the job that are sent to its owner."""
 
     email: NotRequired[list[EmailEnum] | None]
 

@@ -42,7 +42,11 @@ class AdviceQuestion(StrictSerializer):
     """What is left out is not demanded."""
 
     days = serializers.FloatField(
-        required=False, default=DAYS, min_value=0.01, max_value=MOST_DAYS, help_text="Of jobs to go by."
+        required=False,
+        default=DAYS,
+        min_value=0.01,
+        max_value=MOST_DAYS,
+        help_text="The days whose jobs count.",
     )
     budget_gpus = serializers.DictField(
         required=False,
@@ -60,7 +64,7 @@ class AdviceQuestion(StrictSerializer):
         required=False,
         default=dict,
         child=serializers.DictField(child=serializers.IntegerField(min_value=0, max_value=MOST_CELLS)),
-        help_text="By virtual cluster and type of cell: so many at least, be it as parts of larger cells.",
+        help_text="By virtual cluster and type of cell: the fewest it owns, also as parts of larger cells.",
     )
     keep = serializers.ListField(
         required=False,

@@ -124,7 +124,7 @@ class Advice(serializers.Serializer):
     curves = serializers.DictField(
         child=AdviceCurvePoint(many=True), help_text="By virtual cluster: what was tried, fewest GPUs first."
     )
-    based_on_version = serializers.IntegerField(help_text="Of the cells then in force.")
+    based_on_version = serializers.IntegerField(help_text="The version of the cells in force then.")
     applied_at = serializers.DateTimeField(allow_null=True)
 
 

@@ -100,7 +100,7 @@ class JobPreemptions(serializers.Serializer):
         help_text="From orders to stop until its GPUs were left, and from having GPUs until it ran again."
     )
     cost_seconds = serializers.FloatField(
-        allow_null=True, help_text="What one costs it by its own attempts, as policies are told."
+        allow_null=True, help_text="What one costs it by its own attempts, as policies see it."
     )
     short_runs = serializers.IntegerField(
         help_text="How often in a row it was preempted before it had run for long enough."

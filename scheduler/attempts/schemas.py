@@ -19,7 +19,7 @@ ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
 class PlacedGpu(serializers.Serializer):
     id = serializers.IntegerField()
     index = serializers.IntegerField()
-    part = serializers.FloatField(required=False, help_text="Of it, below 1; left out: all of it.")
+    part = serializers.FloatField(required=False, help_text="The part of it, below 1; left out: all of it.")
 
 
 class PlacementPart(serializers.Serializer):
@@ -78,8 +78,8 @@ class Attempt(serializers.Serializer):
     )
     enforcement = serializers.ChoiceField(
         choices=["", *ENFORCEMENTS],
-        help_text="How it is held to its parts of GPUs, where it is held least; empty: it has none, or nobody"
-        " has said yet.",
+        help_text="How it is held to its parts of GPUs, where it is held least; empty: it has none, or its"
+        " node has not reported.",
     )
     auxiliary = AuxiliaryShare(
         allow_null=True,
@@ -115,7 +115,7 @@ class Attempt(serializers.Serializer):
 
 
 class Failure(serializers.Serializer):
-    id = serializers.IntegerField(help_text="Of the attempt.")
+    id = serializers.IntegerField(help_text="The number of the attempt.")
     job = serializers.IntegerField()
     job_name = serializers.CharField()
     job_state = serializers.ChoiceField(
@@ -181,7 +181,7 @@ class ScalingNow(serializers.Serializer):
     is_measured = serializers.BooleanField(help_text="The throughput was measured so; otherwise predicted.")
     goodput = serializers.FloatField(allow_null=True, help_text="Throughput times efficiency.")
     speedup = serializers.FloatField(
-        allow_null=True, help_text="Predicted for so many GPUs with the best batch; of one replica it is 1."
+        allow_null=True, help_text="Predicted for these GPUs and the best batch, relative to one replica."
     )
 
 
@@ -201,10 +201,10 @@ class ScalingOnModel(serializers.Serializer):
     ways = serializers.IntegerField(help_text="Ways of running (nodes, replicas, batch) that were timed.")
     most_replicas = serializers.IntegerField()
     projected_from = serializers.CharField(
-        allow_blank=True, help_text="Model by which its synchronising is told; empty: by its own."
+        allow_blank=True, help_text="The model from which its synchronisation is estimated; empty: its own."
     )
     error = serializers.FloatField(
-        allow_null=True, help_text="Of the fit: 0.1 is a tenth more or less, typically."
+        allow_null=True, help_text="The error of the fit: 0.1 is typically a tenth more or less."
     )
 
 

@@ -26,10 +26,10 @@ class BudgetTerms(serializers.Serializer):
 
 
 class BudgetState(serializers.Serializer):
-    budget = BudgetTerms(allow_null=True, help_text="null: none; then the GPU-hours of the month are told.")
+    budget = BudgetTerms(allow_null=True, help_text="null: none; the GPU-hours are then the month's.")
     used = serializers.FloatField(help_text="By all jobs until now, those that run included.")
     counts_from = serializers.DateTimeField()
-    ends_at = serializers.DateTimeField(allow_null=True, help_text="Then it begins anew; null: never.")
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="When it is renewed; null: never.")
     used_last_day = serializers.FloatField(help_text="In the last 24 hours.")
     expected = serializers.FloatField(
         allow_null=True, help_text="Used by the end of the period if all goes on as in the last 24 hours."

@@ -56,7 +56,7 @@ class ChainCells(serializers.Serializer):
     level = serializers.IntegerField()
     type = serializers.CharField()
     total = serializers.IntegerField()
-    free = serializers.IntegerField(help_text="Nobody uses any of their GPUs, and all of them work.")
+    free = serializers.IntegerField(help_text="None of their GPUs is in use, and all of them work.")
     used = serializers.IntegerField(help_text="Some of their GPUs are in use, and all of them work.")
     bad = serializers.IntegerField(help_text="At least one of their GPUs can not be used.")
     owned = serializers.IntegerField(help_text="By virtual clusters as cells of this level, pinned included.")
@@ -130,10 +130,10 @@ class CellNode(GpuUse):
     virtual_cluster = serializers.CharField(allow_null=True, help_text="Who has it, or a cell it is part of.")
     pinned = serializers.CharField(allow_blank=True, help_text="The name it is pinned under.")
     on_loan = CellOnLoan(
-        allow_null=True, help_text="Of whom the virtual cluster has borrowed it, where all of the kind are."
+        allow_null=True, help_text="The lender, where the virtual cluster has borrowed all cells of the kind."
     )
     node = serializers.CharField(allow_blank=True, help_text="The machine that it is, or is part of.")
-    gpu = serializers.IntegerField(allow_null=True, help_text="Of a GPU: its index on the node.")
+    gpu = serializers.IntegerField(allow_null=True, help_text="The index of a GPU on its node.")
     state = serializers.ChoiceField(choices=CELL_STATES)
     children = serializers.IntegerField()
 

@@ -82,14 +82,14 @@ class Usage(serializers.Serializer):
 
 class FragmentationPoint(serializers.Serializer):
     at = serializers.DateTimeField()
-    idle = serializers.FloatField(help_text="GPUs that nobody holds and that take work.")
+    idle = serializers.FloatField(help_text="GPUs that are free and take work.")
     fragmented = serializers.FloatField(
         help_text="Of these, what a task of the usual workload cannot use, on average."
     )
 
 
 class FragmentedKind(serializers.Serializer):
-    gpus = serializers.FloatField(help_text="Of a replica on one node; below 1, a part of one GPU.")
+    gpus = serializers.FloatField(help_text="The GPUs of a replica on one node; below 1, a part of one GPU.")
     cpus = serializers.FloatField()
     gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
     frequency = serializers.FloatField(help_text="Its part of all replicas, 0 to 1.")

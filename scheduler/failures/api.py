@@ -33,7 +33,7 @@ class FailureRule(serializers.Serializer):
         choices=[retry.value for retry in Retry],
         required=False,
         allow_null=True,
-        help_text="Of a class of your own: whether the job is tried again; null: as is usual for the class.",
+        help_text="For a class of your own: whether the job is retried; null: the default of the class.",
     )
     says = serializers.CharField(
         required=False, allow_blank=True, max_length=80, help_text="What happened, in a few words."

@@ -66,7 +66,7 @@ class JobRunTime(serializers.Serializer):
     usual_by = serializers.ChoiceField(
         choices=[*LEVELS, ""],
         help_text="Its user's jobs of the same application (else name) and size, of the same application, or"
-        " all of its user; empty: nobody.",
+        " all of its user; empty: none.",
     )
     usual_jobs = serializers.IntegerField(help_text="How many of them count.")
     usual_error = serializers.FloatField(

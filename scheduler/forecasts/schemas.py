@@ -37,7 +37,7 @@ class JobChanges(serializers.Serializer):
     """What is left out stays as it is."""
 
     gpus = serializers.IntegerField(
-        required=False, min_value=1, max_value=16, help_text="Of each replica; for jobs of one task."
+        required=False, min_value=1, max_value=16, help_text="The GPUs of each replica, for jobs of one task."
     )
     replicas = serializers.IntegerField(required=False, min_value=1, max_value=256)
     gpu_models = serializers.JSONField(

@@ -52,7 +52,7 @@ class JobFilter(filters.FilterSet):
         field_name="array_id", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="Its tasks."
     )
     fold = filters.BooleanFilter(
-        method="unchanged", help_text="Of each array only the first task under the other filters."
+        method="unchanged", help_text="One row for each array: the first task under the other filters."
     )
 
     class Meta:

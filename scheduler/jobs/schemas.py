@@ -127,8 +127,8 @@ class BulkCancel(StrictSerializer):
 class BulkCancelAnswer(serializers.Serializer):
     jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
     remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
-    queued = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them wait.")
-    running = serializers.IntegerField(allow_null=True, help_text="Of a dry run: of them run.")
+    queued = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them wait.")
+    running = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them run.")
 
 
 class ShortJob(serializers.Serializer):
@@ -176,10 +176,10 @@ class Reason(serializers.Serializer):
 
 
 class ArrayTask(serializers.Serializer):
-    number = serializers.IntegerField(help_text="Of the array: that of its first task.")
+    number = serializers.IntegerField(help_text="The array's number: that of its first task.")
     index = serializers.IntegerField()
     size = serializers.IntegerField(help_text="How many tasks the array has.")
-    at_most = serializers.IntegerField(allow_null=True, help_text="So many run at once; null: any number.")
+    at_most = serializers.IntegerField(allow_null=True, help_text="Tasks that run at once; null: any number.")
 
 
 class Job(serializers.Serializer):
@@ -215,7 +215,7 @@ class Job(serializers.Serializer):
     labels = serializers.DictField(child=serializers.CharField())
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
-    array = ArrayTask(allow_null=True, help_text="Of a task of an array.")
+    array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
     version = serializers.IntegerField()
 
 

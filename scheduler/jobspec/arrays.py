@@ -91,7 +91,7 @@ ARRAY = Object(
             flag=Flag(("--array",), metavar="INDICES"),
         ),
         "at_most": stated(
-            Whole(1, MOST_TASKS), default=None, help="So many of them run at once; null: any number."
+            Whole(1, MOST_TASKS), default=None, help="The most of them that run at once; null: any number."
         ),
     },
     make=_array,

@@ -57,7 +57,7 @@ ELASTIC = Group(
 IDLE = Group(
     "idle_gpus", "IdleGpus", "Or when its GPUs did nothing; null: as is usual here.", is_optional=True
 )
-NOTIFY = Group("notify", "Notify", "What its owner is told of the job.", is_optional=True)
+NOTIFY = Group("notify", "Notify", "The events of the job that are sent to its owner.", is_optional=True)
 CHECKPOINT = Group("checkpoint", "Checkpoint", "What a job may do before it is stopped.")
 
 
@@ -260,13 +260,13 @@ CONSTRAINTS = ListOf(
                 Choice(SCOPES), default=SCOPES[0], help="Others on its node, in its rack, or anywhere count."
             ),
             "least": stated(
-                Whole(0, MOST_OTHERS), name="min", default=0, help="At least so many others: affinity."
+                Whole(0, MOST_OTHERS), name="min", default=0, help="The fewest others there: affinity."
             ),
             "most": stated(
                 Whole(0, MOST_OTHERS),
                 name="max",
                 default=None,
-                help="At most so many others; 0: none (anti-affinity). Left out: any number.",
+                help="The most others there; 0: none (anti-affinity). Left out: any number.",
             ),
             "weight": stated(
                 Number(0.01, 10),
@@ -303,7 +303,7 @@ class SecretUse:
     """A secret that all processes of the job get, by its name. As text alone: in the variable of that
     name; hf-token comes in HF_TOKEN."""
 
-    name: str = stated(Word(), help="Of the secret, as `allot secret list` shows it.")
+    name: str = stated(Word(), help="The name of the secret, as `allot secret list` shows it.")
     #: The variable's name; empty: it is a file.
     env: str = stated(VariableName(), default="", help="The variable in which it comes; or file.")
     #: The file's name; empty: it is a variable.
@@ -422,7 +422,7 @@ class Ports(Kind):
             "type": ["integer", "null"],
             "minimum": LEAST_NUMBER,
             "maximum": MOST_NUMBER,
-            "description": "The number, for a program that can not be told one; no other job on its"
+            "description": "The number, for a program that cannot choose one at run time; no other job on its"
             " node may have the same. null: the node chooses.",
         }
         port = definitions.define(

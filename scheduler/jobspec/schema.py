@@ -11,7 +11,7 @@ from scheduler.jobspec.spec import JOB
 from scheduler.jobspec.tasks import RESOURCES, SHORTHAND, TASK
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_INSTEAD = "Of a job with one task, instead of in tasks: "
+_INSTEAD = "In a job with one task, instead of under tasks: "
 
 
 class Definitions:

@@ -137,7 +137,7 @@ class JobSpec:
         Whole(1, MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="It can run on so many, with more replicas of its only task; what is beyond its own number is"
+        help="The most GPUs it can run on, by more replicas of its only task; those beyond its own number are"
         " taken from idle GPUs. Left out: its own number.",
         flag=Flag(("--max-gpus",)),
         label="Most GPUs",
@@ -238,7 +238,7 @@ class JobSpec:
     sharing: SharingLabels | None = stated(
         SHARING,
         default=None,
-        help="Of a job that asks for parts of GPUs: with whom it shares them.",
+        help="With whom a job that asks for parts of GPUs shares them.",
         is_sparse=True,
     )
     tags: tuple[str, ...] = stated(
@@ -298,7 +298,7 @@ class JobSpec:
         name="email",
         default=None,
         group=NOTIFY,
-        help="Of what the job's owner gets e-mail, whatever his settings say; none: of nothing.",
+        help="Events that are mailed to the job's owner, whatever the owner's settings; none: no mail.",
         example=["end", "failure"],
         flag=Flag(("--notify",), metavar="WORD,..."),
     )

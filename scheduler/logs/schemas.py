@@ -41,7 +41,7 @@ class LogQuery(WhichOutput):
         required=False,
         min_value=1,
         max_value=MOST_LAST_LINES,
-        help_text="Begin with the chunk that holds the first of so many last lines.",
+        help_text="Begin with the chunk that holds the first of this many last lines.",
     )
 
 
@@ -123,7 +123,7 @@ class LogHit(serializers.Serializer):
     rank = serializers.IntegerField()
     task = serializers.CharField()
     line = serializers.IntegerField(help_text="Its number, from 1.")
-    sequence = serializers.IntegerField(help_text="Of the chunk in which the line begins.")
+    sequence = serializers.IntegerField(help_text="The chunk in which the line begins.")
     chunk_line = serializers.IntegerField(help_text="Number of the line with which that chunk begins.")
     text = serializers.CharField(help_text="The line, cut where it is long.")
     start = serializers.IntegerField(help_text="Where in `text` the first match begins.")

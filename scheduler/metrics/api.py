@@ -112,7 +112,7 @@ class JobUsage(serializers.Serializer):
     nodes = serializers.ListField(child=serializers.CharField())
     running_at = serializers.DateTimeField(allow_null=True)
     utilisation_percent = serializers.FloatField(allow_null=True, help_text="Mean of its GPUs.")
-    least_busy_percent = serializers.FloatField(allow_null=True, help_text="Of its GPUs.")
+    least_busy_percent = serializers.FloatField(allow_null=True, help_text="The least busy of its GPUs.")
     gpu_memory_used_bytes = serializers.FloatField(allow_null=True)
     power_watts = serializers.FloatField(allow_null=True)
     cpus_used = serializers.FloatField(allow_null=True)

@@ -114,10 +114,10 @@ class GpuModel(serializers.Serializer):
     gpus = serializers.IntegerField()
     gpus_free = serializers.IntegerField()
     serving_gpus = serializers.IntegerField(
-        help_text="Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them."
+        help_text="Those on nodes of serving pools, which may ask them back: they cannot be guaranteed."
     )
     nodes = serializers.IntegerField()
-    price_per_hour = serializers.FloatField(help_text="Of one GPU, in whatever unit operators reckon in.")
+    price_per_hour = serializers.FloatField(help_text="The price of one GPU, in the operators' unit.")
 
 
 class GpuModels(serializers.Serializer):

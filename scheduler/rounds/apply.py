@@ -230,7 +230,7 @@ def _deserted(action: Action, facts: Facts) -> str | None:
         if [hold.allocation for hold in facts.holders.get(gpu, ())] != [action.allocation]:
             return f"GPU {gpu} is no longer held by whom it would share it with"
     if not _stays(Hold(action.allocation, ALL), facts):
-        return "nobody runs on there with whom it would share GPUs"
+        return "no job runs on there with which it would share GPUs"
     return None
 
 

@@ -32,7 +32,7 @@ class Round(serializers.Serializer):
     kept = serializers.IntegerField()
     stopped = serializers.IntegerField()
     moved = serializers.IntegerField(
-        help_text="Of those stopped: they go on elsewhere, at the cost of a stop."
+        help_text="How many of those stopped go on elsewhere, at the cost of a stop."
     )
     dropped = DroppedAction(many=True)
     waiting = serializers.IntegerField()

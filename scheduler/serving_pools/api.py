@@ -34,7 +34,7 @@ from tenants.selectors import Viewer, viewer
 
 _LONGEST_SECONDS = 86_400
 _LONGEST_LOAN_SECONDS = 366 * 86_400
-_WHY = "Why; everybody is told."
+_WHY = "The reason, which everybody can read."
 
 
 class PoolFields(StrictSerializer):

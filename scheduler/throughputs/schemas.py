@@ -43,7 +43,7 @@ class ThroughputCell(serializers.Serializer):
 
 class ThroughputRow(serializers.Serializer):
     tenant = serializers.CharField()
-    application = serializers.CharField(help_text="Of jobs that state none: `name:` and the job's name.")
+    application = serializers.CharField(help_text="For jobs that state none: `name:` and the job's name.")
     gpus = serializers.IntegerField(help_text="Size of the gang.")
     spread = serializers.BooleanField(help_text="On more nodes than needed.")
     partner = serializers.CharField(
@@ -73,7 +73,7 @@ class ThroughputImport(serializers.Serializer):
     changed = serializers.IntegerField()
     unchanged = serializers.IntegerField()
     unknown_models = serializers.ListField(
-        child=serializers.CharField(), help_text="Of the file, which no node ever reported."
+        child=serializers.CharField(), help_text="Models of the file that no node ever reported."
     )
     renamed = inline_serializer(
         "ThroughputRename",
@@ -111,10 +111,13 @@ class JobModelThroughput(serializers.Serializer):
     samples = serializers.IntegerField()
     confidence = serializers.FloatField()
     target_share = serializers.FloatField(
-        allow_null=True, help_text="Of its time, as its policy aims at; null: the policy has no targets."
+        allow_null=True,
+        help_text="The part of its time that its policy aims at; null: none.",
     )
     received_seconds = serializers.FloatField(allow_null=True, help_text="Since decided_at.")
-    received_share = serializers.FloatField(allow_null=True, help_text="Of the time since decided_at.")
+    received_share = serializers.FloatField(
+        allow_null=True, help_text="The part of the time since decided_at."
+    )
     attained_gpu_seconds = serializers.FloatField(help_text="In all, what runs now included.")
     attained_share = serializers.FloatField(allow_null=True)
     runs_now = serializers.BooleanField()

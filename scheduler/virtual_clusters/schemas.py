@@ -14,7 +14,7 @@ LONGEST_WAIT_HELP = (
 )
 SHARING_HELP = (
     "Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get"
-    " along; `free`: also those that nobody measured."
+    " along; `free`: also those that were not measured."
 )
 
 
@@ -94,7 +94,7 @@ class VirtualCluster(serializers.Serializer):
         child=serializers.IntegerField(), help_text="Owned cells by type; empty when GPUs are only counted."
     )
     pinned = serializers.DictField(child=serializers.CharField(), help_text="Addresses of cells by name.")
-    members = VirtualClusterMember(many=True, help_text="Of the caller's own tenants; for operators all.")
+    members = VirtualClusterMember(many=True, help_text="The caller's own tenants'; all for operators.")
     other_members = serializers.IntegerField(help_text="How many more tenants are members.")
     usage = serializers.DictField(child=GpuModelUsage())
     queued = serializers.IntegerField()

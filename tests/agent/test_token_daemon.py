@@ -21,7 +21,7 @@ from nodeagent.shim.guest import reached_by
 from nodeagent.token_daemon import MOST_CLIENTS
 from nodeagent.tokens import BASE_QUOTA, MOST_QUOTA
 from tests.agent.runtime_node import settled
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS, until, until_async
 
 #: How many files the daemon may open here.
 FILES = 300
@@ -139,7 +139,15 @@ async def test_no_number_of_connections_keeps_it_from_serving(daemon: Daemon) ->
     assert "quota" in heard(other)
     for line in lines:
         line.close()
-    say(daemon.client("late"), ask=True)
+
+    def is_served() -> bool:
+        try:
+            say(daemon.client("late"), ask=True)
+        except BrokenPipeError:
+            return False  # The daemon has not read yet that the others are gone.
+        return True
+
+    await until_async(is_served)
 
 
 def test_a_client_that_floods_it_delays_nobody_much(daemon: Daemon) -> None:

@@ -23,7 +23,7 @@ def test_a_secret_and_an_invitation_are_made_and_the_audit_log_tells_of_both(ope
     dialog.get_by_role("button", name="Invite").click()
     link = admin.get_by_role("dialog").locator("code").text_content()
     admin.get_by_role("button", name="Done").click()
-    invited = admin.get_by_role("table", name="Invitations").get_by_role("row", name="Whoever has the link")
+    invited = admin.get_by_role("table", name="Invitations").get_by_role("row", name="Anyone with the link")
     expect(invited).to_contain_text("Member")
 
     guest = open_page(None, link)

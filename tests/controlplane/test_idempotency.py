@@ -190,6 +190,7 @@ def test_an_ordinary_repeat_is_no_error_of_the_database():
     assert errors == []
 
 
+@pytest.mark.django_db
 def test_a_nodes_token_is_kept_nowhere_in_a_stored_answer():
     operator = caller(make_user(operator=True))
     first = operator.post("/nodes", {"name": "bed-1"}, headers=KEY).json()

@@ -2927,7 +2927,7 @@ export interface components {
             curves: {
                 [key: string]: components["schemas"]["AdviceCurvePoint"][];
             };
-            /** @description Of the cells then in force. */
+            /** @description The version of the cells in force then. */
             based_on_version: number;
             /** Format: date-time */
             applied_at: string | null;
@@ -2967,7 +2967,7 @@ export interface components {
         AdviceQuestionRequest: {
             /**
              * Format: double
-             * @description Of jobs to go by.
+             * @description The days whose jobs count.
              * @default 7
              */
             days?: number;
@@ -2979,7 +2979,7 @@ export interface components {
             price_per_gpu_hour?: {
                 [key: string]: number;
             };
-            /** @description By virtual cluster and type of cell: so many at least, be it as parts of larger cells. */
+            /** @description By virtual cluster and type of cell: the fewest it owns, also as parts of larger cells. */
             minimum?: {
                 [key: string]: {
                     [key: string]: number;
@@ -3099,12 +3099,12 @@ export interface components {
             round: number | null;
         };
         ArrayTask: {
-            /** @description Of the array: that of its first task. */
+            /** @description The array's number: that of its first task. */
             number: number;
             index: number;
             /** @description How many tasks the array has. */
             size: number;
-            /** @description So many run at once; null: any number. */
+            /** @description Tasks that run at once; null: any number. */
             at_most: number | null;
         };
         Attempt: {
@@ -3119,7 +3119,7 @@ export interface components {
             /** @description Where those that share its GPUs take turns, frozen otherwise; null: it always runs. */
             turn: components["schemas"]["AttemptTurn"] | null;
             /**
-             * @description How it is held to its parts of GPUs, where it is held least; empty: it has none, or nobody has said yet.
+             * @description How it is held to its parts of GPUs, where it is held least; empty: it has none, or its node has not reported.
              *
              *     * `` -
              *     * `enforced` - enforced
@@ -3315,7 +3315,7 @@ export interface components {
             starts_at?: string;
         };
         BudgetState: {
-            /** @description null: none; then the GPU-hours of the month are told. */
+            /** @description null: none; the GPU-hours are then the month's. */
             budget: components["schemas"]["BudgetTerms"] | null;
             /**
              * Format: double
@@ -3326,7 +3326,7 @@ export interface components {
             counts_from: string;
             /**
              * Format: date-time
-             * @description Then it begins anew; null: never.
+             * @description When it is renewed; null: never.
              */
             ends_at: string | null;
             /**
@@ -3374,9 +3374,9 @@ export interface components {
             jobs: number;
             /** @description That match and run still: ask again for them. */
             remaining: number;
-            /** @description Of a dry run: of them wait. */
+            /** @description For a dry run: how many of them wait. */
             queued: number | null;
-            /** @description Of a dry run: of them run. */
+            /** @description For a dry run: how many of them run. */
             running: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
@@ -3462,11 +3462,11 @@ export interface components {
             virtual_cluster: string | null;
             /** @description The name it is pinned under. */
             pinned: string;
-            /** @description Of whom the virtual cluster has borrowed it, where all of the kind are. */
+            /** @description The lender, where the virtual cluster has borrowed all cells of the kind. */
             on_loan: components["schemas"]["CellOnLoan"] | null;
             /** @description The machine that it is, or is part of. */
             node: string;
-            /** @description Of a GPU: its index on the node. */
+            /** @description The index of a GPU on its node. */
             gpu: number | null;
             state: components["schemas"]["CellNodeStateEnum"];
             children: number;
@@ -3542,7 +3542,7 @@ export interface components {
             level: number;
             type: string;
             total: number;
-            /** @description Nobody uses any of their GPUs, and all of them work. */
+            /** @description None of their GPUs is in use, and all of them work. */
             free: number;
             /** @description Some of their GPUs are in use, and all of them work. */
             used: number;
@@ -3880,7 +3880,7 @@ export interface components {
         Elastic: {
             /** @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs. */
             min_gpus?: number | null;
-            /** @description It can run on so many, with more replicas of its only task; what is beyond its own number is taken from idle GPUs. Left out: its own number. */
+            /** @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number. */
             max_gpus?: number | null;
             /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
             mode?: components["schemas"]["ElasticMode"];
@@ -3896,7 +3896,7 @@ export interface components {
             min_gpus?: number | null;
             /**
              * Most GPUs
-             * @description It can run on so many, with more replicas of its only task; what is beyond its own number is taken from idle GPUs. Left out: its own number.
+             * @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number.
              */
             max_gpus?: number | null;
             /**
@@ -3999,7 +3999,7 @@ export interface components {
             from: string;
         };
         Failure: {
-            /** @description Of the attempt. */
+            /** @description The number of the attempt. */
             id: number;
             job: number;
             job_name: string;
@@ -4041,7 +4041,7 @@ export interface components {
         FailureRule: {
             name: string;
             /**
-             * @description Of a class of your own: whether the job is tried again; null: as is usual for the class.
+             * @description For a class of your own: whether the job is retried; null: the default of the class.
              *
              *     * `never` - never
              *     * `again` - again
@@ -4083,7 +4083,7 @@ export interface components {
         FailureRuleRequest: {
             name: string;
             /**
-             * @description Of a class of your own: whether the job is tried again; null: as is usual for the class.
+             * @description For a class of your own: whether the job is retried; null: the default of the class.
              *
              *     * `never` - never
              *     * `again` - again
@@ -4184,7 +4184,7 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description GPUs that nobody holds and that take work.
+             * @description GPUs that are free and take work.
              */
             idle: number;
             /**
@@ -4204,7 +4204,7 @@ export interface components {
             at: string;
             /**
              * Format: double
-             * @description GPUs that nobody holds and that take work.
+             * @description GPUs that are free and take work.
              */
             idle: number;
             /**
@@ -4216,7 +4216,7 @@ export interface components {
         FragmentedKind: {
             /**
              * Format: double
-             * @description Of a replica on one node; below 1, a part of one GPU.
+             * @description The GPUs of a replica on one node; below 1, a part of one GPU.
              */
             gpus: number;
             /** Format: double */
@@ -4268,12 +4268,12 @@ export interface components {
             memory_bytes: number;
             gpus: number;
             gpus_free: number;
-            /** @description Those on nodes of serving pools, which may ask them back: nobody can be guaranteed them. */
+            /** @description Those on nodes of serving pools, which may ask them back: they cannot be guaranteed. */
             serving_gpus: number;
             nodes: number;
             /**
              * Format: double
-             * @description Of one GPU, in whatever unit operators reckon in.
+             * @description The price of one GPU, in the operators' unit.
              */
             price_per_hour: number;
         };
@@ -4495,7 +4495,7 @@ export interface components {
             };
             cancelling: boolean;
             held: boolean;
-            /** @description Of a task of an array. */
+            /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
             version: number;
         };
@@ -4503,7 +4503,7 @@ export interface components {
         JobArray: {
             /** @description At most 1,000 numbers and ranges; %8 at the end is short for at_most. */
             indices: string;
-            /** @description So many of them run at once; null: any number. */
+            /** @description The most of them that run at once; null: any number. */
             at_most?: number | null;
         };
         /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
@@ -4513,12 +4513,12 @@ export interface components {
              * @example 0-99%8
              */
             indices: string;
-            /** @description So many of them run at once; null: any number. */
+            /** @description The most of them that run at once; null: any number. */
             at_most?: number | null;
         };
         /** @description What is left out stays as it is. */
         JobChangesRequest: {
-            /** @description Of each replica; for jobs of one task. */
+            /** @description The GPUs of each replica, for jobs of one task. */
             gpus?: number;
             replicas?: number;
             /** @description "any", a model, or a list of models with the preferred first. */
@@ -4574,7 +4574,7 @@ export interface components {
             confidence: number;
             /**
              * Format: double
-             * @description Of its time, as its policy aims at; null: the policy has no targets.
+             * @description The part of its time that its policy aims at; null: none.
              */
             target_share: number | null;
             /**
@@ -4584,7 +4584,7 @@ export interface components {
             received_seconds: number | null;
             /**
              * Format: double
-             * @description Of the time since decided_at.
+             * @description The part of the time since decided_at.
              */
             received_share: number | null;
             /**
@@ -4622,7 +4622,7 @@ export interface components {
             confidence: number;
             /**
              * Format: double
-             * @description Of its time, as its policy aims at; null: the policy has no targets.
+             * @description The part of its time that its policy aims at; null: none.
              */
             target_share: number | null;
             /**
@@ -4632,7 +4632,7 @@ export interface components {
             received_seconds: number | null;
             /**
              * Format: double
-             * @description Of the time since decided_at.
+             * @description The part of the time since decided_at.
              */
             received_share: number | null;
             /**
@@ -4666,7 +4666,7 @@ export interface components {
             overhead_seconds: number;
             /**
              * Format: double
-             * @description What one costs it by its own attempts, as policies are told.
+             * @description What one costs it by its own attempts, as policies see it.
              */
             cost_seconds: number | null;
             /** @description How often in a row it was preempted before it had run for long enough. */
@@ -4700,7 +4700,7 @@ export interface components {
              */
             usual_seconds: number | null;
             /**
-             * @description Its user's jobs of the same application (else name) and size, of the same application, or all of its user; empty: nobody.
+             * @description Its user's jobs of the same application (else name) and size, of the same application, or all of its user; empty: none.
              *
              *     * `size` - size
              *     * `application` - application
@@ -4778,7 +4778,7 @@ export interface components {
             pinned_cell?: string | null;
             /** @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            /** @description With whom a job that asks for parts of GPUs shares them. */
             sharing?: components["schemas"]["Sharing"] | null;
             /** @description As what others of the tenant count it in their constraints. */
             tags?: string[];
@@ -4894,7 +4894,7 @@ export interface components {
              * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            /** @description With whom a job that asks for parts of GPUs shares them. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -4967,17 +4967,17 @@ export interface components {
                 [key: string]: string;
             } | null;
             /**
-             * @description Of a job with one task, instead of in tasks: A list of words, or one line for the shell.
+             * @description In a job with one task, instead of under tasks: A list of words, or one line for the shell.
              * @example [
              *       "python",
              *       "train.py"
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpus?: (number) | null;
             /**
-             * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @example [
              *       "V100",
              *       "P100"
@@ -4985,12 +4985,12 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
-            /** @description Of a job with one task, instead of in tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description In a job with one task, instead of under tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
             sensitivity?: components["schemas"]["SensitivityRequest"] | null;
-            /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
+            /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description Of a job with one task, instead of in tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -5113,7 +5113,7 @@ export interface components {
              * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description Of a job that asks for parts of GPUs: with whom it shares them. */
+            /** @description With whom a job that asks for parts of GPUs shares them. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -5186,17 +5186,17 @@ export interface components {
                 [key: string]: string;
             } | null;
             /**
-             * @description Of a job with one task, instead of in tasks: A list of words, or one line for the shell.
+             * @description In a job with one task, instead of under tasks: A list of words, or one line for the shell.
              * @example [
              *       "python",
              *       "train.py"
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description Of a job with one task, instead of in tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpus?: (number) | null;
             /**
-             * @description Of a job with one task, instead of in tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
+             * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
              * @example [
              *       "V100",
              *       "P100"
@@ -5204,12 +5204,12 @@ export interface components {
              */
             gpu_model?: (string | string[]) | null;
             resources?: components["schemas"]["ShortResourcesRequest"] | null;
-            /** @description Of a job with one task, instead of in tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
+            /** @description In a job with one task, instead of under tasks: How fast a replica is with more CPUs or memory: where these are auto, it is given by that. */
             sensitivity?: components["schemas"]["SensitivityRequest"] | null;
-            /** @description Of a job with one task, instead of in tasks: Processes that run the command. */
+            /** @description In a job with one task, instead of under tasks: Processes that run the command. */
             replicas?: number | null;
             /**
-             * @description Of a job with one task, instead of in tasks: Environment variables of each replica. For passwords and keys there is secrets.
+             * @description In a job with one task, instead of under tasks: Environment variables of each replica. For passwords and keys there is secrets.
              * @example {
              *       "EPOCHS": "10"
              *     }
@@ -5281,7 +5281,7 @@ export interface components {
             utilisation_percent: number | null;
             /**
              * Format: double
-             * @description Of its GPUs.
+             * @description The least busy of its GPUs.
              */
             least_busy_percent: number | null;
             /** Format: double */
@@ -5375,11 +5375,11 @@ export interface components {
             starts_at: string;
             /**
              * Format: date-time
-             * @description Of one that was ended early: then.
+             * @description When it ends or ended, early or not.
              */
             ends_at: string;
             state: components["schemas"]["LoanState"];
-            /** @description Who ended it early; empty: nobody. */
+            /** @description Who ended it early, if anyone. */
             ended_by: string;
             /** Format: double */
             price_per_gpu_hour: number;
@@ -5406,7 +5406,7 @@ export interface components {
              */
             until?: string;
             /**
-             * @description Why; everybody is told.
+             * @description The reason, which everybody can read.
              * @default
              */
             why?: string;
@@ -5429,7 +5429,7 @@ export interface components {
             task: string;
             /** @description Its number, from 1. */
             line: number;
-            /** @description Of the chunk in which the line begins. */
+            /** @description The chunk in which the line begins. */
             sequence: number;
             /** @description Number of the line with which that chunk begins. */
             chunk_line: number;
@@ -5580,7 +5580,7 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly expires_at: string;
-            /** @description In this answer only, and null where it was mailed: whoever has it may accept. */
+            /** @description In this answer only, and null where it was mailed: anyone who has it may accept. */
             link: string | null;
         };
         NewToken: {
@@ -5872,29 +5872,29 @@ export interface components {
             /** @description Whether this installation has a mail server. */
             can_send: boolean;
             /**
-             * @description Of one's own jobs, except where a job says it in `notify`.
+             * @description One's own jobs, except where a job says it in `notify`.
              *
              *     * `all` - All: start, end, failure, preemption
              *     * `failures` - Failures, and jobs that seem stuck
              *     * `none` - None, except where a job asks for it
              */
             jobs: components["schemas"]["JobNotices"];
-            /** @description Budgets and webhooks of the tenants whose admin one is; of the cluster's for operators. */
+            /** @description Budgets and webhooks of the tenants whose admin one is; for operators the cluster's. */
             tenants: boolean;
             /** @description Nodes that were lost or cordoned; for operators. */
             cluster: boolean;
             /** @description Why the last mail could not be sent; it is tried again. */
             problem: string;
         };
-        /** @description What its owner is told of the job. */
+        /** @description The events of the job that are sent to its owner. */
         Notify: {
-            /** @description Of what the job's owner gets e-mail, whatever his settings say; none: of nothing. */
+            /** @description Events that are mailed to the job's owner, whatever the owner's settings; none: no mail. */
             email?: components["schemas"]["EmailEnum"][] | null;
         };
-        /** @description What its owner is told of the job. */
+        /** @description The events of the job that are sent to its owner. */
         NotifyRequest: {
             /**
-             * @description Of what the job's owner gets e-mail, whatever his settings say; none: of nothing.
+             * @description Events that are mailed to the job's owner, whatever the owner's settings; none: no mail.
              * @example [
              *       "end",
              *       "failure"
@@ -6451,7 +6451,7 @@ export interface components {
             index: number;
             /**
              * Format: double
-             * @description Of it, below 1; left out: all of it.
+             * @description The part of it, below 1; left out: all of it.
              */
             part?: number;
         };
@@ -6512,7 +6512,7 @@ export interface components {
              */
             deadline_seconds?: number;
             /**
-             * @description Why; everybody is told.
+             * @description The reason, which everybody can read.
              * @default
              */
             why?: string;
@@ -6522,13 +6522,13 @@ export interface components {
         /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         Port: {
             name: string;
-            /** @description The number, for a program that can not be told one; no other job on its node may have the same. null: the node chooses. */
+            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
             port?: number | null;
         };
         /** @description Where people visit a program of the job, which has it as $ALLOT_PORT_<NAME>. */
         PortRequest: {
             name: string;
-            /** @description The number, for a program that can not be told one; no other job on its node may have the same. null: the node chooses. */
+            /** @description The number, for a program that cannot choose one at run time; no other job on its node may have the same. null: the node chooses. */
             port?: number | null;
         };
         Prediction: {
@@ -6649,9 +6649,9 @@ export interface components {
         Resources: {
             /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu: number;
-            /** @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part. */
+            /** @description With a part of a GPU: its most while others leave theirs idle. Left out: its part. */
             gpu_limit?: number | null;
-            /** @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part. */
+            /** @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part. */
             gpu_memory?: number;
             /**
              * @description A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -6674,12 +6674,12 @@ export interface components {
             /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu: number;
             /**
-             * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
+             * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
              * @example 0.6
              */
             gpu_limit?: number | null;
             /**
-             * @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part.
+             * @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part.
              * @default 0
              * @example 6GiB
              */
@@ -6762,7 +6762,7 @@ export interface components {
              */
             deadline_seconds?: number;
             /**
-             * @description Why; everybody is told.
+             * @description The reason, which everybody can read.
              * @default
              */
             why?: string;
@@ -6796,7 +6796,7 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            /** @description Of those stopped: they go on elsewhere, at the cost of a stop. */
+            /** @description How many of those stopped go on elsewhere, at the cost of a stop. */
             moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
@@ -6825,7 +6825,7 @@ export interface components {
             started: number;
             kept: number;
             stopped: number;
-            /** @description Of those stopped: they go on elsewhere, at the cost of a stop. */
+            /** @description How many of those stopped go on elsewhere, at the cost of a stop. */
             moved: number;
             dropped: components["schemas"]["DroppedAction"][];
             waiting: number;
@@ -6952,7 +6952,7 @@ export interface components {
             goodput: number | null;
             /**
              * Format: double
-             * @description Predicted for so many GPUs with the best batch; of one replica it is 1.
+             * @description Predicted for these GPUs and the best batch, relative to one replica.
              */
             speedup: number | null;
         };
@@ -6961,11 +6961,11 @@ export interface components {
             /** @description Ways of running (nodes, replicas, batch) that were timed. */
             ways: number;
             most_replicas: number;
-            /** @description Model by which its synchronising is told; empty: by its own. */
+            /** @description The model from which its synchronisation is estimated; empty: its own. */
             projected_from: string;
             /**
              * Format: double
-             * @description Of the fit: 0.1 is a tenth more or less, typically.
+             * @description The error of the fit: 0.1 is typically a tenth more or less.
              */
             error: number | null;
         };
@@ -7023,7 +7023,7 @@ export interface components {
         SecretScope: "user" | "tenant";
         /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
         SecretUse: {
-            /** @description Of the secret, as `allot secret list` shows it. */
+            /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
             /** @description The variable in which it comes; or file. */
             env?: string | null;
@@ -7034,7 +7034,7 @@ export interface components {
         };
         /** @description A secret that all processes of the job get, by its name. As text alone: in the variable of that name; hf-token comes in HF_TOKEN. */
         SecretUseRequest: {
-            /** @description Of the secret, as `allot secret list` shows it. */
+            /** @description The name of the secret, as `allot secret list` shows it. */
             name: string;
             /** @description The variable in which it comes; or file. */
             env?: string | null;
@@ -7198,12 +7198,12 @@ export interface components {
             /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
             gpu?: number;
             /**
-             * @description Of a part of a GPU: what it may use while others leave theirs idle. Left out: its part.
+             * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
              * @example 0.6
              */
             gpu_limit?: number | null;
             /**
-             * @description Of a part of a GPU: memory on the device, never more. Left out: in proportion to its part.
+             * @description With a part of a GPU: the most memory on the device. Left out: in proportion to its part.
              * @default 0
              * @example 6GiB
              */
@@ -7254,7 +7254,7 @@ export interface components {
         SpeedRenamed: components["schemas"]["ThroughputRename"];
         SpeedRow: {
             tenant: string;
-            /** @description Of jobs that state none: `name:` and the job's name. */
+            /** @description For jobs that state none: `name:` and the job's name. */
             application: string;
             /** @description Size of the gang. */
             gpus: number;
@@ -7308,11 +7308,11 @@ export interface components {
              */
             scope?: components["schemas"]["TagConstraintScopeEnum"];
             /**
-             * @description At least so many others: affinity.
+             * @description The fewest others there: affinity.
              * @default 0
              */
             min?: number;
-            /** @description At most so many others; 0: none (anti-affinity). Left out: any number. */
+            /** @description The most others there; 0: none (anti-affinity). Left out: any number. */
             max?: number | null;
             /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
             weight?: number | null;
@@ -7330,11 +7330,11 @@ export interface components {
              */
             scope?: components["schemas"]["TagConstraintScopeEnum"] | null;
             /**
-             * @description At least so many others: affinity.
+             * @description The fewest others there: affinity.
              * @default 0
              */
             min?: number | null;
-            /** @description At most so many others; 0: none (anti-affinity). Left out: any number. */
+            /** @description The most others there; 0: none (anti-affinity). Left out: any number. */
             max?: number | null;
             /** @description It is a wish that counts for so much; left out: a must, for which the job waits. */
             weight?: number | null;
@@ -7571,7 +7571,7 @@ export interface components {
             added: number;
             changed: number;
             unchanged: number;
-            /** @description Of the file, which no node ever reported. */
+            /** @description Models of the file that no node ever reported. */
             unknown_models: string[];
             /** @description Names that no application can have; the first 100. */
             renamed: components["schemas"]["ThroughputRename"][];
@@ -7594,7 +7594,7 @@ export interface components {
         };
         ThroughputRow: {
             tenant: string;
-            /** @description Of jobs that state none: `name:` and the job's name. */
+            /** @description For jobs that state none: `name:` and the job's name. */
             application: string;
             /** @description Size of the gang. */
             gpus: number;
@@ -7855,7 +7855,7 @@ export interface components {
             /** Format: double */
             default_time_limit_seconds: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -7895,7 +7895,7 @@ export interface components {
             pinned: {
                 [key: string]: string;
             };
-            /** @description Of the caller's own tenants; for operators all. */
+            /** @description The caller's own tenants'; all for operators. */
             members: components["schemas"]["VirtualClusterMember"][];
             /** @description How many more tenants are members. */
             other_members: number;
@@ -7938,7 +7938,7 @@ export interface components {
              */
             default_time_limit_seconds?: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -8003,7 +8003,7 @@ export interface components {
              */
             default_time_limit_seconds?: number;
             /**
-             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that nobody measured.
+             * @description Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get along; `free`: also those that were not measured.
              *
              *     * `never` - never
              *     * `measured` - measured
@@ -8126,7 +8126,7 @@ export interface components {
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         WebhookInputRequest: {
-            /** @description Left out: of the cluster, for operators. */
+            /** @description Left out: the cluster, for operators. */
             tenant?: string | null;
             /** @description https://host/path */
             url: string;
@@ -8226,7 +8226,7 @@ export interface components {
             curves: {
                 [key: string]: components["schemas"]["AdviceCurvePoint"][];
             };
-            /** @description Of the cells then in force. */
+            /** @description The version of the cells in force then. */
             based_on_version: number;
             /** Format: date-time */
             applied_at: string | null;
@@ -11427,7 +11427,7 @@ export interface operations {
                 array?: number;
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
-                /** @description Of each array only the first task under the other filters. */
+                /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;
@@ -12297,7 +12297,7 @@ export interface operations {
                 after?: number;
                 /** @description Number; left out, the newest. */
                 attempt?: number;
-                /** @description Begin with the chunk that holds the first of so many last lines. */
+                /** @description Begin with the chunk that holds the first of this many last lines. */
                 last?: number;
                 /** @description Chunks at most; there are fewer where they are long. */
                 limit?: number;
@@ -13960,7 +13960,7 @@ export interface operations {
             query?: {
                 /** @description Its tasks. */
                 array?: number;
-                /** @description Of each array only the first task under the other filters. */
+                /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
                 gpu_model?: string;

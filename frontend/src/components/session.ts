@@ -9,7 +9,7 @@ import { live } from "@/live/live";
 
 export function useSession(): Me {
   const { data } = useSuspenseQuery(meQuery);
-  if (!data) throw new Error("Nobody is signed in.");
+  if (!data) throw new Error("No user is signed in.");
   return data;
 }
 

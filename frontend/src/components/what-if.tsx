@@ -68,7 +68,7 @@ export function WhatIfAnswer({ answer }: { answer: WhatIf }) {
 }
 
 function sentence(word: string, mine: number, others: number): string {
-  if (mine + others === 0) return `Nobody else would start ${word}.`;
+  if (mine + others === 0) return `No other job would start ${word}.`;
   const jobs = (number: number) => `${count(number)} ${number === 1 ? "job" : "jobs"}`;
   return `${jobs(mine)}${others > 0 ? ` and ${jobs(others)} of others` : ""} would start ${word}.`;
 }

@@ -27,9 +27,9 @@ def anomalies(
     name: Name,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Compare now; else what was found in the last ten minutes is told."),
+        typer.Option("--fresh", help="Compare now, even if that was done in the last ten minutes."),
     ] = False,
-    hours: Annotated[float | None, typer.Option(help="Compare now, over so many hours.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Compare now, over this many hours.")] = None,
     output: OutputOption = Format.table,
 ) -> None:
     """Show who waited longer here than in a private cluster of what the virtual cluster is guaranteed."""
@@ -87,17 +87,17 @@ def _print_anomalies(found: Anomalies) -> None:
 
 @group.command()
 def advise(
-    days: Annotated[float, typer.Option(help="Judge by the jobs of so many days.")] = 7.0,
+    days: Annotated[float, typer.Option(help="Judge by the jobs of this many days.")] = 7.0,
     budget: Annotated[
         list[str] | None,
-        typer.Option("--budget", metavar="MODEL=GPUS", help="All of them together own at most so many."),
+        typer.Option("--budget", metavar="MODEL=GPUS", help="The most that all of them own together."),
     ] = None,
     price: Annotated[
-        list[str] | None, typer.Option("--price", metavar="MODEL=PRICE", help="Of one GPU-hour.")
+        list[str] | None, typer.Option("--price", metavar="MODEL=PRICE", help="The price of one GPU-hour.")
     ] = None,
     minimum: Annotated[
         list[str] | None,
-        typer.Option("--minimum", metavar="VC:TYPE=CELLS", help="It owns at least so many, or larger ones."),
+        typer.Option("--minimum", metavar="VC:TYPE=CELLS", help="The fewest it owns, or larger ones."),
     ] = None,
     keep: Annotated[list[str] | None, typer.Option("--keep", metavar="VC", help="Leave it as it is.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
@@ -186,7 +186,7 @@ def _change(today: AdviceFigures, advised: AdviceFigures) -> list[str]:
 
 @group.command(name="advice-apply")
 def advice_apply(
-    advice_id: Annotated[str, typer.Argument(metavar="ID", help="Of the advice.", show_default=False)],
+    advice_id: Annotated[str, typer.Argument(metavar="ID", help="The advice.", show_default=False)],
 ) -> None:
     """Divide the cluster as advised; refused when its cells have changed since. For operators."""
     with connect() as client:

@@ -51,13 +51,13 @@ def change(
         Unit, typer.Option(help="cost: weighted by each model's price for an hour.")
     ] = Unit.gpu_hours,
     period: Annotated[
-        Period, typer.Option(help="Calendar periods by UTC; none: it never begins anew.")
+        Period, typer.Option(help="Calendar periods by UTC; none: it is never renewed.")
     ] = Period.month,
     action: Annotated[
         Action, typer.Option(help="At 100 %: only tell, or start nothing more of the tenant.")
     ] = Action.warn,
     start: Annotated[
-        str, typer.Option("--from", help="Nothing before counts: 2026-12-01T00:00. Left out: of the period.")
+        str, typer.Option("--from", help="Use counts from here on: 2026-12-01T00:00. Left out: the period.")
     ] = "",
     output: OutputOption = Format.table,
 ) -> None:

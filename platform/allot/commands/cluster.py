@@ -139,7 +139,7 @@ def events(
     node: Annotated[str | None, typer.Option(help="Only of this node.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = 50,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="The most that are listed.")] = 50,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
 ) -> None:

@@ -93,8 +93,8 @@ def ls(
     array: Annotated[
         int | None, typer.Option("--array", metavar="ID", help="Only the tasks of this array.")
     ] = None,
-    fold: Annotated[bool, typer.Option("--fold", help="Of each array only one line.")] = False,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many.")] = DEFAULT_ROWS,
+    fold: Annotated[bool, typer.Option("--fold", help="One line for each array.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows at most.")] = DEFAULT_ROWS,
     everything: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
@@ -253,7 +253,7 @@ def why(
     job_id: Annotated[
         int | None, typer.Argument(metavar="ID", help="The job's number.", show_default=False, min=1)
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="Of the job that you submitted last.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Explain the job that you submitted last.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,
 ) -> None:

@@ -30,7 +30,7 @@ def ledger(
         str | None, typer.Option(help="On one side or the other; in the market, a virtual cluster.")
     ] = None,
     job: Annotated[int | None, typer.Option(help="Lines that name this job.", min=0)] = None,
-    round_number: Annotated[int | None, typer.Option("--round", help="Of one round.", min=0)] = None,
+    round_number: Annotated[int | None, typer.Option("--round", help="Only this round.", min=0)] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Lines at most.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print all of them as CSV, the oldest first.")] = False,

@@ -39,10 +39,10 @@ def logs(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", "-t", help="Only of this task: of all its ranks, unless one is given."),
+        typer.Option("--task", "-t", help="Only this task: all its ranks, unless one is given."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of all ranks, by time, with task and rank before each line.")
+        bool, typer.Option("--all", help="All ranks by time, with task and rank before each line.")
     ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Only the last lines.", show_default="all")
@@ -60,7 +60,7 @@ def logs(
         typer.Option(
             "--download",
             metavar="FILE",
-            help="Write it to a file: of several ranks, which are all unless one is given, a zip.",
+            help="Write it to a file; a zip where it is of several ranks.",
         ),
     ] = None,
     raw: Annotated[

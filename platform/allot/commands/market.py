@@ -347,7 +347,7 @@ def grant(
 @group.command()
 def allowance(
     vc: Owner,
-    credits: Annotated[float | None, typer.Argument(help="Granted anew each period.")] = None,
+    credits: Annotated[float | None, typer.Argument(help="Granted again in each period.")] = None,
     every: Annotated[str, typer.Option(help="The period, such as 1d.")] = "1d",
     remove: Annotated[bool, typer.Option("--remove", help="Grant no more.")] = False,
 ) -> None:

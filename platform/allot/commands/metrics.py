@@ -154,7 +154,7 @@ def _clock(at: float) -> str:
 
 def top(
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="At most so many jobs.")] = 50,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="The most jobs that are listed.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Look again every ten seconds.")] = False,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,

@@ -134,7 +134,7 @@ def add(
     `allot webhook add https://ci.example.org/gpus --tenant vision --topic job.failed`
     """
     if not topic:
-        raise WrongUse("Say with --topic what it is told of: --topic job.failed --topic job.finished.")
+        raise WrongUse("Choose its topics with --topic: --topic job.failed --topic job.finished.")
     wanted = {"url": url, "topics": topic, "tenant": tenant, "title": title}
     with connect() as client:
         made = client.notices.add_webhook(wanted)
@@ -147,7 +147,7 @@ def change(
     url: Annotated[str | None, typer.Option(help="https://host/path")] = None,
     topic: TopicOption = None,
     title: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    active: Annotated[bool | None, typer.Option("--on/--off", help="Whether it is told anything.")] = None,
+    active: Annotated[bool | None, typer.Option("--on/--off", help="Whether events are sent to it.")] = None,
 ) -> None:
     """Change a webhook; switched on again, it has no past failures."""
     wanted: dict[str, Any] = {"url": url, "topics": topic, "title": title, "active": active}
@@ -235,4 +235,4 @@ def redeliver(
 
 def register(app: typer.Typer) -> None:
     app.command()(notifications)
-    app.add_typer(group, name="webhook", help="Addresses that are told what happens.")
+    app.add_typer(group, name="webhook", help="Addresses to which events are sent.")

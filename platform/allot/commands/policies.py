@@ -128,7 +128,7 @@ def whole(
         for vc in others:
             client.set_virtual_cluster(vc["name"], {"guaranteed": {}, "version": vc["version"]})
         changed = client.set_virtual_cluster(name, {"guaranteed": every, "version": mine["version"]})
-    members = ", ".join(member["tenant"] for member in changed["members"]) or "nobody yet"
+    members = ", ".join(member["tenant"] for member in changed["members"]) or "no one yet"
     print_line(f"Virtual cluster {name} is guaranteed {amounts(changed['guaranteed'])}, all that there is.")
     print_line(f"Its members, who can submit to it: {members}.")
 

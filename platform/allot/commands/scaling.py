@@ -110,10 +110,10 @@ def _print_curve(found: JobScaling) -> None:
 
 def elasticity(
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Simulate now; else what was worked out last is told.")
+        bool, typer.Option("--fresh", help="Simulate now instead of showing the last result.")
     ] = False,
     days: Annotated[
-        float | None, typer.Option(help="Simulate now, the jobs submitted in so many days (1).")
+        float | None, typer.Option(help="Simulate now the jobs submitted in this many days (1).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = Format.table,

@@ -287,7 +287,7 @@ def export(
 @group.command()
 def price(
     gpu_model: Annotated[str, typer.Argument(metavar="MODEL")],
-    price_per_hour: Annotated[float, typer.Argument(metavar="PRICE", help="Of one GPU for an hour.", min=0)],
+    price_per_hour: Annotated[float, typer.Argument(metavar="PRICE", help="For one GPU and hour.", min=0)],
 ) -> None:
     """Say what a GPU of a model costs for an hour, for policies that minimise cost. For operators."""
     with connect() as client:

@@ -47,7 +47,7 @@ def what_if(
     enlarge: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--enlarge", metavar="VC MODEL=GPUS", help="If it were guaranteed so many more (operators)."
+            "--enlarge", metavar="VC MODEL=GPUS", help="If it were guaranteed this many more (operators)."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,

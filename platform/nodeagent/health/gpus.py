@@ -120,7 +120,7 @@ class GpuCheck:
     def _note(self, index: int, xid: int) -> None:
         log.warning("GPU %d reported Xid %d", index, xid)
         if xid in HARDWARE:
-            self.failures[index] = f"Xid {xid}: {HARDWARE[xid]}. Reset it, then start the agent anew."
+            self.failures[index] = f"Xid {xid}: {HARDWARE[xid]}. Reset it, then restart the agent."
         elif xid not in APPLICATION:
             meaning = SUSPICIOUS.get(xid, "look it up in NVIDIA's catalogue")
             self.warnings[index] = f"Xid {xid}: {meaning}.", self.clock() + WARNED_SECONDS

@@ -93,7 +93,7 @@ class Isolation:
             for path in (configuration.work_folder, configuration.checkpoint_folder):
                 if closed := closed_folder(path):
                     return (
-                        f"Tenants' users cannot get to {path}: {closed} lets nobody pass. Name a folder"
+                        f"Tenants' users cannot get to {path}: {closed} is closed to them. Name a folder"
                         " elsewhere, or install bubblewrap."
                     )
         return ""

@@ -238,5 +238,5 @@ async def _ready(descriptor: int, *, to_write: bool) -> None:
 
 def _why_not(error: Exception) -> str:
     if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return "This attempt was started by an older node agent, or has ended: nobody can be let in."
+        return "This attempt was started by an older node agent, or has ended: it takes no terminal."
     return f"The node could not let you in: {error or type(error).__name__}"

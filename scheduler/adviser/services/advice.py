@@ -167,7 +167,7 @@ def _represented(row: Advice, whole: bool) -> dict[str, Any]:
     shown = {
         "id": str(row.id),
         "state": WorkState.FAILED if given_up else row.state,
-        "problem": "Nobody has worked it out; ask again." if given_up else row.problem,
+        "problem": "No worker computed it; ask again." if given_up else row.problem,
         "fields": row.fields,
         "asked_at": row.asked_at.isoformat(),
         "asked_by": row.asked_by.username,

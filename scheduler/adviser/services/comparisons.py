@@ -109,7 +109,7 @@ def comparison_represented(
     return {
         "virtual_cluster": virtual_cluster.name,
         "state": _state(report, given_up),
-        "problem": "Nobody has worked it out; ask again." if given_up else report.problem if report else "",
+        "problem": "No worker computed it; ask again." if given_up else report.problem if report else "",
         "made_at": _iso(report.made_at) if report and report.found else None,
         "since": _iso(report.since) if report else None,
         "until": _iso(report.until) if report else None,

@@ -148,7 +148,7 @@ def _represented(row: ElasticitySavings) -> dict[str, Any]:
     return {
         "id": str(row.id),
         "state": WorkState.FAILED if given_up else row.state,
-        "problem": "Nobody has worked it out; ask again." if given_up else row.problem,
+        "problem": "No worker computed it; ask again." if given_up else row.problem,
         "asked_at": row.asked_at.isoformat(),
         "asked_by": row.asked_by.username,
         "days": row.days,
@@ -163,8 +163,8 @@ def _assumption(answer: Mapping[str, Any]) -> str:
     return " ".join(
         [
             "Both are simulated: today's nodes, guarantees and policies, empty at the beginning; each job has"
-            " the work that it did, and GPU models are equally fast. Jobs of which nobody measured how they"
-            f" scale are taken to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
+            " the work that it did, and GPU models are equally fast. Jobs whose scaling was not measured"
+            f" are taken to scale perfectly. Going on after a stop costs {RESTART_SECONDS:g} seconds.",
             *([f"Only the newest {MOST_JOBS:,} jobs were looked at."] if answer["is_cut"] else []),
         ]
     )

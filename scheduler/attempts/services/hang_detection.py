@@ -32,7 +32,7 @@ def watch_jobs() -> None:
     ):
         # A node's clock may be ahead: then it is found a little later.
         if database_now() - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
-            message = f"It told of no progress for {watch['silent']:g} s."
+            message = f"It reported no progress for {watch['silent']:g} s."
             _act(attempt_id, job_id, StopCause.STUCK, watch["then"], message)
 
 

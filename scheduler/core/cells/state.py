@@ -182,7 +182,7 @@ class CellState:
                 user = hardware.reservers.get(inside) or hardware.users[inside]
                 if user is not None:
                     problem = f"GPU {gpu} of {pod.node} is {user.group.name}'s"
-                    raise RequestError(where, problem, "GPUs that nobody has or has reserved")
+                    raise RequestError(where, problem, "GPUs that are neither held nor reserved")
 
     def delete(self, name: str) -> None:
         """Forget a group: it has ended, or what was reserved for it is given back to those who have it still.

@@ -66,7 +66,7 @@ def _rule(
 
 NO_SIGNATURE = FailureClass("no_signature", Layer.UNKNOWN, "unclassified failure")
 #: Not found in a log: the platform stopped it.
-STUCK = FailureClass("stuck", Layer.ENGINE, "it told of no progress")
+STUCK = FailureClass("stuck", Layer.ENGINE, "it reported no progress")
 IDLE_GPUS = FailureClass("idle_gpus", Layer.ENGINE, "its GPUs did nothing")
 
 _USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM

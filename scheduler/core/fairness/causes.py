@@ -159,8 +159,7 @@ def _broken_hardware(seen: _Circumstances) -> Finding | None:
             why = f": {wording.listed(named)}" if named else ""
             return Finding(
                 Cause.BROKEN_HARDWARE,
-                f"Of the {guaranteed} {model} that virtual clusters are guaranteed"
-                f" {usable} can be used{why}.",
+                f"Virtual clusters are guaranteed {guaranteed} {model}, of which {usable} can be used{why}.",
             )
     return None
 

@@ -432,8 +432,8 @@ _DECLARED = (
     ),
     _order(
         "next_cycle",
-        "`pollux`, `sia`: other jobs make more of the GPUs at present; everyone is considered again in"
-        " the next cycle",
+        "`pollux`, `sia`: other jobs make more of the GPUs at present; all jobs are considered again in the"
+        " next cycle",
     ),
     _order(
         "fewest_first",

@@ -337,7 +337,7 @@ def _known_stages(job: Job) -> Stages:
     return stages
 
 
-_REGROUPED = "Jobs that share GPUs were grouped anew, and it goes on with others or alone."
+_REGROUPED = "Jobs that share GPUs were grouped again, and it goes on with others or alone."
 _LESS_LEFT = Reason(
     code="less_service_left_first",
     tier=Tier.ORDER,

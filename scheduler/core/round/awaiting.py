@@ -43,8 +43,7 @@ def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
         yield Reason(
             code="singleton",
             tier=Tier.HELD,
-            message="Of the jobs of its name and user one runs at a time;"
-            f" {wording.jobs(jobs)} came before it.",
+            message=f"One job of its name and user runs at a time; {wording.jobs(jobs)} came before it.",
             blocking=_blocking(earlier),
         )
 

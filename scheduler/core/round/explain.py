@@ -212,7 +212,7 @@ class _Shortages:
                 message=f"{parts.capitalize()} would be left, but label {label} does not let it share there.",
                 blocking={"label": label},
                 needed=demand.gpus,
-                hint="It starts when those leave whom it may not join, or a GPU comes free that nobody has.",
+                hint="It starts when the jobs leave that it may not join, or when a whole GPU comes free.",
             )
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
             return waits_for_candidates(demand, self._facts.cluster)

@@ -292,7 +292,7 @@ def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> 
     for job in decision.leaves:
         running = view.running.get(job)
         if running is None or running.jobs in going or set(running.jobs) <= decision.leaves.keys():
-            raise PolicyError(f"job {job} cannot leave: it shares GPUs with nobody who runs on")
+            raise PolicyError(f"job {job} cannot leave: it shares GPUs with no job that runs on")
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:

@@ -153,7 +153,7 @@ def represented(row: WhatIf, viewer: Viewer) -> dict[str, Any]:
     return {
         "id": str(row.id),
         "state": WhatIfState.FAILED if given_up else row.state,
-        "problem": "Nobody has answered it; ask again." if given_up else row.problem,
+        "problem": "No worker answered it; ask again." if given_up else row.problem,
         "fields": row.fields,
         "asked_at": row.asked_at.isoformat(),
         "expires_at": expires_at(row).isoformat(),

@@ -18,7 +18,7 @@ from tenants.models import VirtualCluster
 _WORDS = {
     "offer": "{lender} offers {lot}",
     "withdraw": "{lender} no longer offers {lot}",
-    "expire": "nobody took {lot} of {lender} in time",
+    "expire": "{lot} of {lender} was not taken in time",
     "take": "{borrower} borrows {lot} of {lender}",
     "begin": "{borrower} has {lot} of {lender} from now on",
     "end": "{lot} are {lender}'s again, which {borrower} had borrowed",

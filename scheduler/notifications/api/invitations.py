@@ -55,7 +55,7 @@ class InvitationOutput(serializers.ModelSerializer):
 class NewInvitationOutput(InvitationOutput):
     link = serializers.CharField(
         allow_null=True,
-        help_text="In this answer only, and null where it was mailed: whoever has it may accept.",
+        help_text="In this answer only, and null where it was mailed: anyone who has it may accept.",
     )
 
     class Meta(InvitationOutput.Meta):

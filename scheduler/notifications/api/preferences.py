@@ -24,10 +24,11 @@ class NotificationSettings(serializers.Serializer):
     address = serializers.CharField(allow_blank=True, help_text="Where mail goes; empty: nowhere.")
     can_send = serializers.BooleanField(help_text="Whether this installation has a mail server.")
     jobs = serializers.ChoiceField(
-        choices=JobNotices.choices, help_text="Of one's own jobs, except where a job says it in `notify`."
+        choices=JobNotices.choices,
+        help_text="One's own jobs, except where a job says it in `notify`.",
     )
     tenants = serializers.BooleanField(
-        help_text="Budgets and webhooks of the tenants whose admin one is; of the cluster's for operators."
+        help_text="Budgets and webhooks of the tenants whose admin one is; for operators the cluster's."
     )
     cluster = serializers.BooleanField(help_text="Nodes that were lost or cordoned; for operators.")
     problem = serializers.CharField(

@@ -78,7 +78,10 @@ class NewWebhookOutput(WebhookOutput):
 
 class WebhookInput(StrictSerializer):
     tenant = serializers.CharField(
-        max_length=63, required=False, allow_null=True, help_text="Left out: of the cluster, for operators."
+        max_length=63,
+        required=False,
+        allow_null=True,
+        help_text="Left out: the cluster, for operators.",
     )
     url = serializers.CharField(max_length=MOST_CHARACTERS, help_text="https://host/path")
     title = serializers.CharField(max_length=120, required=False, allow_blank=True, default="")

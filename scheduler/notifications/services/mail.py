@@ -126,7 +126,7 @@ def _text(notices: Sequence[EmailNotice]) -> str:
     paragraphs = [f"{notice.at:%Y-%m-%d %H:%M:%S} UTC\n{notice.text}" for notice in notices[:_MOST_IN_A_MAIL]]
     if len(notices) > _MOST_IN_A_MAIL:
         paragraphs.append(f"And {len(notices) - _MOST_IN_A_MAIL} more.")
-    paragraphs.append(f"--\nWhat you are told of: {settings.CONFIG.public_url}/account")
+    paragraphs.append(f"--\nYour notifications: {settings.CONFIG.public_url}/account")
     return "\n\n".join(paragraphs) + "\n"
 
 

@@ -162,5 +162,5 @@ def _check(tenant: Tenant | None, url: str | None, topics: Sequence[str] | None)
         checked_url(url)
     foreign = [topic for topic in topics or () if tenant is not None and topic in CLUSTER_TOPICS]
     if foreign:
-        problem = f"{foreign[0]} is told to webhooks of the cluster only"
+        problem = f"{foreign[0]} is sent to webhooks of the cluster only"
         raise Invalid(f"topics: {problem}.", [FieldError("topics", problem, "topics of jobs and budgets")])

@@ -351,7 +351,7 @@ def _profile(value: Any) -> Profile | None:
         raise BadField("profile", f"{shown(value)}: utilisation, memory_utilisation and amp are at most 1")
     stages = [told[name] for name in ("storage", "gpu", "network") if name in told]
     if stages and not (len(stages) == 3 and sum(stages) > 0):
-        raise BadField("profile", "storage, gpu and network are told together, and not all of them are 0")
+        raise BadField("profile", "storage, gpu and network are given together, and not all of them are 0")
     memory_bytes = told.get("memory_bytes")
     return first_known(
         [

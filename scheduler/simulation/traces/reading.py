@@ -79,7 +79,7 @@ def _about_estimates(jobs: Sequence[TracedJob], options: TraceOptions) -> list[s
     if all(job.own_estimate for job in jobs):
         return []
     if options.estimates == "none":
-        return ["The scheduler is told nothing of how long jobs run."]
+        return ["The scheduler does not know how long jobs run."]
     if options.estimate_error:
         sigma = options.estimate_error
         return [f"Estimates are the true durations times a log-normal factor (sigma {sigma:g})."]

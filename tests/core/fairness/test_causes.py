@@ -90,7 +90,7 @@ def test_broken_and_cordoned_hardware_is_named() -> None:
     snapshot = cluster(nodes=nodes, running=())
     assert found(snapshot) == Finding(
         Cause.BROKEN_HARDWARE,
-        "Of the 8 V100 that virtual clusters are guaranteed 3 can be used: 1 GPU of node node-0001 is broken"
+        "Virtual clusters are guaranteed 8 V100, of which 3 can be used: 1 GPU of node node-0001 is broken"
         " and node node-0002 takes no work.",
     )
 

@@ -216,7 +216,7 @@ def test_what_nobody_works_out_is_given_up(operator):
     long_ago = timezone.now() - timedelta(hours=1)
     row = Advice.objects.create(asked_by=make_user(), asked_at=long_ago, question={"days": 7.0})
     found = operator.get(f"/cells/advice/{row.id}").json()
-    assert (found["state"], found["problem"]) == ("failed", "Nobody has worked it out; ask again.")
+    assert (found["state"], found["problem"]) == ("failed", "No worker computed it; ask again.")
 
 
 def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_capture_on_commit_callbacks):

@@ -181,4 +181,4 @@ def test_the_task_answers_and_a_question_nobody_answered_fails_in_time(operator,
     long_ago = timezone.now() - elasticity.PATIENCE - timedelta(seconds=1)
     ElasticitySavings.objects.create(asked_by=user, asked_at=long_ago, days=1.0)
     (newest, _) = operator.get("/elasticity-savings").json()["results"]
-    assert (newest["state"], newest["problem"]) == ("failed", "Nobody has worked it out; ask again.")
+    assert (newest["state"], newest["problem"]) == ("failed", "No worker computed it; ask again.")

@@ -227,7 +227,7 @@ class TestReaders:
         long_ago = timezone.now() - timedelta(hours=1)
         report = AnomalyReport.objects.create(virtual_cluster=research[0], asked_at=long_ago, hours=24)
         shown = comparisons.comparison_represented(research[0], report, viewer_of(make_user()))
-        assert (shown["state"], shown["problem"]) == ("failed", "Nobody has worked it out; ask again.")
+        assert (shown["state"], shown["problem"]) == ("failed", "No worker computed it; ask again.")
 
 
 class TestRenewal:

@@ -34,7 +34,7 @@ def test_each_attempt_is_warned_of_once():
     watch_jobs()
     watch_jobs()
     event = Event.objects.get(kind="attempt.stuck")
-    assert (event.job_id, event.message) == (attempt.job_id, "It told of no progress for 60 s.")
+    assert (event.job_id, event.message) == (attempt.job_id, "It reported no progress for 60 s.")
     attempt.refresh_from_db()
     assert attempt.state == "running"
 

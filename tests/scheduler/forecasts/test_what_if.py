@@ -204,4 +204,4 @@ def test_a_question_nobody_answers_is_given_up(world: World, queue) -> None:
     row = WhatIf.objects.get(id=asked["id"])
     WhatIf.objects.filter(id=row.id).update(asked_at=row.asked_at - 2 * questions.PATIENCE, state="running")
     answer = world.member.get(f"/what-if/{asked['id']}").json()
-    assert (answer["state"], answer["problem"]) == ("failed", "Nobody has answered it; ask again.")
+    assert (answer["state"], answer["problem"]) == ("failed", "No worker answered it; ask again.")

@@ -129,7 +129,7 @@ function WebhookForm({ form, ofCluster, ...dialog }: WebhookFormProps) {
         required
       />
       <TextField {...field("title")} label="Title" hint="What it is for" maxLength={120} />
-      <FieldGroup legend="Told of" problem={problem("topics")}>
+      <FieldGroup legend="Topics" problem={problem("topics")}>
         <div className={styles.topics}>
           {TOPICS.filter((each) => ofCluster || !each.ofCluster).map(({ topic, says }) => (
             <Checkbox key={topic} {...register("topics")} value={topic} label={says} />

@@ -54,7 +54,7 @@ export function WebhooksPanel({ tenant }: { tenant: string | null }) {
             ),
           },
           { header: "State", cell: (webhook) => <WebhookBadge webhook={webhook} /> },
-          { header: "Told of", className: muted, cell: ({ topics }) => topics.join(", ") },
+          { header: "Topics", className: muted, cell: ({ topics }) => topics.join(", ") },
         ]}
       />
       {adding && <AddWebhookDialog tenant={tenant} onClose={() => setAdding(false)} />}

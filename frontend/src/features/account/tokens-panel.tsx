@@ -126,7 +126,7 @@ function Made({ token, onClose }: { token: NewToken; onClose: () => void }) {
     <ShownOnceDialog
       title={`Token ${token.name}`}
       secret={token.token ?? ""}
-      label="Whoever has it acts as you."
+      label="Anyone who has it can act as you."
       onClose={onClose}
     />
   );

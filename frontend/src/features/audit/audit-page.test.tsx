@@ -94,7 +94,7 @@ describe("the audit log", () => {
     expect(within(row).getByText("never")).toBeTruthy();
     expect(within(row).getByText("12")).toBeTruthy();
     expect(within(row).getByText(/^refused \(since .*, 3 tries\)$/)).toBeTruthy();
-    expect(screen.getByText(/does not write down all changes/)).toBeTruthy();
+    expect(screen.getByText(/does not record all changes/)).toBeTruthy();
   });
 
   it("is of their own tenants for admins, and says why it is refused to others", async () => {

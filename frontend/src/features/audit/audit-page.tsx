@@ -23,7 +23,7 @@ const KINDS = [
   { value: "node", label: "Nodes" },
   { value: "system", label: "The platform itself" },
   { value: "database", label: "SQL by hand" },
-  { value: "nobody", label: "Nobody signed in" },
+  { value: "nobody", label: "Not signed in" },
 ];
 const OUTCOMES = [
   { value: "done", label: "Done" },
@@ -54,8 +54,8 @@ export function AuditPage() {
       title="Audit log"
       lead={
         me.is_operator
-          ? "Who changed, read or was refused what, and from where. Nobody can change what is written here."
-          : "Who changed what of your tenants, and from where. Nobody can change what is written here."
+          ? "Who changed, read or was refused what, and from where. Entries cannot be changed."
+          : "Who changed what in your tenants, and from where. Entries cannot be changed."
       }
       actions={
         entries.length > 0 && (
@@ -118,7 +118,7 @@ function Forwarding({ status }: { status: AuditStatus }) {
     <>
       {!status.is_complete && (
         <Notice tone="failed">
-          The database does not write down all changes: run manage.py migrate, which makes its triggers anew.
+          The database does not record all changes: run manage.py migrate, which creates its triggers again.
         </Notice>
       )}
       {status.receivers.length > 0 && (

@@ -248,7 +248,7 @@ function InventoryButton({ document, onChange }: InventoryButtonProps) {
           description="Types and hardware are replaced by those of the nodes as they are now. What becomes of the cells that virtual clusters own?"
         >
           <DialogActions>
-            <Button onClick={() => take(proposed)}>Propose them anew</Button>
+            <Button onClick={() => take(proposed)}>Propose them again</Button>
             <Button look="primary" onClick={() => take(withHardwareOf(document, proposed))}>
               Keep them
             </Button>

@@ -38,7 +38,7 @@ export function TypesPanel({ document, problems, onChange, models }: PartProps &
         rowKey={(_, index) => index}
         empty={
           <EmptyState title="No cell types">
-            Take them from the inventory, or begin with the smallest: so many GPUs of a model.
+            Take them from the inventory, or begin with the smallest: a number of GPUs of one model.
           </EmptyState>
         }
         columns={[

@@ -43,7 +43,7 @@ export function FairnessPage() {
         <EmptyState title="Nothing is known yet">
           {fairness.at
             ? "No tenant is a member of it."
-            : "It is accounted for after each round; the first is not yet, or nobody has submitted a job to it."}
+            : "It is accounted for after each round: the first has not ended yet, or no job was submitted to it."}
         </EmptyState>
       )}
       {fairness && fairness.tenants.length > 0 && <Known name={name} fairness={fairness} />}

@@ -41,7 +41,7 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
           header: "GPUs received of those entitled to",
           cell: (tenant) => <Bars tenant={tenant} scales={scales} />,
         },
-        { header: "Here and alone", cell: (tenant) => <Gain tenant={tenant} /> },
+        { header: "Compared with a private cluster", cell: (tenant) => <Gain tenant={tenant} /> },
         {
           header: "Rho",
           className: oneLine,

@@ -81,7 +81,7 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
     >
       <FieldRow>
         <TextField {...number("credits")} label="Credits" required min={0} step="any" />
-        <TextField {...number("every_seconds")} label="Every so many days" required min={0} step="any" />
+        <TextField {...number("every_seconds")} label="Every how many days" required min={0} step="any" />
       </FieldRow>
     </FormDialog>
   );

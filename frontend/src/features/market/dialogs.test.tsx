@@ -138,7 +138,7 @@ describe("an allowance", () => {
     server.on("PUT /market/accounts/vision-vc/allowance", {});
     server.on("DELETE /market/accounts/vision-vc/allowance", undefined);
     const { user } = await renderPage(Allowance);
-    const days = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Every so many days" });
+    const days = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Every how many days" });
     expect(days.value).toBe("1");
     await user.clear(days);
     await user.type(days, "0.5");

@@ -29,7 +29,7 @@ export function Queue({ loading }: { loading: boolean }) {
       {loading && waiting.length === 0 ? (
         <SkeletonLines count={6} />
       ) : waiting.length === 0 ? (
-        <EmptyState title="Nobody waits">Every submitted job has its GPUs.</EmptyState>
+        <EmptyState title="No job waits">Every submitted job has its GPUs.</EmptyState>
       ) : (
         <>
           <ol className={styles.queue}>

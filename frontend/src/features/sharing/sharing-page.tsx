@@ -35,8 +35,8 @@ export function SharingPage() {
         />
       </Panel>
       <p className={muted}>
-        Slowdown: how many times as long as alone on whole GPUs a job takes, where that was measured. Which jobs other
-        tenants run is told to nobody else.
+        Slowdown: how many times as long a job takes as alone on whole GPUs, where that was measured. Other tenants'
+        jobs are not named.
       </p>
     </PageLayout>
   );

@@ -99,8 +99,8 @@ function Shares({ name, cluster, targets }: SharesProps) {
         />
       </Panel>
       <p className={muted}>
-        A bar is the part of its time that a job shall spend on a model; the mark on it is what it had since the targets
-        were computed. GPUs that nobody is meant to have go to whoever gains by them.{" "}
+        A bar is the part of its time that a job should spend on a model; the mark on it is what it had since the
+        targets were computed. GPUs outside all targets go to the jobs that gain by them.{" "}
         {rows.length > 0 && `${counted(rows.length, "job")} shown.`}
       </p>
     </>

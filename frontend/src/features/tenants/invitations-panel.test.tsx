@@ -43,7 +43,7 @@ describe("invitations into a tenant", () => {
       { role: "admin", email: "", expires_in_days: 3 },
     ]);
     await user.click(screen.getByRole("button", { name: "Done" }));
-    expect(await screen.findByRole("row", { name: /^Whoever has the link.*Admin/ })).toBeTruthy();
+    expect(await screen.findByRole("row", { name: /^Anyone with the link.*Admin/ })).toBeTruthy();
     expect(document.body.textContent).not.toContain("#secret");
   });
 

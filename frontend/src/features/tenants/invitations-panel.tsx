@@ -59,7 +59,7 @@ export function InvitationsPanel({ tenant }: { tenant: string }) {
             sortBy: ({ email }) => email || null,
             cell: ({ email, mailed, invited_by: by }) => (
               <>
-                {email || "Whoever has the link"}
+                {email || "Anyone with the link"}
                 <p className={muted}>
                   by {by}, {mailed ? "mailed" : "link to hand over"}
                 </p>
@@ -113,7 +113,7 @@ function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
     return (
       <ResultDialog title={`Invitation to ${tenant}`} onClose={onClose}>
         {create.data.link ? (
-          <ShownOnce secret={create.data.link} label="Hand this link over: whoever has it may accept, once." />
+          <ShownOnce secret={create.data.link} label="Send this link: anyone who has it may accept, once." />
         ) : (
           <Notice>The link was mailed to {create.data.email}.</Notice>
         )}

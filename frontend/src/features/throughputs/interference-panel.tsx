@@ -10,7 +10,7 @@ export function InterferencePanel() {
   const found = useQuery(interferenceQuery).data;
   if (!found) return null;
   return (
-    <Panel title="Pairs that nobody measured">
+    <Panel title="Pairs that were not measured">
       <Stack>
         <p className={muted}>{standing(found)}</p>
         {found.rules.length > 0 && (

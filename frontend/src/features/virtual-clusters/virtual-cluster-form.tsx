@@ -20,7 +20,7 @@ import { useSay } from "@/ui/toasts";
 export const SHARING: Record<VirtualCluster["sharing"], string> = {
   never: "never",
   measured: "jobs that were measured to get along",
-  free: "also jobs that nobody measured",
+  free: "also jobs that were not measured",
 };
 
 interface FormProps {

@@ -65,7 +65,7 @@ function WebhookView({ webhook }: { webhook: Webhook }) {
           <Facts
             facts={[
               ["URL", <span className={styles.url}>{webhook.url}</span>],
-              ["Told of", webhook.topics.join(", ")],
+              ["Topics", webhook.topics.join(", ")],
               ["Made", `${moment(webhook.created_at)} by ${webhook.created_by}`],
               ["Failed in a row", failures(webhook)],
               ["Next try", webhook.held_until ? moment(webhook.held_until) : "at once"],

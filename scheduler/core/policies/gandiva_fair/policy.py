@@ -306,7 +306,7 @@ def _trade_lines(
     if [_entry(done) for done in trades] == list(earlier.get("trades", [])):
         return
     if not trades:
-        yield LedgerLine(kind="trade", message="Nobody trades any more.")
+        yield LedgerLine(kind="trade", message="There are no more trades.")
     for done in trades:
         entry = _entry(done)
         fast, slow = f"{done.fast_gpus:.4g} {done.fast}", f"{done.slow_gpus:.4g} {done.slow}"

@@ -225,12 +225,12 @@ def _rank(job: Job) -> tuple[int, float, JobId]:
 _LESS_GOODPUT = Reason(
     code="less_goodput",
     tier=Tier.ORDER,
-    message="Other jobs make more of the GPUs in this round; everyone is considered anew in the next.",
+    message="Other jobs make more of the GPUs in this round; all jobs are considered again in the next.",
     hint="A job that can run on fewer GPUs (`elastic`), or on more GPU models, gets some sooner.",
 )
 _NEXT_ROUND = Reason(
     code="next_cycle",
     tier=Tier.ORDER,
-    message="No idle GPUs suit it; everyone is considered anew when the policy's next round begins.",
+    message="No idle GPUs suit it; all jobs are considered again when the policy's next round begins.",
     hint="A job that can run on fewer GPUs (`elastic`) is given some sooner.",
 )

@@ -233,7 +233,7 @@ def _record(arrival: Arrival, job: RoundJob, course: Course, table: ThroughputTa
 def _why_early(outcome: Outcome) -> str:
     if outcome.without_shares:
         return f"the policy found no shares: {outcome.without_shares}"
-    return "" if outcome.complete else "it was interrupted, or nobody who waits can ever run"
+    return "" if outcome.complete else "it was interrupted, or no job that waits can ever run"
 
 
 def _about(rules: Rules, outcome: Outcome, jobs: int) -> list[str]:

@@ -324,7 +324,7 @@ class TestTrading:
         later = decide(replace(facts, now=NOW + QUANTUM, jobs=tuple(alike), memory=first.memory))
         assert later.memory["research"]["books"]["trades"] == []
         assert [(line.kind, line.message) for line in later.ledger["research"]] == [
-            ("trade", "Nobody trades any more.")
+            ("trade", "There are no more trades.")
         ]
 
     def test_both_do_at_least_as_much_as_without_and_one_does_more(self) -> None:

@@ -1,0 +1,123 @@
+"""Texts avoid the turns that docs/style.md lists.
+
+What users read (strings of the product, the dashboard) has none. Docstrings, comments and docs written before
+that page have some left: their numbers may only fall.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TURNS = re.compile(
+    r"\b(?:nobody|whoever|whomever|so many|anew|(?:is|are|be) told|told of|least run|here and alone"
+    r"|what is not said)\b"
+    # A sentence that begins with "Of".
+    r"|(?:^|(?<=[.:;] ))Of (?:what|whom|those|all|its|the|each|an?|two|one|several|it)\b",
+    re.IGNORECASE,
+)
+TS_COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.DOTALL)
+PRODUCT = ("platform", "scheduler", "tenants")
+#: Strings that are no text: names, values that are stored, words within a longer sentence.
+NO_TEXT = {
+    "nobody",  # A user of the system, and a kind of the audit log's.
+    "postgresql://nobody@127.0.0.1:1/none",
+}
+#: How many are left in docstrings and comments, and in docs. Lower these when you mend some.
+LEFT_IN_COMMENTS = 1342
+LEFT_IN_DOCS = 311
+
+
+def sources() -> Iterator[Path]:
+    for folder in PRODUCT:
+        yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if "migrations" not in path.parts)
+
+
+def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                yield first.value
+
+
+def strings(source: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string that is no docstring."""
+    tree = ast.parse(source.read_text())
+    passed = {id(each) for each in docstrings(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in passed:
+            yield node.lineno, node.value
+
+
+def comments(source: Path) -> Iterator[str]:
+    text = source.read_text()
+    yield from (str(each.value) for each in docstrings(ast.parse(text)))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.lstrip("#: ")
+
+
+def is_text(value: str) -> bool:
+    """Whether a string is a whole sentence or more, and not a word inside one."""
+    return value not in NO_TEXT and " " in value.strip() and value[:1].isupper() and not value.isupper()
+
+
+def test_what_the_server_the_agent_and_the_command_say() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {turn[0]!r} in {value[:80]!r}"
+        for path in sources()
+        for line, value in strings(path)
+        if is_text(value) and (turn := TURNS.search(value))
+    ]
+    assert found == []
+
+
+def test_what_the_dashboard_says() -> None:
+    found = []
+    for path in sorted((ROOT / "frontend" / "src").rglob("*.ts*")):
+        if ".test." in path.name or path.name == "schema.d.ts":
+            continue
+        text = re.sub(
+            r"/\*.*?\*/|(?<!:)//[^\n]*",
+            lambda each: "\n" * each[0].count("\n"),
+            path.read_text(),
+            flags=re.DOTALL,
+        )
+        for number, line in enumerate(text.splitlines(), 1):
+            if (turn := TURNS.search(line)) and not re.search(r'"nobody"', line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {turn[0]!r} in {line.strip()[:80]!r}")
+    assert found == []
+
+
+def test_comments_have_no_more_than_before() -> None:
+    count = sum(len(TURNS.findall(text)) for path in sources() for text in comments(path))
+    assert count <= LEFT_IN_COMMENTS, "docs/style.md has better words"
+
+
+def test_docs_have_no_more_than_before() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [path.read_text() for path in pages if path.name != "style.md"]
+    count = sum(len(TURNS.findall(text)) for text in texts)
+    assert count <= LEFT_IN_DOCS, "docs/style.md has better words"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Nobody waits.", True),
+        ("It waits. Of the jobs one runs.", True),
+        ("Of course.", False),
+        ("The price of the GPU", False),
+        ("It is sent anew.", True),
+    ],
+)
+def test_the_turns_are_found(text: str, found: bool) -> None:
+    assert bool(TURNS.search(text)) == found
