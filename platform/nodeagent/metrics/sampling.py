@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
@@ -153,7 +154,8 @@ def _means(samples: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
 
 
 def _mean(samples: list[GpuSample]) -> GpuSample:
-    return replace(samples[-1], **{measure.name: _mean_in(samples, measure) for measure in GPU_MEASURES})
+    means: dict[str, Any] = {measure.name: _mean_in(samples, measure) for measure in GPU_MEASURES}
+    return replace(samples[-1], **means)
 
 
 def _mean_in(samples: list[GpuSample], measure: GpuMeasure) -> float | None:
