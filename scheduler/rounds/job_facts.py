@@ -150,9 +150,10 @@ class _Beside:
 
     def job(self, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> core.Job:
         known = self.throughputs.of(job_class, stated.gpus, stated.throughput, row.shape)
-        measured = row.pace and measured_seconds(
-            _pace_of(row.pace), stated.amount(stated.gpus), known.throughput
-        )
+        measured = None
+        if row.pace is not None:
+            amount = stated.amount(stated.gpus)
+            measured = measured_seconds(_pace_of(row.pace), amount, known.throughput)
         gpu_models = tuple(row.gpu_models)
         job = core.Job(
             id=row.id,
@@ -209,7 +210,9 @@ class _Beside:
         if not self.closing:
             return ()
         lasts_seconds = stated.limited(row.lasts_seconds)
-        return tuple([node for node, seconds in self.closing if lasts_seconds > seconds])
+        return tuple(
+            [node for node, seconds in self.closing if lasts_seconds is None or lasts_seconds > seconds]
+        )
 
     def _on_trial(self, job: core.Job, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> core.Job:
         gang = shape_of(stated.after_trial)
