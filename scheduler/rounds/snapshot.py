@@ -6,9 +6,9 @@ Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -84,6 +84,60 @@ WHERE EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE sharing = %s)
 """
 
 
+class _NodeRow(NamedTuple):
+    """A row of `_NODES`, in its order."""
+
+    id: core.NodeId
+    name: str
+    gpu_model: str
+    rack: str
+    schedulable: bool
+    cpus: float
+    memory_bytes: int
+    version: int
+    closes_at: float | None
+    pool: str | None
+    loan_state: str
+    return_by: float | None
+    return_stops_at: float | None
+
+
+class _RunningRow(NamedTuple):
+    """A row of `_RUNNING`, in its order."""
+
+    id: core.AllocationId
+    staying: list[core.JobId] | None
+    gpu_model: str
+    replicas: str
+    phase: Literal["held", "planned"]
+    since: float
+    guaranteed: bool
+    stopping: list[core.JobId] | None
+    slice_seconds: float | None
+    opportunistic_gpus: int
+    #: Since when jobs that came later are there, by job; None: none did.
+    joined: str | None
+    #: GPUs, by id.
+    unreleased: list[core.GpuId] | None
+
+
+class _VirtualClusterRow(NamedTuple):
+    """A row of `_VIRTUAL_CLUSTERS`, in its order."""
+
+    name: str
+    policy: str
+    policy_parameters: str
+    placer: str
+    placer_parameters: str
+    default_time_limit_seconds: float
+    sharing: str
+    min_run_seconds: float
+    reclaim_min_run_seconds: float
+    longest_wait_seconds: float
+    guaranteed: Mapping[str, int]
+    members: list[tuple[str, float]]
+
+
 def read_snapshot(round_number: int) -> core.Snapshot:
     """Read all facts at one instant: one read-only transaction that sees a single state."""
     with _one_instant() as cursor:
@@ -130,36 +184,30 @@ def _nodes(cursor: Any) -> tuple[core.Node, ...]:
             core.Gpu(id=gpu_id, index=index, path=path, healthy=healthy, memory_bytes=memory_bytes)
         )
     cursor.execute(_NODES)
-    return tuple(
-        core.Node(
-            id=node_id,
-            name=name,
-            gpu_model=gpu_model,
-            gpus=tuple(gpus[node_id]),
-            path=(rack,),
-            schedulable=schedulable,
-            cpus=cpus,
-            memory_bytes=memory_bytes,
-            version=version,
-            closes_at=closes_at,
-            loan=pool
-            and core.NodeLoan(pool=pool, state=loan_state, return_by=return_by, stops_at=return_stops_at),
-        )
-        for (
-            node_id,
-            name,
-            gpu_model,
-            rack,
-            schedulable,
-            cpus,
-            memory_bytes,
-            version,
-            closes_at,
-            pool,
-            loan_state,
-            return_by,
-            return_stops_at,
-        ) in cursor.fetchall()
+    return tuple(_node(_NodeRow._make(row), gpus) for row in cursor.fetchall())
+
+
+def _node(row: _NodeRow, gpus: Mapping[int, list[core.Gpu]]) -> core.Node:
+    return core.Node(
+        id=row.id,
+        name=row.name,
+        gpu_model=row.gpu_model,
+        gpus=tuple(gpus[row.id]),
+        path=(row.rack,),
+        schedulable=row.schedulable,
+        cpus=row.cpus,
+        memory_bytes=row.memory_bytes,
+        version=row.version,
+        closes_at=row.closes_at,
+        loan=_loan(row),
+    )
+
+
+def _loan(row: _NodeRow) -> core.NodeLoan | None:
+    if row.pool is None:
+        return None
+    return core.NodeLoan(
+        pool=row.pool, state=row.loan_state, return_by=row.return_by, stops_at=row.return_stops_at
     )
 
 
@@ -167,37 +215,35 @@ def _running(
     cursor: Any, throughputs: KnownThroughputs, job_classes: Mapping[int, tuple[str, str]]
 ) -> tuple[core.Running, ...]:
     cursor.execute(_RUNNING)
-    running = []
-    for (
-        allocation, staying, model, replicas, phase, since, guaranteed, stopping, slice_seconds,
-        opportunistic_gpus, joined, unreleased,
-    ) in cursor.fetchall():  # fmt: skip
-        left = set(unreleased or ())
-        jobs = staying or stopping
-        running.append(
-            core.Running(
-                allocation=allocation,
-                jobs=tuple(jobs),
-                gpu_model=model,
-                replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in _json(replicas)),
-                phase=phase,
-                since=since,
-                guaranteed=guaranteed,
-                stopping=staying is None,
-                speeds=_beside(jobs, model, replicas, throughputs, job_classes)
-                if len(jobs) == 2 and slice_seconds is None
-                else {},
-                slice_seconds=slice_seconds,
-                opportunistic_gpus=opportunistic_gpus,
-                joined={core.JobId(int(job)): float(at) for job, at in _json(joined or {}).items()},
-                leaving=tuple(stopping or ()) if staying else (),
-            )
-        )
-    return tuple(running)
+    rows = [_RunningRow._make(row) for row in cursor.fetchall()]
+    return tuple([_allocation(row, throughputs, job_classes) for row in rows])
+
+
+def _allocation(
+    row: _RunningRow, throughputs: KnownThroughputs, job_classes: Mapping[int, tuple[str, str]]
+) -> core.Running:
+    left = set(row.unreleased or ())
+    jobs = row.staying or row.stopping or []
+    is_shared = len(jobs) == 2 and row.slice_seconds is None
+    return core.Running(
+        allocation=row.id,
+        jobs=tuple(jobs),
+        gpu_model=row.gpu_model,
+        replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in _json(row.replicas)),
+        phase=row.phase,
+        since=row.since,
+        guaranteed=row.guaranteed,
+        stopping=row.staying is None,
+        speeds=_beside(jobs, row.gpu_model, row.replicas, throughputs, job_classes) if is_shared else {},
+        slice_seconds=row.slice_seconds,
+        opportunistic_gpus=row.opportunistic_gpus,
+        joined={core.JobId(int(job)): float(at) for job, at in _json(row.joined or {}).items()},
+        leaving=tuple(row.stopping or ()) if row.staying else (),
+    )
 
 
 def _beside(
-    jobs: list[int],
+    jobs: Sequence[core.JobId],
     gpu_model: str,
     replicas: Any,
     throughputs: KnownThroughputs,
@@ -214,35 +260,23 @@ def _beside(
 
 def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
     cursor.execute(_VIRTUAL_CLUSTERS, [LONGEST_WAIT_SECONDS])
-    return tuple(
-        core.VirtualCluster(
-            name=name,
-            guaranteed=guaranteed,
-            members=tuple(core.Member(tenant=tenant, weight=float(weight)) for tenant, weight in members),
-            policy=policy,
-            policy_parameters=_json(parameters),
-            placer=placer,
-            placer_parameters=_json(placing),
-            default_time_limit_seconds=limit,
-            sharing=sharing,
-            min_run_seconds=least,
-            reclaim_min_run_seconds=reclaim_least,
-            longest_wait_seconds=longest_wait,
-        )
-        for (
-            name,
-            policy,
-            parameters,
-            placer,
-            placing,
-            limit,
-            sharing,
-            least,
-            reclaim_least,
-            longest_wait,
-            guaranteed,
-            members,
-        ) in cursor.fetchall()
+    return tuple(_virtual_cluster(_VirtualClusterRow._make(row)) for row in cursor.fetchall())
+
+
+def _virtual_cluster(row: _VirtualClusterRow) -> core.VirtualCluster:
+    return core.VirtualCluster(
+        name=row.name,
+        guaranteed=row.guaranteed,
+        members=tuple(core.Member(tenant=tenant, weight=float(weight)) for tenant, weight in row.members),
+        policy=row.policy,
+        policy_parameters=_json(row.policy_parameters),
+        placer=row.placer,
+        placer_parameters=_json(row.placer_parameters),
+        default_time_limit_seconds=row.default_time_limit_seconds,
+        sharing=row.sharing,
+        min_run_seconds=row.min_run_seconds,
+        reclaim_min_run_seconds=row.reclaim_min_run_seconds,
+        longest_wait_seconds=row.longest_wait_seconds,
     )
 
 
