@@ -1,21 +1,18 @@
 """Policies and placers as people choose them: by name, with a sentence and their parameters."""
 
 import inspect
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.plugin_text import format_plugin
 from scheduler.core.round.registry import (
     PLACERS,
     POLICIES,
     make_placer,
     make_policy,
-    split_placer,
-    split_policy,
 )
-from tenants.errors import FieldError, Invalid
+from tenants.errors import FieldError
 
 _KINDS: dict[Any, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}
 
@@ -108,11 +105,6 @@ class ChosenPlugin:
     #: JSON values by name.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def text(self) -> str:
-        """The same in one line, as people type it: "name:parameter=value,..."."""
-        return format_plugin(self.name, self.parameters)
-
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "parameters": dict(self.parameters)}
 
@@ -124,7 +116,6 @@ class PluginKind:
     word: str
     known: Mapping[str, type]
     make: Callable[[str, Mapping[str, Any]], object]
-    split: Callable[[str], tuple[str, dict[str, Any]]]
 
     def problems(self, chosen: ChosenPlugin, at: str) -> list[FieldError]:
         """Return what is wrong with a choice that a request states in the field `at`."""
@@ -176,69 +167,5 @@ class PluginKind:
         return f"parameters of {name}: {listed}"
 
 
-POLICY = PluginKind("policy", POLICIES, make_policy, split_policy)
-PLACER = PluginKind("placer", PLACERS, make_placer, split_placer)
-
-
-# What requests said before: a name or a text, and of virtual clusters' policies their parameters beside it.
-
-
-def take_choice(
-    kind: PluginKind, given: MutableMapping[str, Any], at: str, current: ChosenPlugin | None = None
-) -> ChosenPlugin | None:
-    """Take out of a request what it chooses in the field `at`, "..._plugin"; None: nothing.
-
-    Its deprecated aliases, with nothing or "_parameters" in place of "_plugin", have a name or text, and JSON
-    values. Where there is `current`, a name alone leaves the parameters of the same plug-in as they are.
-    Raise Invalid for what is wrong with an alias, and when it says something else than the field.
-    """
-    alias = at.removesuffix("_plugin")
-    aliases = {name: given.pop(name) for name in (alias, f"{alias}_parameters") if name in given}
-    chosen = ChosenPlugin(**given.pop(at)) if at in given else None
-    if not aliases:
-        return chosen
-    old = _of_aliases(kind, aliases, alias, None if current is None else chosen or current)
-    if chosen is None:
-        return old
-    problems = kind.problems(chosen, at)
-    if not problems and kind.make(old.name, old.parameters) != kind.make(chosen.name, chosen.parameters):
-        says = " and ".join(aliases) + (" say" if len(aliases) > 1 else " says")
-        problem = f"says {chosen.text[:200]}, and {says} {old.text[:200]}"
-        problems = [FieldError(at, problem, f"{at} alone, or the same in {' and '.join(aliases)}")]
-    _refuse(problems)
-    return chosen
-
-
-def _of_aliases(
-    kind: PluginKind, aliases: Mapping[str, Any], alias: str, current: ChosenPlugin | None
-) -> ChosenPlugin:
-    parameters = aliases.get(f"{alias}_parameters")
-    text = aliases[alias] if alias in aliases or current is None else current.name
-    try:
-        name, stated = kind.split(text)
-    except UnknownPlugin as error:
-        name = text.partition(":")[0].strip()
-        if name in kind.known:
-            _refuse([FieldError(alias, str(error)[:500], kind.takes(name))])
-        stated = {}
-    if parameters is None:
-        parameters = current.parameters if current is not None and text == current.name else {}
-    for each in stated:
-        if each in parameters:
-            _refuse([FieldError(alias, f"parameter {each} is also in {alias}_parameters", "one of the two")])
-
-    def at_alias(problem: FieldError) -> FieldError:
-        what, _, parameter = problem.field.removeprefix(f"{alias}.").partition(".")
-        if what == "name" or parameter in stated or not parameters or (stated and not parameter):
-            return replace(problem, field=alias)
-        is_known = parameter in {each.name for each in parameters_of(kind.known[name])}
-        return replace(problem, field=f"{alias}_parameters" + (f".{parameter}" if is_known else ""))
-
-    chosen = ChosenPlugin(name, {**stated, **parameters})
-    _refuse([at_alias(problem) for problem in kind.problems(chosen, alias)])
-    return chosen
-
-
-def _refuse(problems: Sequence[FieldError]) -> None:
-    if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+POLICY = PluginKind("policy", POLICIES, make_policy)
+PLACER = PluginKind("placer", PLACERS, make_placer)

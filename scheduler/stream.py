@@ -4,12 +4,14 @@ Objects go out whole with their row version and the page keeps the newest, so a 
 message is harmless. Nothing here fails what was committed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from typing import Any, TypeVar
 
 from channels.layers import get_channel_layer
 
 from tenants.after_commit import after_commit
+
+T = TypeVar("T", bound=Sized)
 
 EVERYONE = "everyone"
 OPERATORS = "operators"
@@ -37,16 +39,16 @@ def wake_nodes(ids: Iterable[int]) -> None:
     on_commit(send, [((node_group(node_id),), {"type": "agent.wake"}) for node_id in sorted(set(ids))])
 
 
-def on_commit(send: Callable[[list], None], items: list) -> None:
+def on_commit(send: Callable[[T], None], items: T) -> None:
     if items:
         after_commit(send, items)
 
 
-def send_to_everyone(objects: list[dict]) -> None:
+def send_to_everyone(objects: Sequence[Mapping[str, object]]) -> None:
     send([((EVERYONE,), {"type": "live.objects", "objects": batch}) for batch in batches(objects)])
 
 
-def object_of(kind: str, data: dict) -> dict:
+def object_of(kind: str, data: Mapping[str, object]) -> dict[str, object]:
     return {"kind": kind, "id": data["id"], "version": data["version"], "data": data}
 
 
@@ -54,5 +56,5 @@ def batches(objects: Sequence[Any]) -> list[list[Any]]:
     return [list(objects[start : start + _BATCH]) for start in range(0, len(objects), _BATCH)]
 
 
-def send(messages: list[Message]) -> None:
+def send(messages: Sequence[Message]) -> None:
     get_channel_layer().send_all(messages)

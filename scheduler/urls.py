@@ -194,10 +194,4 @@ urlpatterns = [
     path("invitations/accept", invitations.InvitationAccept.as_view(), name="invitation-accept"),
     path("invitations/join", invitations.InvitationJoin.as_view(), name="invitation-join"),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
-    # Deprecated: throughputs by their earlier name.
-    path("jobs/<int:job_id>/speeds", throughput_api.JobSpeeds.as_view(), name="job-speeds"),
-    path("speeds", throughput_api.SpeedList.as_view(), name="speeds"),
-    path("speeds/correction", throughput_api.SpeedCorrectionView.as_view(), name="speed-correction"),
-    path("speeds/export", throughput_api.SpeedExport.as_view(), name="speed-export"),
-    path("speeds/import", throughput_api.SpeedImportView.as_view(), name="speed-import"),
 ]

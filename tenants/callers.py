@@ -62,7 +62,8 @@ def token_with_user(key: str) -> Token | None:
 def _rows(statement: str, value: int | str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, [value])
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def _user(rows: Sequence[tuple[Any, ...]]) -> User:

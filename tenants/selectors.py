@@ -154,7 +154,8 @@ def token_of_header(header: str) -> Token:
 
 async def viewer_of_scope(scope: Mapping[str, Any]) -> Viewer | None:
     """Who is behind a WebSocket now: asked again later, a sign-out or a revoked token shows."""
-    return await database_sync_to_async(_viewer_of_scope)(scope)
+    found: Viewer | None = await database_sync_to_async(_viewer_of_scope)(scope)
+    return found
 
 
 def _viewer_of_scope(scope: Mapping[str, Any]) -> Viewer | None:

@@ -142,7 +142,7 @@ def _signer() -> signing.TimestampSigner:
 
 def _network(request: HttpRequest) -> str:
     """Return what one guesser can be told from others by: of IPv6 he has a whole network of addresses."""
-    text = request.META.get("REMOTE_ADDR", "")
+    text: str = request.META.get("REMOTE_ADDR", "")
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from allot.credentials import find_account
-from allot.earlier_names import EarlierNames
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of
 
@@ -32,7 +31,7 @@ MOST_JOBS_AT_ONCE = 1000
 WRITE_RETRY_SECONDS = 20.0
 
 
-class Client(EarlierNames):
+class Client:
     """One signed-in user of one server. Not for use by several threads at once.
 
     `insecure`: whether plain http may go to another machine.

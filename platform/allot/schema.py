@@ -143,9 +143,6 @@ class BulkCancelRequest(TypedDict):
     most: NotRequired[int | None]
 
 
-BulkCancelled: TypeAlias = BulkCancelAnswer
-
-
 CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
 
 
@@ -640,9 +637,6 @@ class LogRemoval(TypedDict):
     message: str
 
 
-LogRemoved: TypeAlias = LogRemoval
-
-
 class LogSearch(TypedDict):
     attempt: int | None
     hits: list[LogHit]
@@ -728,9 +722,6 @@ class NodeWithdrawal(TypedDict):
     why: str
     since: str | None
     returns_itself: bool
-
-
-NodeWithdrawn: TypeAlias = NodeWithdrawal
 
 
 OnlyItem: TypeAlias = str
@@ -1765,9 +1756,6 @@ class BulkSubmitAnswer(TypedDict):
     jobs: list[ShortJob]
 
 
-BulkSubmitted: TypeAlias = BulkSubmitAnswer
-
-
 class CellDocument(TypedDict):
     """What a YAML file of cells holds; docs/cells.md describes it."""
 
@@ -1853,8 +1841,6 @@ class ClusterChangesRequest(TypedDict):
 class ClusterSettings(TypedDict):
     spare_policy_plugin: ChosenPlugin
     spare_placer_plugin: ChosenPlugin
-    spare_policy: str
-    spare_placer: str
     auxiliary: AuxiliaryEnum
     preemptions_per_round: int | None
     backoff_seconds: float
@@ -1917,9 +1903,6 @@ class Dependency(TypedDict):
     job_state: JobState
     when: WhenEnum
     state: DependencyStateEnum
-
-
-Dropped: TypeAlias = DroppedAction
 
 
 class Elastic(TypedDict):
@@ -2020,9 +2003,6 @@ FailureRuleRequest = TypedDict(
 )
 
 
-FailureRulesFound: TypeAlias = FailureRuleMatch
-
-
 class Fairness(TypedDict):
     at: str | None
     window_seconds: float
@@ -2030,9 +2010,6 @@ class Fairness(TypedDict):
     policy: str
     tenants: list[TenantFairness]
     open_violations: int
-
-
-Foreseen: TypeAlias = StartForecast
 
 
 class FragmentationNow(TypedDict):
@@ -2114,23 +2091,6 @@ class JobDependencies(TypedDict):
     awaited_by_count: int
 
 
-class JobModelSpeed(TypedDict):
-    gpu_model: str
-    price_per_hour: float
-    accepted: bool
-    relative: float | None
-    source: SourceEnum | NullEnum | None
-    samples: int
-    confidence: float
-    target_share: float | None
-    received_seconds: float | None
-    received_share: float | None
-    attained_gpu_seconds: float
-    attained_share: float | None
-    runs_now: bool
-    speed: float | None
-
-
 class JobModelThroughput(TypedDict):
     gpu_model: str
     price_per_hour: float
@@ -2160,19 +2120,6 @@ class JobRunTime(TypedDict):
     usual_error: float | None
 
 
-class JobSpeeds(TypedDict):
-    job: int
-    tenant: str
-    application: str
-    gpus: int
-    view: str
-    policy_plugin: ChosenPlugin
-    policy: str
-    objective: str | None
-    decided_at: str | None
-    models: list[JobModelSpeed]
-
-
 class JobThroughputs(TypedDict):
     job: int
     tenant: str
@@ -2180,13 +2127,9 @@ class JobThroughputs(TypedDict):
     gpus: int
     view: str
     policy_plugin: ChosenPlugin
-    policy: str
     objective: str | None
     decided_at: str | None
     models: list[JobModelThroughput]
-
-
-Lent: TypeAlias = OutgoingLoan
 
 
 class Loan(TypedDict):
@@ -2504,8 +2447,6 @@ class PatchedClusterSettingsChangeRequest(TypedDict):
 
     spare_policy_plugin: NotRequired[ChosenPluginRequest]
     spare_placer_plugin: NotRequired[ChosenPluginRequest]
-    spare_policy: NotRequired[str]
-    spare_placer: NotRequired[str]
     auxiliary: NotRequired[AuxiliaryEnum]
     preemptions_per_round: NotRequired[int | None]
     backoff_seconds: NotRequired[float]
@@ -2636,18 +2577,6 @@ class SpecificationBodyRequest(TypedDict):
     specification: CellDocumentRequest
 
 
-SpeedChange: TypeAlias = ThroughputChange
-
-
-SpeedCorrected: TypeAlias = ThroughputCorrection
-
-
-SpeedMeasured: TypeAlias = ThroughputMeasurement
-
-
-SpeedRenamed: TypeAlias = ThroughputRename
-
-
 TagConstraint = TypedDict(
     'TagConstraint',
     {
@@ -2722,9 +2651,6 @@ class VirtualCluster(TypedDict):
     title: str
     policy_plugin: ChosenPlugin
     placer_plugin: ChosenPlugin
-    policy: str
-    policy_parameters: dict[str, Any]
-    placer: str
     default_time_limit_seconds: float
     sharing: SharingEnum
     min_run_seconds: float
@@ -2752,9 +2678,6 @@ class VirtualClusterChangeRequest(TypedDict):
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
     placer_plugin: NotRequired[ChosenPluginRequest]
-    policy: NotRequired[str]
-    policy_parameters: NotRequired[dict[str, Any]]
-    placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
@@ -2771,9 +2694,6 @@ class VirtualClusterInputRequest(TypedDict):
     title: NotRequired[str]
     policy_plugin: NotRequired[ChosenPluginRequest]
     placer_plugin: NotRequired[ChosenPluginRequest]
-    policy: NotRequired[str]
-    policy_parameters: NotRequired[dict[str, Any]]
-    placer: NotRequired[str]
     default_time_limit_seconds: NotRequired[float]
     sharing: NotRequired[SharingEnum]
     min_run_seconds: NotRequired[float]
@@ -2900,9 +2820,6 @@ class Attempt(TypedDict):
     throughput: float | None
     step: int | None
     total_steps: int | None
-
-
-Borrowed: TypeAlias = IncomingLoan
 
 
 class BudgetState(TypedDict):
@@ -3175,23 +3092,6 @@ class PaginatedVirtualClusterList(TypedDict):
     previous: str | None
 
 
-SpeedCell: TypeAlias = ThroughputCell
-
-
-SpeedImport: TypeAlias = ThroughputImport
-
-
-class SpeedRow(TypedDict):
-    tenant: str
-    application: str
-    gpus: int
-    spread: bool
-    partner: str
-    gpu_limit: float
-    may_correct: bool
-    speeds: list[ThroughputCell]
-
-
 class WhatIfQuestionRequest(TypedDict):
     """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
 
@@ -3252,11 +3152,5 @@ class Job(TypedDict):
 
 class PaginatedJobList(TypedDict):
     results: list[Job]
-    next: str | None
-    previous: str | None
-
-
-class PaginatedSpeedRowList(TypedDict):
-    results: list[SpeedRow]
     next: str | None
     previous: str | None

@@ -119,7 +119,8 @@ def _caller(request: HttpRequest) -> User | None:
         except (APIException, ApplicationError):
             return None
         if signed_in is not None:
-            return signed_in[0]
+            user: User | None = signed_in[0]
+            return user
     return None
 
 

@@ -274,7 +274,8 @@ def agents_threads() -> ThreadPoolExecutor:
 async def in_agents_thread(function: Callable[..., T], *arguments: Any, **more: Any) -> T:
     """Ask the database for an agent's socket."""
     ask = database_sync_to_async(function, thread_sensitive=False, executor=agents_threads())
-    return await ask(*arguments, **more)
+    answer: T = await ask(*arguments, **more)
+    return answer
 
 
 def agents_lane() -> Lane:

@@ -64,7 +64,7 @@ class NewestFirst(BasePagination):
         self.previous = self._link("before", rows[0], columns) if rows and has_previous else None
         return rows
 
-    def _is_unique(self, queryset: QuerySet) -> bool:
+    def _is_unique(self, queryset: QuerySet[Model]) -> bool:
         field: Any = queryset.model._meta.get_field(self.column.lstrip("-"))
         return bool(field.unique)
 
@@ -82,7 +82,7 @@ class NewestFirst(BasePagination):
             )
         return int(text)
 
-    def _cursor(self, request: Request, queryset: QuerySet) -> Cursor | None:
+    def _cursor(self, request: Request, queryset: QuerySet[Model]) -> Cursor | None:
         text = request.query_params.get("cursor")
         if not text:
             return None

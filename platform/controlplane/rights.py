@@ -128,7 +128,7 @@ async def lost(reader: Reader) -> None:
 
 async def _still_reads(reader: Reader, now: Viewer) -> bool:
     if reader.may_read is not None:
-        return await database_sync_to_async(reader.may_read)(now)
+        return bool(await database_sync_to_async(reader.may_read)(now))
     if reader.viewer.is_operator:
         return now.is_operator
     return all(now.may(tenant, role) for tenant, role in reader.viewer.roles.items())

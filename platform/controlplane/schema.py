@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -37,35 +38,7 @@ WHEN_TO_RETRY = [
 ]
 
 
-#: Components by names that they had before, which programs made from the schema import.
-FORMER_NAMES = {
-    "Borrowed": "IncomingLoan",
-    "BulkCancelled": "BulkCancelAnswer",
-    "BulkSubmitted": "BulkSubmitAnswer",
-    "Dropped": "DroppedAction",
-    "FailureRulesFound": "FailureRuleMatch",
-    "Foreseen": "StartForecast",
-    "Lent": "OutgoingLoan",
-    "LogRemoved": "LogRemoval",
-    "NodeWithdrawn": "NodeWithdrawal",
-    "SpeedCell": "ThroughputCell",
-    "SpeedChange": "ThroughputChange",
-    "SpeedCorrected": "ThroughputCorrection",
-    "SpeedImport": "ThroughputImport",
-    "SpeedMeasured": "ThroughputMeasurement",
-    "SpeedRenamed": "ThroughputRename",
-}
-
-
-def keep_former_names(result: dict[str, Any], **rest: Any) -> dict[str, Any]:
-    """Add the components of `FORMER_NAMES`, each as a reference to what it is now."""
-    components = result["components"]["schemas"]
-    former = {was: {"$ref": f"#/components/schemas/{now}"} for was, now in FORMER_NAMES.items()}
-    result["components"]["schemas"] = dict(sorted({**components, **former}.items()))
-    return result
-
-
-class FieldErrorSchema(serializers.Serializer):
+class FieldErrorSchema(serializers.Serializer[Mapping[str, object]]):
     field = serializers.CharField(help_text="Dotted path, such as tasks.0.resources.gpu.")
     problem = serializers.CharField()
     expected = serializers.CharField(help_text="What would be right; may be empty.")
@@ -74,7 +47,7 @@ class FieldErrorSchema(serializers.Serializer):
         ref_name = "FieldError"
 
 
-class ErrorSchema(serializers.Serializer):
+class ErrorSchema(serializers.Serializer[Mapping[str, object]]):
     error = serializers.CharField(help_text="Code, such as invalid, not_found or quota_exceeded.")
     message = serializers.CharField(help_text="One sentence for a person.")
     fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty when it is not about fields.")  # type: ignore[assignment]

@@ -50,7 +50,9 @@ ALLOT_HOME = home()
 
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
-TEMPLATES: list[dict] = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
+TEMPLATES: list[dict[str, object]] = [
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
+]
 
 
 # How the audit log tells what the platform does by itself from what somebody does by hand in the database.
@@ -170,10 +172,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": "/api/v1",
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "controlplane.schema.keep_former_names",
-    ],
     # Several things have a "state", each with words of its own.
     "ENUM_NAME_OVERRIDES": {
         "Role": "tenants.models.Role.choices",

@@ -13,7 +13,7 @@ README.md beside this file has the diagram and the words.
 
 Three modules are programs, and other versions call them by their names, which therefore stay: `nodeagent`
 itself, `nodeagent.shim.main`, and `nodeagent.batch.remote_runner`, of which batch jobs wait in line for
-days. `minder` and `outpost` are what the last two were called once.
+days.
 """
 
 VERSION = "0.1.0"

@@ -1,5 +1,7 @@
 """Comparisons with private clusters and advice on cells, as the API's schema describes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.adviser.models import WorkState
@@ -12,7 +14,7 @@ WORK_STATES = [state.value for state in WorkState]
 CAUSES = [cause.value for cause in Cause]
 
 
-class Delays(serializers.Serializer):
+class Delays(serializers.Serializer[Mapping[str, object]]):
     """Queueing delays: from submission to the first GPU."""
 
     real_mean_seconds = serializers.FloatField()
@@ -21,7 +23,7 @@ class Delays(serializers.Serializer):
     private_p95_seconds = serializers.FloatField()
 
 
-class DelayPoint(serializers.Serializer):
+class DelayPoint(serializers.Serializer[Mapping[str, object]]):
     """Mean delays of the jobs submitted from then until the next point."""
 
     at = serializers.DateTimeField()
@@ -29,7 +31,7 @@ class DelayPoint(serializers.Serializer):
     private_seconds = serializers.FloatField()
 
 
-class Anomaly(serializers.Serializer):
+class Anomaly(serializers.Serializer[Mapping[str, object]]):
     """A job that waited longer here than it would have in the private cluster."""
 
     job = serializers.IntegerField()
@@ -50,7 +52,7 @@ class Anomaly(serializers.Serializer):
     round = serializers.IntegerField(allow_null=True, help_text="In which that was said.")
 
 
-class Anomalies(serializers.Serializer):
+class Anomalies(serializers.Serializer[Mapping[str, object]]):
     """A virtual cluster's guaranteed jobs here, and in a private cluster of what it is guaranteed."""
 
     virtual_cluster = serializers.CharField()
@@ -71,7 +73,7 @@ class Anomalies(serializers.Serializer):
     assumption = serializers.CharField(allow_blank=True)
 
 
-class AdviceTotals(serializers.Serializer):
+class AdviceTotals(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.IntegerField()
     delay_mean_seconds = serializers.FloatField()
     utilisation = serializers.FloatField(help_text="Part of the GPU-time that jobs would hold.")
@@ -85,7 +87,7 @@ class AdviceFigures(AdviceTotals):
     delay_p95_seconds = serializers.FloatField()
 
 
-class AdviceRow(serializers.Serializer):
+class AdviceRow(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField()
     jobs = serializers.IntegerField()
     today = AdviceFigures()
@@ -93,12 +95,12 @@ class AdviceRow(serializers.Serializer):
     why = serializers.CharField()
 
 
-class AdviceTotalsBoth(serializers.Serializer):
+class AdviceTotalsBoth(serializers.Serializer[Mapping[str, object]]):
     today = AdviceTotals()
     advised = AdviceTotals()
 
 
-class AdviceCurvePoint(serializers.Serializer):
+class AdviceCurvePoint(serializers.Serializer[Mapping[str, object]]):
     """An assignment that was tried."""
 
     cells = serializers.DictField(child=serializers.IntegerField())
@@ -106,7 +108,7 @@ class AdviceCurvePoint(serializers.Serializer):
     delay_mean_seconds = serializers.FloatField()
 
 
-class Advice(serializers.Serializer):
+class Advice(serializers.Serializer[Mapping[str, object]]):
     """Which cells each virtual cluster should get, by what its jobs would have waited with them."""
 
     id = serializers.UUIDField()
@@ -128,7 +130,7 @@ class Advice(serializers.Serializer):
     applied_at = serializers.DateTimeField(allow_null=True)
 
 
-class ElasticityFigures(serializers.Serializer):
+class ElasticityFigures(serializers.Serializer[Mapping[str, object]]):
     """What became of the jobs in one simulation."""
 
     mean_completion_seconds = serializers.FloatField(help_text="From submission to end.")
@@ -137,7 +139,7 @@ class ElasticityFigures(serializers.Serializer):
     resizes = serializers.IntegerField(help_text="How often a job got another number of GPUs.")
 
 
-class ElasticitySavings(serializers.Serializer):
+class ElasticitySavings(serializers.Serializer[Mapping[str, object]]):
     """The jobs submitted within the last days, simulated as declared and each at its own number of GPUs."""
 
     id = serializers.UUIDField()

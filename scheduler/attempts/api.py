@@ -1,5 +1,7 @@
 """A job's attempts: which there were, how far they came, and what preemptions cost."""
 
+from collections.abc import Mapping
+
 from django.db.models import Exists, OuterRef, QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
@@ -24,7 +26,7 @@ POINTS_MOST = 500
 _LARGEST = 2**31 - 1
 
 
-class ProgressQuery(serializers.Serializer):
+class ProgressQuery(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(
         required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, all attempts."
     )
@@ -93,7 +95,7 @@ class JobProgress(APIView):
 MOST_HOURS = 30 * 24
 
 
-class JobPreemptions(serializers.Serializer):
+class JobPreemptions(serializers.Serializer[Mapping[str, object]]):
     times = serializers.IntegerField(help_text="How often it was preempted while it ran.")
     lost_seconds = serializers.FloatField(help_text="Work that was done again, in all.")
     overhead_seconds = serializers.FloatField(
@@ -110,13 +112,13 @@ class JobPreemptions(serializers.Serializer):
     )
 
 
-class PreemptionsQuery(serializers.Serializer):
+class PreemptionsQuery(serializers.Serializer[Mapping[str, object]]):
     hours = serializers.IntegerField(
         default=24, min_value=1, max_value=MOST_HOURS, help_text="How far to look back."
     )
 
 
-class VirtualClusterPreemptions(serializers.Serializer):
+class VirtualClusterPreemptions(serializers.Serializer[Mapping[str, object]]):
     hours = serializers.IntegerField()
     preemptions = serializers.IntegerField()
     jobs = serializers.IntegerField(help_text="How many jobs were preempted.")

@@ -1,5 +1,6 @@
 """Attempts and their progress as the API's schema describes them; `representations` makes them."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 from rest_framework import serializers
@@ -16,13 +17,13 @@ ATTEMPT_STATES = [state.value for state in AttemptState]
 ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
 
 
-class PlacedGpu(serializers.Serializer):
+class PlacedGpu(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     index = serializers.IntegerField()
     part = serializers.FloatField(required=False, help_text="The part of it, below 1; left out: all of it.")
 
 
-class PlacementPart(serializers.Serializer):
+class PlacementPart(serializers.Serializer[Mapping[str, object]]):
     node = serializers.CharField()
     node_id = serializers.IntegerField()
     gpus = PlacedGpu(many=True)
@@ -33,7 +34,7 @@ class PlacementPart(serializers.Serializer):
     )
 
 
-class AttemptTurn(serializers.Serializer):
+class AttemptTurn(serializers.Serializer[Mapping[str, object]]):
     index = serializers.IntegerField(
         help_text="It runs while floor(Unix seconds / seconds) modulo count is this."
     )
@@ -41,7 +42,7 @@ class AttemptTurn(serializers.Serializer):
     seconds = serializers.FloatField()
 
 
-class ReplicaShare(serializers.Serializer):
+class ReplicaShare(serializers.Serializer[Mapping[str, object]]):
     rank = serializers.IntegerField()
     cpus = serializers.FloatField(help_text="That it has now; 0: no limit, or the job states it.")
     memory_bytes = serializers.IntegerField(help_text="Likewise.")
@@ -49,20 +50,20 @@ class ReplicaShare(serializers.Serializer):
     proportional_memory_bytes = serializers.IntegerField(help_text="Likewise.")
 
 
-class AuxiliaryShare(serializers.Serializer):
+class AuxiliaryShare(serializers.Serializer[Mapping[str, object]]):
     replicas = ReplicaShare(many=True)
     message = serializers.CharField(
         allow_blank=True, help_text="Why some replica has less than its proportional share and needs it."
     )
 
 
-class MatchedRule(serializers.Serializer):
+class MatchedRule(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     severity = serializers.ChoiceField(choices=[severity.value for severity in Severity])
     advice = serializers.CharField(allow_blank=True, help_text="What the job's owner can do about it.")
 
 
-class Attempt(serializers.Serializer):
+class Attempt(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     number = serializers.IntegerField()
     is_trial = serializers.BooleanField(
@@ -114,7 +115,7 @@ class Attempt(serializers.Serializer):
     total_steps = serializers.IntegerField(allow_null=True)
 
 
-class Failure(serializers.Serializer):
+class Failure(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField(help_text="The number of the attempt.")
     job = serializers.IntegerField()
     job_name = serializers.CharField()
@@ -138,7 +139,7 @@ class Failure(serializers.Serializer):
     ended_at = serializers.DateTimeField()
 
 
-class ProgressPoint(serializers.Serializer):
+class ProgressPoint(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
     step = serializers.IntegerField()
@@ -146,11 +147,11 @@ class ProgressPoint(serializers.Serializer):
     values = serializers.DictField(child=serializers.FloatField())
 
 
-class Progress(serializers.Serializer):
+class Progress(serializers.Serializer[Mapping[str, object]]):
     points = ProgressPoint(many=True)
 
 
-class ScalingAllocation(serializers.Serializer):
+class ScalingAllocation(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(help_text="Its number.")
     gpus = serializers.IntegerField()
     gpu_model = serializers.CharField()
@@ -160,7 +161,7 @@ class ScalingAllocation(serializers.Serializer):
     why = serializers.CharField(allow_blank=True, help_text="Why it was resized to this; empty: it was not.")
 
 
-class ScalingNow(serializers.Serializer):
+class ScalingNow(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(help_text="Its number.")
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
@@ -185,7 +186,7 @@ class ScalingNow(serializers.Serializer):
     )
 
 
-class ScalingPoint(serializers.Serializer):
+class ScalingPoint(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.IntegerField()
     nodes = serializers.IntegerField()
     goodput = serializers.FloatField()
@@ -196,7 +197,7 @@ class ScalingPoint(serializers.Serializer):
     accumulation = serializers.IntegerField()
 
 
-class ScalingOnModel(serializers.Serializer):
+class ScalingOnModel(serializers.Serializer[Mapping[str, object]]):
     gpu_model = serializers.CharField()
     ways = serializers.IntegerField(help_text="Ways of running (nodes, replicas, batch) that were timed.")
     most_replicas = serializers.IntegerField()
@@ -208,7 +209,7 @@ class ScalingOnModel(serializers.Serializer):
     )
 
 
-class ScalingEvidence(serializers.Serializer):
+class ScalingEvidence(serializers.Serializer[Mapping[str, object]]):
     ways = serializers.IntegerField()
     iterations = serializers.FloatField(help_text="Iterations that were timed.")
     most_replicas = serializers.IntegerField(help_text="It is given at most twice as many, so far.")
@@ -216,7 +217,7 @@ class ScalingEvidence(serializers.Serializer):
     gpu_models = ScalingOnModel(many=True)
 
 
-class JobScaling(serializers.Serializer):
+class JobScaling(serializers.Serializer[Mapping[str, object]]):
     is_elastic = serializers.BooleanField()
     mode = serializers.ChoiceField(choices=ELASTIC_MODES, allow_null=True)
     min_gpus = serializers.IntegerField()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -17,7 +19,7 @@ from tenants.selectors import tenant_get, viewer
 _MOST = 1e12
 
 
-class BudgetTerms(serializers.Serializer):
+class BudgetTerms(serializers.Serializer[Mapping[str, object]]):
     amount = serializers.FloatField()
     unit = serializers.ChoiceField(choices=BudgetUnit.choices)
     period = serializers.ChoiceField(choices=BudgetPeriod.choices)
@@ -25,7 +27,7 @@ class BudgetTerms(serializers.Serializer):
     starts_at = serializers.DateTimeField(help_text="Nothing before this counts.")
 
 
-class BudgetState(serializers.Serializer):
+class BudgetState(serializers.Serializer[Mapping[str, object]]):
     budget = BudgetTerms(allow_null=True, help_text="null: none; the GPU-hours are then the month's.")
     used = serializers.FloatField(help_text="By all jobs until now, those that run included.")
     counts_from = serializers.DateTimeField()

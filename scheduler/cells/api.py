@@ -1,5 +1,6 @@
 """Cells: everybody signed in sees them, operators divide the cluster by them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -46,7 +47,7 @@ class CellsInput(SpecificationInput):
     version = serializers.IntegerField(min_value=0, help_text="Refuse with 409 if another is in force.")
 
 
-class SpecificationBody(serializers.Serializer):
+class SpecificationBody(serializers.Serializer[Mapping[str, object]]):
     specification = schemas.CellDocument()
 
 
@@ -54,7 +55,7 @@ class CellsBody(SpecificationBody):
     version = serializers.IntegerField(min_value=0, help_text="Refuse with 409 if another is in force.")
 
 
-class TreeQuery(serializers.Serializer):
+class TreeQuery(serializers.Serializer[Mapping[str, object]]):
     chain = serializers.CharField(required=False, max_length=255, help_text="Only cells of this chain.")
     at = serializers.CharField(
         required=False,

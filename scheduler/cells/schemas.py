@@ -1,5 +1,7 @@
 """The objects about cells as the API's schema describes them; `selectors` makes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.jobs.schemas import FieldProblem
@@ -7,13 +9,13 @@ from scheduler.jobs.schemas import FieldProblem
 CELL_STATES = ["free", "used", "opportunistic", "bad", "mixed"]
 
 
-class CellType(serializers.Serializer):
+class CellType(serializers.Serializer[Mapping[str, object]]):
     of = serializers.CharField(help_text="The type of its parts; in the end a GPU model.")
     count = serializers.IntegerField(min_value=1)
     node = serializers.BooleanField(required=False, default=False, help_text="It is one machine.")
 
 
-class PhysicalCell(serializers.Serializer):
+class PhysicalCell(serializers.Serializer[Mapping[str, object]]):
     type = serializers.CharField()
     name = serializers.CharField(required=False, help_text="Left out: the name of its only node.")
     nodes = serializers.ListField(child=serializers.CharField())
@@ -24,7 +26,7 @@ class PhysicalCell(serializers.Serializer):
     )
 
 
-class VirtualCells(serializers.Serializer):
+class VirtualCells(serializers.Serializer[Mapping[str, object]]):
     cells = serializers.DictField(
         required=False,
         child=serializers.IntegerField(min_value=0),
@@ -35,7 +37,7 @@ class VirtualCells(serializers.Serializer):
     )
 
 
-class CellDocument(serializers.Serializer):
+class CellDocument(serializers.Serializer[Mapping[str, object]]):
     """What a YAML file of cells holds; docs/cells.md describes it."""
 
     types = serializers.DictField(child=CellType(), required=False)
@@ -43,14 +45,14 @@ class CellDocument(serializers.Serializer):
     virtual_clusters = serializers.DictField(child=VirtualCells(), required=False)
 
 
-class ChainType(serializers.Serializer):
+class ChainType(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     level = serializers.IntegerField(help_text="0 is a GPU.")
     gpus = serializers.IntegerField(help_text="In one cell.")
     is_node = serializers.BooleanField()
 
 
-class ChainCells(serializers.Serializer):
+class ChainCells(serializers.Serializer[Mapping[str, object]]):
     """Cells of one level: total = free + used + bad."""
 
     level = serializers.IntegerField()
@@ -65,7 +67,7 @@ class ChainCells(serializers.Serializer):
     )
 
 
-class GpuUse(serializers.Serializer):
+class GpuUse(serializers.Serializer[Mapping[str, object]]):
     """In GPUs: gpus = free + used + opportunistic + bad."""
 
     gpus = serializers.IntegerField()
@@ -82,7 +84,7 @@ class ChainSummary(GpuUse):
     cells = ChainCells(many=True)
 
 
-class Cells(serializers.Serializer):
+class Cells(serializers.Serializer[Mapping[str, object]]):
     version = serializers.IntegerField(help_text="0: there never was a specification.")
     specification = CellDocument()
     changed_at = serializers.DateTimeField(allow_null=True)
@@ -92,14 +94,14 @@ class Cells(serializers.Serializer):
     problems = FieldProblem(many=True, help_text="Where today's hardware is not what was specified.")
 
 
-class CellEffect(serializers.Serializer):
+class CellEffect(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField()
     running = serializers.IntegerField(help_text="Its guaranteed jobs on GPUs divided by cells.")
     lapsing = serializers.IntegerField(help_text="Those that would run on as opportunistic ones.")
     jobs = serializers.ListField(child=serializers.IntegerField(), help_text="Of these, at most 20.")
 
 
-class CellsCheck(serializers.Serializer):
+class CellsCheck(serializers.Serializer[Mapping[str, object]]):
     valid = serializers.BooleanField()
     problems = FieldProblem(many=True)
     guaranteed = serializers.DictField(
@@ -109,11 +111,11 @@ class CellsCheck(serializers.Serializer):
     effects = CellEffect(many=True)
 
 
-class CellsProposal(serializers.Serializer):
+class CellsProposal(serializers.Serializer[Mapping[str, object]]):
     specification = CellDocument()
 
 
-class CellOnLoan(serializers.Serializer):
+class CellOnLoan(serializers.Serializer[Mapping[str, object]]):
     until = serializers.DateTimeField()
 
     def get_fields(self) -> dict[str, serializers.Field]:
@@ -138,7 +140,7 @@ class CellNode(GpuUse):
     children = serializers.IntegerField()
 
 
-class OwnedCells(serializers.Serializer):
+class OwnedCells(serializers.Serializer[Mapping[str, object]]):
     chain = serializers.CharField()
     type = serializers.CharField()
     level = serializers.IntegerField()
@@ -152,7 +154,7 @@ class OwnedCells(serializers.Serializer):
     addresses = serializers.ListField(child=serializers.CharField())
 
 
-class VirtualClusterHoldings(serializers.Serializer):
+class VirtualClusterHoldings(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField()
     cells = OwnedCells(many=True)
     guaranteed = serializers.DictField(child=serializers.IntegerField())

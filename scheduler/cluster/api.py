@@ -1,8 +1,9 @@
 """The cluster as a whole: GPU models, a summary, usage over time."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.utils import extend_schema, extend_schema_serializer
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,10 +18,9 @@ from scheduler.jobs import selectors as job_selectors
 from scheduler.jobspec import WATCHED_THEN
 from scheduler.metrics.selectors.fragmentation import fragmentation
 from scheduler.metrics.selectors.series import usage_points
-from scheduler.plugins import PLACER, POLICY, ChosenPlugin, take_choice
+from scheduler.plugins import ChosenPlugin
 from scheduler.rest import checked
 from scheduler.rounds.selectors import overruns
-from scheduler.virtual_clusters.schemas import PLUGIN_MOST
 from scheduler.virtual_clusters.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
@@ -30,7 +30,7 @@ POINTS_MOST = 720
 MINUTES_MOST = 7 * 24 * 60
 
 
-class UsageQuery(serializers.Serializer):
+class UsageQuery(serializers.Serializer[Mapping[str, object]]):
     minutes = serializers.IntegerField(default=60, min_value=1, max_value=MINUTES_MOST)
 
 
@@ -47,20 +47,11 @@ BACKOFF_MOST_SECONDS = 7 * 86_400
 IDLE_LEAST_SECONDS = 60
 
 
-@extend_schema_serializer(deprecate_fields=["spare_policy", "spare_placer"])
 class ClusterSettingsChange(StrictSerializer):
     """What is left out stays as it is."""
 
     spare_policy_plugin = ChosenPluginSchema(required=False, help_text="Policy of opportunistic jobs.")
     spare_placer_plugin = ChosenPluginSchema(required=False, help_text="Placer of opportunistic jobs.")
-    spare_policy = serializers.CharField(
-        required=False,
-        max_length=PLUGIN_MOST,
-        help_text="As `spare_policy_plugin`: a name, or `name:parameter=value,...`.",
-    )
-    spare_placer = serializers.CharField(
-        required=False, max_length=PLUGIN_MOST, help_text="As `spare_placer_plugin`, likewise."
-    )
     auxiliary = serializers.ChoiceField(
         choices=list(DIVISIONS),
         required=False,
@@ -113,9 +104,9 @@ class ClusterSettings(APIView):
         given = ClusterSettingsChange(data=request.data)
         given.is_valid(raise_exception=True)
         changes = dict(given.validated_data)
-        for kind, at in ((POLICY, "spare_policy_plugin"), (PLACER, "spare_placer_plugin")):
-            if chosen := take_choice(kind, changes, at):
-                changes[at] = chosen
+        for at in ("spare_policy_plugin", "spare_placer_plugin"):
+            if at in changes:
+                changes[at] = ChosenPlugin(**changes[at])
         return Response(_represented(cluster_settings_change(by=by, changes=changes)))
 
 
@@ -123,8 +114,6 @@ def _represented(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings as the API tells them."""
     return {
         **settings,
-        "spare_policy": ChosenPlugin(**settings["spare_policy_plugin"]).text,
-        "spare_placer": ChosenPlugin(**settings["spare_placer_plugin"]).text,
         "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW),
     }
 

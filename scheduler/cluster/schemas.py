@@ -1,6 +1,7 @@
 """The cluster as a whole, as the API's schema describes it."""
 
-from drf_spectacular.utils import extend_schema_serializer
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
@@ -9,12 +10,9 @@ from scheduler.rounds.schemas import Overrun
 from scheduler.virtual_clusters.schemas import ChosenPlugin
 
 
-@extend_schema_serializer(deprecate_fields=["spare_policy", "spare_placer"])
-class ClusterSettings(serializers.Serializer):
+class ClusterSettings(serializers.Serializer[Mapping[str, object]]):
     spare_policy_plugin = ChosenPlugin()
     spare_placer_plugin = ChosenPlugin()
-    spare_policy = serializers.CharField(help_text="See `spare_policy_plugin`: `name:parameter=value,...`.")
-    spare_placer = serializers.CharField(help_text="See `spare_placer_plugin`, likewise.")
     auxiliary = serializers.ChoiceField(
         choices=list(DIVISIONS),
         help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
@@ -37,7 +35,7 @@ class ClusterSettings(serializers.Serializer):
     )
 
 
-class GpuCounts(serializers.Serializer):
+class GpuCounts(serializers.Serializer[Mapping[str, object]]):
     total = serializers.IntegerField()
     healthy = serializers.IntegerField()
     held = serializers.IntegerField()
@@ -45,23 +43,23 @@ class GpuCounts(serializers.Serializer):
     free = serializers.IntegerField()
 
 
-class UnfinishedCounts(serializers.Serializer):
+class UnfinishedCounts(serializers.Serializer[Mapping[str, object]]):
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
 
 
-class NodeCounts(serializers.Serializer):
+class NodeCounts(serializers.Serializer[Mapping[str, object]]):
     ready = serializers.IntegerField()
     lost = serializers.IntegerField()
     cordoned = serializers.IntegerField()
 
 
-class NewestRound(serializers.Serializer):
+class NewestRound(serializers.Serializer[Mapping[str, object]]):
     number = serializers.IntegerField()
     at = serializers.DateTimeField()
 
 
-class Cluster(serializers.Serializer):
+class Cluster(serializers.Serializer[Mapping[str, object]]):
     gpus = GpuCounts()
     by_model = serializers.DictField(child=GpuCounts())
     jobs = UnfinishedCounts()
@@ -69,18 +67,18 @@ class Cluster(serializers.Serializer):
     round = NewestRound(allow_null=True)
 
 
-class UsagePoint(serializers.Serializer):
+class UsagePoint(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField()
     total = serializers.IntegerField()
     held = serializers.IntegerField()
     by_tenant = serializers.DictField(child=serializers.IntegerField())
 
 
-class Usage(serializers.Serializer):
+class Usage(serializers.Serializer[Mapping[str, object]]):
     points = UsagePoint(many=True)
 
 
-class FragmentationPoint(serializers.Serializer):
+class FragmentationPoint(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField()
     idle = serializers.FloatField(help_text="GPUs that are free and take work.")
     fragmented = serializers.FloatField(
@@ -88,7 +86,7 @@ class FragmentationPoint(serializers.Serializer):
     )
 
 
-class FragmentedKind(serializers.Serializer):
+class FragmentedKind(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.FloatField(help_text="The GPUs of a replica on one node; below 1, a part of one GPU.")
     cpus = serializers.FloatField()
     gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
@@ -96,7 +94,7 @@ class FragmentedKind(serializers.Serializer):
     usable = serializers.FloatField(help_text="Idle GPUs that such a replica can use.")
 
 
-class FragmentedNode(serializers.Serializer):
+class FragmentedNode(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     idle = serializers.FloatField()
     fragmented = serializers.FloatField()
@@ -112,6 +110,6 @@ class FragmentationNow(FragmentationPoint):
     nodes = FragmentedNode(many=True)
 
 
-class Fragmentation(serializers.Serializer):
+class Fragmentation(serializers.Serializer[Mapping[str, object]]):
     points = FragmentationPoint(many=True)
     newest = FragmentationNow(allow_null=True)

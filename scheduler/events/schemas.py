@@ -1,9 +1,11 @@
 """Events as the API's schema describes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 
-class Event(serializers.Serializer):
+class Event(serializers.Serializer[Mapping[str, object]]):
     """`from` and `to` are states; null ids: the thing has no such."""
 
     id = serializers.IntegerField()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -24,7 +25,7 @@ from tenants.models import Scope
 from tenants.selectors import viewer
 
 
-class FailureRule(serializers.Serializer):
+class FailureRule(serializers.Serializer[Mapping[str, object]]):
     """An attempt that failed is of the class when the pattern is found and it ended in one of these ways."""
 
     is_stored = True
@@ -64,13 +65,13 @@ class FailureRule(serializers.Serializer):
         return {**super().get_fields(), "class": serializers.CharField(max_length=40, help_text=said)}
 
 
-class BuiltInClass(serializers.Serializer):
+class BuiltInClass(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     layer = serializers.ChoiceField(choices=[layer.value for layer in Layer])
     says = serializers.CharField()
 
 
-class FailureRuleList(serializers.Serializer):
+class FailureRuleList(serializers.Serializer[Mapping[str, object]]):
     rules = FailureRule(many=True, help_text="In the order in which they are tried; the first match counts.")
     classes = BuiltInClass(many=True, read_only=True, help_text="What a rule may name without a `retry`.")
 
@@ -93,7 +94,7 @@ class FailureRulesTrial(StrictSerializer):
     )
 
 
-class FailureRuleMatch(serializers.Serializer):
+class FailureRuleMatch(serializers.Serializer[Mapping[str, object]]):
     rule = FailureRule(allow_null=True, help_text="The first that matches; null: the built-in ones decide.")
     layer = serializers.CharField(allow_blank=True)
     tried_again = serializers.BooleanField(

@@ -45,7 +45,7 @@ class _ByModel(serializers.DictField):
     child = serializers.FloatField()
 
 
-class TenantFairness(serializers.Serializer):
+class TenantFairness(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(help_text=f'"{OTHERS}": all tenants together that are not the reader\'s.')
     weight = serializers.FloatField()
     jobs_running = serializers.IntegerField()
@@ -84,7 +84,7 @@ class TenantFairness(serializers.Serializer):
     )
 
 
-class Fairness(serializers.Serializer):
+class Fairness(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField(allow_null=True)
     window_seconds = serializers.FloatField()
     fraction_seconds = serializers.FloatField(help_text="The window of `gpu_fraction`.")
@@ -93,7 +93,7 @@ class Fairness(serializers.Serializer):
     open_violations = serializers.IntegerField(help_text="Those that the reader may see.")
 
 
-class FairnessMinute(serializers.Serializer):
+class FairnessMinute(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField(help_text="Begin of the minute.")
     tenant = serializers.CharField()
     entitled = serializers.FloatField()
@@ -109,7 +109,7 @@ class FairnessMinute(serializers.Serializer):
     gpu_fraction = serializers.FloatField(allow_null=True)
 
 
-class Violation(serializers.Serializer):
+class Violation(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     virtual_cluster = serializers.CharField()
     tenant = serializers.CharField()
@@ -124,7 +124,7 @@ class Violation(serializers.Serializer):
     round_number = serializers.IntegerField()
 
 
-class HistoryQuery(serializers.Serializer):
+class HistoryQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(
         required=False, max_length=63, help_text=f'"{OTHERS}": all that are not the reader\'s, summed.'
     )

@@ -1,5 +1,6 @@
 """When jobs will start and how long they will run, and what would change that."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from uuid import UUID
 
@@ -44,7 +45,7 @@ class WhatIfDetail(APIView):
         return Response(represented(question_get(by, question_id), by))
 
 
-class JobRunTime(serializers.Serializer):
+class JobRunTime(serializers.Serializer[Mapping[str, object]]):
     declared_seconds = serializers.FloatField(allow_null=True, help_text="The estimate of its specification.")
     measured_seconds = serializers.FloatField(
         allow_null=True,

@@ -1,5 +1,7 @@
 """Predictions, and questions about what would be if, as the API's schema describes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.forecasts.models import WhatIfState
@@ -7,7 +9,7 @@ from scheduler.jobs import schemas as job_schemas
 from scheduler.jobs.schemas import JOB_STATES, Reason
 
 
-class Prediction(serializers.Serializer):
+class Prediction(serializers.Serializer[Mapping[str, object]]):
     starts_at = serializers.DateTimeField(help_text="Expected start.")
     earliest = serializers.DateTimeField(help_text="If jobs run as short as is likely.")
     latest = serializers.DateTimeField(
@@ -19,7 +21,7 @@ class Prediction(serializers.Serializer):
     round = serializers.IntegerField()
 
 
-class Why(serializers.Serializer):
+class Why(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(choices=JOB_STATES)
     reasons = Reason(many=True)
     position = serializers.IntegerField(allow_null=True)
@@ -33,7 +35,7 @@ class Why(serializers.Serializer):
 WHAT_IF_STATES = [state.value for state in WhatIfState]
 
 
-class JobChanges(serializers.Serializer):
+class JobChanges(serializers.Serializer[Mapping[str, object]]):
     """What is left out stays as it is."""
 
     gpus = serializers.IntegerField(
@@ -49,19 +51,19 @@ class JobChanges(serializers.Serializer):
     virtual_cluster = serializers.CharField(required=False, max_length=63)
 
 
-class LargerGuarantee(serializers.Serializer):
+class LargerGuarantee(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField(max_length=63)
     gpu_model = serializers.CharField(max_length=63)
     more_gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="On top of what it has.")
 
 
-class ClusterChanges(serializers.Serializer):
+class ClusterChanges(serializers.Serializer[Mapping[str, object]]):
     drain = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
     add_back = serializers.ListField(required=False, child=serializers.CharField(), help_text="Nodes.")
     enlarge = LargerGuarantee(required=False, many=True)
 
 
-class WhatIfQuestion(serializers.Serializer):
+class WhatIfQuestion(serializers.Serializer[Mapping[str, object]]):
     """One or more of: a waiting job with changes, the specification of a new job, changes of the cluster."""
 
     job = serializers.IntegerField(required=False)
@@ -71,7 +73,7 @@ class WhatIfQuestion(serializers.Serializer):
     cluster = ClusterChanges(required=False, help_text="For operators.")
 
 
-class StartForecast(serializers.Serializer):
+class StartForecast(serializers.Serializer[Mapping[str, object]]):
     starts_at = serializers.DateTimeField(allow_null=True)
     earliest = serializers.DateTimeField(allow_null=True)
     latest = serializers.DateTimeField(allow_null=True)
@@ -79,7 +81,7 @@ class StartForecast(serializers.Serializer):
     why_not = serializers.CharField(allow_blank=True, help_text="Why no start is foreseen.")
 
 
-class WhatIfEffect(serializers.Serializer):
+class WhatIfEffect(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField(allow_null=True, help_text="Null: the job that is not submitted yet.")
     name = serializers.CharField()
     runs_now = serializers.BooleanField(help_text="It runs as things are, and would have to wait.")
@@ -87,7 +89,7 @@ class WhatIfEffect(serializers.Serializer):
     after = StartForecast(allow_null=True)
 
 
-class WhatIf(serializers.Serializer):
+class WhatIf(serializers.Serializer[Mapping[str, object]]):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WHAT_IF_STATES)
     problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")

@@ -175,7 +175,7 @@ def _refused(error: ApplicationError) -> dict[str, Any]:
     }
 
 
-class JobsCounts(GenericAPIView):
+class JobsCounts(GenericAPIView[Job]):
     queryset = Job.objects.none()
     filterset_class = JobFilter
     pagination_class = None

@@ -185,8 +185,8 @@ def _send_new_jobs(jobs: list[Job]) -> None:
     _send_to_owners([new_job(job) for job in jobs])
 
 
-def _send_to_owners(jobs: Iterable[dict]) -> None:
-    by_tenant: dict[str, list[dict]] = defaultdict(list)
+def _send_to_owners(jobs: Iterable[Representation]) -> None:
+    by_tenant: dict[str, list[dict[str, object]]] = defaultdict(list)
     for job in jobs:
         by_tenant[job["tenant"]].append(object_of("job", job))
     send(

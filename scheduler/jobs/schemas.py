@@ -1,5 +1,6 @@
 """Jobs and their specification as the API's schema describes them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
@@ -29,7 +30,7 @@ def job_spec_schema(request: HttpRequest) -> JsonResponse:
     return JsonResponse(json_schema(request.build_absolute_uri()))
 
 
-class JobSpec(serializers.Serializer):
+class JobSpec(serializers.Serializer[Mapping[str, object]]):
     """A job specification. Its fields are declared in `scheduler.jobspec`; here they are only described."""
 
 
@@ -56,7 +57,7 @@ class _JobSpecSchema(OpenApiSerializerExtension):
         schemas = {
             name: _as_openapi(schema, suffix) for name, schema in definitions(normal=not is_request).items()
         }
-        whole = schemas.pop("JobSpec")
+        whole: dict[str, Any] = schemas.pop("JobSpec")
         for name, schema in schemas.items():
             component = ResolvedComponent(
                 name=name + suffix, type=ResolvedComponent.SCHEMA, object=name + suffix, schema=schema
@@ -108,7 +109,7 @@ def _as_openapi(schema: Any, suffix: str) -> Any:
     return converted
 
 
-class BulkSubmit(serializers.Serializer):
+class BulkSubmit(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(required=False)
     jobs = JobSpec(many=True, help_text="1 to 1,000 jobs; all are submitted, or none.")
 
@@ -124,14 +125,14 @@ class BulkCancel(StrictSerializer):
     )
 
 
-class BulkCancelAnswer(serializers.Serializer):
+class BulkCancelAnswer(serializers.Serializer[Mapping[str, object]]):
     jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
     remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
     queued = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them wait.")
     running = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them run.")
 
 
-class ShortJob(serializers.Serializer):
+class ShortJob(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
     virtual_cluster = serializers.CharField()
@@ -139,17 +140,17 @@ class ShortJob(serializers.Serializer):
     state = serializers.ChoiceField(choices=JOB_STATES)
 
 
-class BulkSubmitAnswer(serializers.Serializer):
+class BulkSubmitAnswer(serializers.Serializer[Mapping[str, object]]):
     jobs = ShortJob(many=True)
 
 
-class FieldProblem(serializers.Serializer):
+class FieldProblem(serializers.Serializer[Mapping[str, object]]):
     field = serializers.CharField()
     problem = serializers.CharField()
     expected = serializers.CharField(allow_blank=True)
 
 
-class CheckAnswer(serializers.Serializer):
+class CheckAnswer(serializers.Serializer[Mapping[str, object]]):
     ok = serializers.BooleanField()
     fields = FieldProblem(many=True)  # type: ignore[assignment]
     warnings = serializers.ListField(child=serializers.CharField())
@@ -165,7 +166,7 @@ PHASES = ["waiting", "held", "planned", "starting", "running", "stopping", "ende
 GUARANTEES = [GUARANTEED, OPPORTUNISTIC]
 
 
-class Reason(serializers.Serializer):
+class Reason(serializers.Serializer[Mapping[str, object]]):
     code = serializers.CharField()
     tier = serializers.ChoiceField(choices=[tier.value for tier in Tier])
     message = serializers.CharField()
@@ -175,14 +176,14 @@ class Reason(serializers.Serializer):
     hint = serializers.CharField(allow_blank=True)
 
 
-class ArrayTask(serializers.Serializer):
+class ArrayTask(serializers.Serializer[Mapping[str, object]]):
     number = serializers.IntegerField(help_text="The array's number: that of its first task.")
     index = serializers.IntegerField()
     size = serializers.IntegerField(help_text="How many tasks the array has.")
     at_most = serializers.IntegerField(allow_null=True, help_text="Tasks that run at once; null: any number.")
 
 
-class Job(serializers.Serializer):
+class Job(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
     tenant = serializers.CharField()
@@ -219,7 +220,7 @@ class Job(serializers.Serializer):
     version = serializers.IntegerField()
 
 
-class Dependency(serializers.Serializer):
+class Dependency(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField()
     name = serializers.CharField()
     job_state = serializers.ChoiceField(choices=JOB_STATES)
@@ -230,13 +231,13 @@ class Dependency(serializers.Serializer):
     )
 
 
-class JobDependencies(serializers.Serializer):
+class JobDependencies(serializers.Serializer[Mapping[str, object]]):
     waits_for = Dependency(many=True, help_text="The jobs that it waits for, or waited for.")
     awaited_by = Dependency(many=True, help_text="The jobs that wait for it, the latest 100 of them.")
     awaited_by_count = serializers.IntegerField(help_text="How many these are in all.")
 
 
-class JobCounts(serializers.Serializer):
+class JobCounts(serializers.Serializer[Mapping[str, object]]):
     queued = serializers.IntegerField()
     running = serializers.IntegerField()
     succeeded = serializers.IntegerField()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -24,7 +25,7 @@ from tenants.api.instants import InstantFilter
 from tenants.selectors import viewer
 
 
-class Line(serializers.Serializer):
+class Line(serializers.Serializer[Mapping[str, object]]):
     """A line of the ledger; docs/ledger.md says what each kind has."""
 
     id = serializers.IntegerField()
@@ -49,7 +50,7 @@ class Line(serializers.Serializer):
     person = serializers.CharField(allow_blank=True, help_text="Empty for lines of a round; else who did it.")
 
 
-class Replay(serializers.Serializer):
+class Replay(serializers.Serializer[Mapping[str, object]]):
     same = serializers.BooleanField()
     line = Line(allow_null=True, help_text="As decided again; null: nothing is, at its place.")
     round_number = serializers.IntegerField()
@@ -133,7 +134,7 @@ class LedgerReplay(APIView):
         )
 
 
-class LedgerExport(GenericAPIView):
+class LedgerExport(GenericAPIView[LedgerLine]):
     is_heavy = True
     queryset = LedgerLine.objects.none()
     filterset_class = LedgerFilter

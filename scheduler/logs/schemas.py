@@ -1,5 +1,7 @@
 """What is asked and answered about output."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.logs.services.search import LONGEST_PATTERN_CHARACTERS, SEARCH_SECONDS
@@ -12,7 +14,7 @@ MOST_LAST_LINES = 200
 _CURSOR_CHARACTERS = 50_000
 
 
-class WhichOutput(serializers.Serializer):
+class WhichOutput(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(
         required=False, min_value=1, max_value=_LARGEST, help_text="Number; left out, the newest."
     )
@@ -81,19 +83,19 @@ class SearchQuery(WhichOutput):
     limit = serializers.IntegerField(default=100, min_value=1, max_value=MOST_HITS)
 
 
-class LogChunk(serializers.Serializer):
+class LogChunk(serializers.Serializer[Mapping[str, object]]):
     sequence = serializers.IntegerField()
     at = serializers.DateTimeField()
     text = serializers.CharField()
 
 
-class LogRemoval(serializers.Serializer):
+class LogRemoval(serializers.Serializer[Mapping[str, object]]):
     at = serializers.DateTimeField()
     bytes = serializers.IntegerField()
     message = serializers.CharField(help_text="Which limit of the retention the output was removed for.")
 
 
-class LogPage(serializers.Serializer):
+class LogPage(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(allow_null=True)
     rank = serializers.IntegerField()
     ranks = serializers.ListField(child=serializers.IntegerField())
@@ -110,7 +112,7 @@ class RankedLogChunk(LogChunk):
     task = serializers.CharField()
 
 
-class MergedLogPage(serializers.Serializer):
+class MergedLogPage(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(allow_null=True)
     ranks = serializers.ListField(child=serializers.IntegerField())
     chunks = RankedLogChunk(many=True, help_text="By the time at which the nodes sent them.")
@@ -119,7 +121,7 @@ class MergedLogPage(serializers.Serializer):
     removed = LogRemoval(allow_null=True, help_text="Set where the output was removed by the retention.")
 
 
-class LogHit(serializers.Serializer):
+class LogHit(serializers.Serializer[Mapping[str, object]]):
     rank = serializers.IntegerField()
     task = serializers.CharField()
     line = serializers.IntegerField(help_text="Its number, from 1.")
@@ -132,7 +134,7 @@ class LogHit(serializers.Serializer):
     after = serializers.ListField(child=serializers.CharField())
 
 
-class LogSearch(serializers.Serializer):
+class LogSearch(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(allow_null=True)
     hits = LogHit(many=True)
     lines_searched = serializers.IntegerField()

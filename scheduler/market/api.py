@@ -29,7 +29,7 @@ from tenants.models import Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
 
 
-class Offers(ListAPIView):
+class Offers(ListAPIView[Offer]):
     scope = Scope.MANAGE
     queryset = Offer.objects.none()
     serializer_class = schemas.Offer
@@ -108,7 +108,7 @@ class OfferTake(APIView):
         return Response(representations.loans([loan.id], by)[0], status=201)
 
 
-class Loans(ListAPIView):
+class Loans(ListAPIView[Loan]):
     """Loans between all virtual clusters, the newest first."""
 
     queryset = Loan.objects.none()
@@ -157,7 +157,7 @@ class LoanEnd(APIView):
         return Response(representations.loans([loan.id], by)[0])
 
 
-class MarketRules(ListAPIView):
+class MarketRules(ListAPIView[MarketRule]):
     scope = Scope.MANAGE
     queryset = MarketRule.objects.none()
     serializer_class = schemas.MarketRule
@@ -212,7 +212,7 @@ class MarketRuleDetail(APIView):
         return Response(status=204)
 
 
-class CreditAccounts(ListAPIView):
+class CreditAccounts(ListAPIView[VirtualCluster]):
     """What virtual clusters have, by name: for members those of their tenants, for operators all."""
 
     queryset = VirtualCluster.objects.none()
@@ -264,7 +264,7 @@ class CreditAllowanceView(APIView):
         return Response(status=204)
 
 
-class CreditTransfers(ListAPIView):
+class CreditTransfers(ListAPIView[CreditTransfer]):
     """What moved between accounts, the newest first: for members of their virtual clusters, for operators
     all."""
 
@@ -277,7 +277,7 @@ class CreditTransfers(ListAPIView):
         return self.get_paginated_response(representations.transfers(page or ()))
 
 
-class CreditTransferExport(GenericAPIView):
+class CreditTransferExport(GenericAPIView[CreditTransfer]):
     is_heavy = True
     queryset = CreditTransfer.objects.none()
     pagination_class = None

@@ -1,18 +1,21 @@
 """What the API says of the market and what it takes, for its schema."""
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers
 
 from scheduler.core.model import loan_terms as core
+from scheduler.market import models
 from scheduler.market.models import OfferState, RuleKind, TransferKind
 from scheduler.market.representations import LOAN_STATES
 from scheduler.market.services.credits import MOST_MILLICREDITS
 from scheduler.market.services.terms import LONGEST, MOST_PRICE
 from scheduler.virtual_clusters.schemas import Lot
 from tenants.api.strict import StrictSerializer
+from tenants.models import VirtualCluster
 
 STATES = [(state, state) for state in LOAN_STATES]
 MODELS_MOST = 64
@@ -163,26 +166,26 @@ class AllowanceInput(StrictSerializer):
     every_seconds = serializers.IntegerField(min_value=EVERY_LEAST, max_value=EVERY_MOST)
 
 
-class OfferQuery(serializers.Serializer):
+class OfferQuery(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(required=False, choices=OfferState.choices)
     virtual_cluster = serializers.CharField(required=False, max_length=63, help_text="The lender.")
 
 
-class LoanQuery(serializers.Serializer):
+class LoanQuery(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(required=False, choices=STATES)
     virtual_cluster = serializers.CharField(
         required=False, max_length=63, help_text="The lender or the borrower."
     )
 
 
-class MarketQuery(serializers.Serializer):
+class MarketQuery(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField(required=False, max_length=63)
 
 
 # -- what is answered --------------------------------------------------------------------------------
 
 
-class Offer(serializers.Serializer):
+class Offer(serializers.Serializer[models.Offer]):
     id = serializers.IntegerField()
     version = serializers.IntegerField()
     lender = serializers.CharField()
@@ -202,7 +205,7 @@ class Offer(serializers.Serializer):
     may_withdraw = serializers.BooleanField(help_text="Whether you may; not in the live stream.")
 
 
-class Loan(serializers.Serializer):
+class Loan(serializers.Serializer[models.Loan]):
     id = serializers.IntegerField()
     version = serializers.IntegerField()
     offer = serializers.IntegerField()
@@ -225,7 +228,7 @@ class Loan(serializers.Serializer):
     may_end = serializers.BooleanField(help_text="Whether you may; not in the live stream.")
 
 
-class MarketRule(serializers.Serializer):
+class MarketRule(serializers.Serializer[models.MarketRule]):
     id = serializers.IntegerField()
     virtual_cluster = serializers.CharField()
     kind = serializers.ChoiceField(choices=RuleKind.choices)
@@ -241,13 +244,13 @@ class MarketRule(serializers.Serializer):
     may_delete = serializers.BooleanField()
 
 
-class CreditAllowance(serializers.Serializer):
+class CreditAllowance(serializers.Serializer[Mapping[str, object]]):
     credits = serializers.FloatField()
     every_seconds = serializers.IntegerField()
     next_at = serializers.DateTimeField()
 
 
-class CreditAccount(serializers.Serializer):
+class CreditAccount(serializers.Serializer[VirtualCluster]):
     id = serializers.IntegerField(help_text="That of the virtual cluster.")
     virtual_cluster = serializers.CharField()
     version = serializers.IntegerField()
@@ -261,7 +264,7 @@ class CreditAccount(serializers.Serializer):
     )
 
 
-class CreditTransfer(serializers.Serializer):
+class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=TransferKind.choices)

@@ -1,5 +1,6 @@
 """What nodes and jobs use: over time, and running jobs now."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -32,7 +33,7 @@ _ATTEMPTS_MOST = 100
 _DEFAULT_SPAN = timedelta(hours=1)
 
 
-class SpanQuery(serializers.Serializer):
+class SpanQuery(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField(required=False)
     until = serializers.DateTimeField(required=False, help_text="Left out: now, or the job's end.")
     resolution = serializers.ChoiceField(
@@ -62,11 +63,11 @@ class JobMetricsQuery(SpanQuery):
     )
 
 
-class UsageFilter(serializers.Serializer):
+class UsageFilter(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(required=False, max_length=63)
 
 
-class Series(serializers.Serializer):
+class Series(serializers.Serializer[Mapping[str, object]]):
     kind = serializers.ChoiceField(choices=["gpu", "host", "replica"])
     attempt = serializers.IntegerField(allow_null=True)
     node = serializers.CharField(allow_null=True)
@@ -79,7 +80,7 @@ class Series(serializers.Serializer):
     )
 
 
-class NodeMetricsAnswer(serializers.Serializer):
+class NodeMetricsAnswer(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     resolution_seconds = serializers.IntegerField(help_text="From one point to the next.")
@@ -88,7 +89,7 @@ class NodeMetricsAnswer(serializers.Serializer):
     series = Series(many=True)
 
 
-class MeasuredAttempt(serializers.Serializer):
+class MeasuredAttempt(serializers.Serializer[Mapping[str, object]]):
     number = serializers.IntegerField()
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -99,7 +100,7 @@ class JobMetricsAnswer(NodeMetricsAnswer):
     attempts = MeasuredAttempt(many=True)
 
 
-class JobUsage(serializers.Serializer):
+class JobUsage(serializers.Serializer[Mapping[str, object]]):
     """Sums over the job's GPUs or replicas, as newly read; null: not known."""
 
     job = serializers.IntegerField()

@@ -141,7 +141,8 @@ class NodeToken(APIView):
 
 def _deadline(body: Mapping[str, Any]) -> datetime | None:
     """Return when the node is to be emptied; None: at once."""
-    now, seconds, until = database_now(), body.get("deadline_seconds"), body.get("until")
+    now, seconds = database_now(), body.get("deadline_seconds")
+    until: datetime | None = body.get("until")
     if until is None:
         return now + timedelta(seconds=seconds) if seconds else None
     expected = "an instant in the future, at most a year away"

@@ -1,5 +1,6 @@
 """Nodes and their GPUs as the API's schema describes them."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 from rest_framework import serializers
@@ -14,7 +15,7 @@ VERDICTS = [verdict.value for verdict in Verdict]
 GPU_STATES = ["free", "held", "planned"]
 
 
-class Gpu(serializers.Serializer):
+class Gpu(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     index = serializers.IntegerField()
     socket = serializers.IntegerField()
@@ -26,7 +27,7 @@ class Gpu(serializers.Serializer):
     in_use = serializers.FloatField(help_text="What of it jobs hold, 0 to 1.")
 
 
-class NodeCheck(serializers.Serializer):
+class NodeCheck(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     verdict = serializers.ChoiceField(choices=VERDICTS)
     message = serializers.CharField(allow_blank=True)
@@ -34,7 +35,7 @@ class NodeCheck(serializers.Serializer):
     since = serializers.DateTimeField(help_text="When the verdict became what it is.")
 
 
-class NodeWithdrawal(serializers.Serializer):
+class NodeWithdrawal(serializers.Serializer[Mapping[str, object]]):
     by = serializers.CharField(
         allow_blank=True, help_text="Who cordoned or drains it; `health` is the platform."
     )
@@ -43,7 +44,7 @@ class NodeWithdrawal(serializers.Serializer):
     returns_itself = serializers.BooleanField(help_text="The platform uncordons it when it is well again.")
 
 
-class NodeLoan(serializers.Serializer):
+class NodeLoan(serializers.Serializer[Mapping[str, object]]):
     pool = serializers.CharField(help_text="The serving pool whose node it is.")
     state = serializers.ChoiceField(
         choices=LOAN_STATES,
@@ -60,7 +61,7 @@ class NodeLoan(serializers.Serializer):
     )
 
 
-class Node(serializers.Serializer):
+class Node(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
     rack = serializers.CharField()
@@ -93,7 +94,7 @@ class Node(serializers.Serializer):
     version = serializers.IntegerField()
 
 
-class AgentSetUp(serializers.Serializer):
+class AgentSetUp(serializers.Serializer[Mapping[str, object]]):
     file = serializers.CharField(help_text="Name of the configuration file, as `command` has it.")
     command = serializers.CharField(help_text="Starts the agent, in the folder of the file.")
     real = serializers.DictField(help_text="Content of the file for the GPUs of the machine, as JSON.")
@@ -108,7 +109,7 @@ class NodeWithToken(Node):
     )
 
 
-class GpuModel(serializers.Serializer):
+class GpuModel(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     memory_bytes = serializers.IntegerField()
     gpus = serializers.IntegerField()
@@ -120,5 +121,5 @@ class GpuModel(serializers.Serializer):
     price_per_hour = serializers.FloatField(help_text="The price of one GPU, in the operators' unit.")
 
 
-class GpuModels(serializers.Serializer):
+class GpuModels(serializers.Serializer[Mapping[str, object]]):
     results = GpuModel(many=True)

@@ -107,7 +107,7 @@ def _write_events(changed: Sequence[_ChangedReasons], plan: Plan, *, at: datetim
 
 def _publish(changed: Sequence[_ChangedReasons], plan: Plan, tenants: Mapping[int, str]) -> None:
     positions = positions_of(plan)
-    by_tenant: dict[str, list[dict]] = defaultdict(list)
+    by_tenant: dict[str, list[dict[str, object]]] = defaultdict(list)
     for each in sorted(changed, key=lambda each: positions.get(each.job, len(positions))):
         objects = by_tenant[tenants[each.job]]
         if len(objects) < _PUSHED_REASONS:

@@ -113,4 +113,5 @@ def _rule(row: Iterable[Any]) -> LendRule | BorrowRule:
 
 def _json(value: Any) -> Mapping[str, Any]:
     """Django hands jsonb columns of a raw cursor over as text."""
-    return json.loads(value) if isinstance(value, str) else value
+    read: Mapping[str, Any] = json.loads(value) if isinstance(value, str) else value
+    return read

@@ -1,5 +1,7 @@
 """Rounds as the API's schema describes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.rounds.models import RoundState
@@ -7,13 +9,13 @@ from scheduler.rounds.models import RoundState
 ROUND_STATES = [state.value for state in RoundState]
 
 
-class RoundTimings(serializers.Serializer):
+class RoundTimings(serializers.Serializer[Mapping[str, object]]):
     snapshot = serializers.FloatField()
     decide = serializers.FloatField()
     apply = serializers.FloatField()
 
 
-class DroppedAction(serializers.Serializer):
+class DroppedAction(serializers.Serializer[Mapping[str, object]]):
     kind = serializers.CharField()
     jobs = serializers.ListField(child=serializers.IntegerField())
     why = serializers.CharField()
@@ -22,7 +24,7 @@ class DroppedAction(serializers.Serializer):
     )
 
 
-class Round(serializers.Serializer):
+class Round(serializers.Serializer[Mapping[str, object]]):
     number = serializers.IntegerField()
     started_at = serializers.DateTimeField()
     state = serializers.ChoiceField(choices=ROUND_STATES)
@@ -39,7 +41,7 @@ class Round(serializers.Serializer):
     error = serializers.CharField(allow_blank=True)
 
 
-class RoundAction(serializers.Serializer):
+class RoundAction(serializers.Serializer[Mapping[str, object]]):
     kind = serializers.CharField()
     jobs = serializers.ListField(child=serializers.IntegerField())
     virtual_cluster = serializers.CharField()
@@ -58,6 +60,6 @@ class RoundDetail(Round):
     )
 
 
-class Overrun(serializers.Serializer):
+class Overrun(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField()
     message = serializers.CharField()

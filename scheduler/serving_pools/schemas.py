@@ -1,9 +1,11 @@
 """Serving pools as the API's schema describes them."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 
-class ServingPool(serializers.Serializer):
+class ServingPool(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     return_seconds = serializers.FloatField(help_text="How long a return takes at most.")
     nodes_needed = serializers.DictField(
@@ -17,7 +19,7 @@ class ServingPool(serializers.Serializer):
     returning = serializers.IntegerField(help_text="Nodes that were asked back and that jobs still use.")
 
 
-class NodeAskedBack(serializers.Serializer):
+class NodeAskedBack(serializers.Serializer[Mapping[str, object]]):
     node = serializers.CharField()
     stops = serializers.ListField(
         child=serializers.IntegerField(), help_text="Ids of the jobs that are stopped, and go on elsewhere."
@@ -27,5 +29,5 @@ class NodeAskedBack(serializers.Serializer):
     )
 
 
-class NodesAskedBack(serializers.Serializer):
+class NodesAskedBack(serializers.Serializer[Mapping[str, object]]):
     results = NodeAskedBack(many=True)

@@ -1,5 +1,7 @@
 """Who is inside a job, and tickets for the pages of its programs. The sessions themselves are WebSockets."""
 
+from collections.abc import Mapping
+
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -17,7 +19,7 @@ from tenants.models import Scope
 from tenants.selectors import viewer
 
 
-class SessionSerializer(serializers.ModelSerializer):
+class SessionSerializer(serializers.ModelSerializer[Session]):
     user = serializers.CharField(source="user.username")
     attempt = serializers.IntegerField(source="attempt.number")
     node = serializers.CharField(source="node.name")
@@ -40,11 +42,11 @@ class SessionSerializer(serializers.ModelSerializer):
         ]
 
 
-class PageAddress(serializers.Serializer):
+class PageAddress(serializers.Serializer[Mapping[str, object]]):
     url = serializers.CharField(help_text="Good for one browser, within a minute.")
 
 
-class JobSessions(ListAPIView):
+class JobSessions(ListAPIView[Session]):
     """Who is, and was, inside the job in the last 30 days: the newest first."""
 
     queryset = Session.objects.none()

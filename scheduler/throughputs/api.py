@@ -48,7 +48,7 @@ CONTENT_MOST = 4_000_000
 PRICE_MOST = 1e9
 
 
-class ThroughputQuery(serializers.Serializer):
+class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(required=False, max_length=63)
     application = serializers.CharField(required=False, max_length=68, help_text="A part of it.")
     gpu_model = serializers.CharField(
@@ -76,7 +76,7 @@ class CorrectionInput(SettingInput):
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
 
-class SettingQuery(serializers.Serializer):
+class SettingQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(max_length=63)
     application = serializers.CharField(max_length=68)
     gpu_model = serializers.CharField(max_length=63)
@@ -85,7 +85,7 @@ class SettingQuery(serializers.Serializer):
     partner = serializers.CharField(default="", max_length=68, allow_blank=True)
 
 
-class ExportQuery(serializers.Serializer):
+class ExportQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(max_length=63)
     layout = serializers.ChoiceField(choices=schemas.LAYOUTS, default="csv")
 
@@ -319,54 +319,3 @@ def _change(change: Change) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
     }
-
-
-# -- deprecated: throughputs by their earlier name, speeds -------------------------------------------
-
-
-class SpeedList(ThroughputList):
-    """See `/throughputs`."""
-
-    @extend_schema(parameters=[ThroughputQuery], responses=schemas.SpeedRow(many=True), deprecated=True)
-    def get(self, request: Request) -> Response:
-        answer = super().get(request)
-        answer.data["results"] = [_as_speeds(row) for row in answer.data["results"]]
-        return answer
-
-
-class SpeedCorrectionView(ThroughputCorrectionView):
-    @extend_schema(request=CorrectionInput, responses=schemas.SpeedRow, deprecated=True)
-    def put(self, request: Request) -> Response:
-        """See `/throughputs/correction`."""
-        answer = super().put(request)
-        answer.data = _as_speeds(answer.data)
-        return answer
-
-    @extend_schema(parameters=[SettingQuery], responses={204: None}, deprecated=True)
-    def delete(self, request: Request) -> Response:
-        """See `/throughputs/correction`."""
-        return super().delete(request)
-
-
-@extend_schema(deprecated=True)
-class SpeedExport(ThroughputExport):
-    pass
-
-
-@extend_schema(deprecated=True)
-class SpeedImportView(ThroughputImportView):
-    pass
-
-
-class JobSpeeds(JobThroughputs):
-    @extend_schema(responses=schemas.JobSpeeds, deprecated=True)
-    def get(self, request: Request, job_id: int) -> Response:
-        """See `/jobs/{job_id}/throughputs`."""
-        answer = super().get(request, job_id)
-        for model in answer.data["models"]:
-            model["speed"] = model.pop("throughput")
-        return answer
-
-
-def _as_speeds(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {("speeds" if field == "throughputs" else field): value for field, value in row.items()}

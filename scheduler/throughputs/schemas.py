@@ -1,31 +1,34 @@
 """What the API says of throughputs, for its schema."""
 
-from drf_spectacular.utils import extend_schema_serializer, inline_serializer
+from collections.abc import Mapping
+
+from drf_spectacular.utils import inline_serializer
 from rest_framework import serializers
 
 from scheduler.attempts.schemas import ENFORCEMENTS
 from scheduler.core.perf.throughput import Source
+from scheduler.nodes.models import Gpu
 from scheduler.virtual_clusters.schemas import ChosenPlugin
 
 SOURCES = [(source.value, source.value) for source in Source]
 LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]
 
 
-class ThroughputMeasurement(serializers.Serializer):
+class ThroughputMeasurement(serializers.Serializer[Mapping[str, object]]):
     average = serializers.FloatField()
     deviation = serializers.FloatField()
     samples = serializers.IntegerField(help_text="Windows of about a minute.")
     updated_at = serializers.DateTimeField()
 
 
-class ThroughputCorrection(serializers.Serializer):
+class ThroughputCorrection(serializers.Serializer[Mapping[str, object]]):
     value = serializers.FloatField()
     reason = serializers.CharField(allow_blank=True)
     by = serializers.CharField()
     at = serializers.DateTimeField()
 
 
-class ThroughputCell(serializers.Serializer):
+class ThroughputCell(serializers.Serializer[Mapping[str, object]]):
     gpu_model = serializers.CharField()
     value = serializers.FloatField(
         allow_null=True,
@@ -41,7 +44,7 @@ class ThroughputCell(serializers.Serializer):
     correction = ThroughputCorrection(allow_null=True)
 
 
-class ThroughputRow(serializers.Serializer):
+class ThroughputRow(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField()
     application = serializers.CharField(help_text="For jobs that state none: `name:` and the job's name.")
     gpus = serializers.IntegerField(help_text="Size of the gang.")
@@ -56,7 +59,7 @@ class ThroughputRow(serializers.Serializer):
     throughputs = ThroughputCell(many=True)
 
 
-class ThroughputChange(serializers.Serializer):
+class ThroughputChange(serializers.Serializer[Mapping[str, object]]):
     application = serializers.CharField()
     gpu_model = serializers.CharField()
     gpus = serializers.IntegerField()
@@ -66,7 +69,7 @@ class ThroughputChange(serializers.Serializer):
     after = serializers.FloatField()
 
 
-class ThroughputImport(serializers.Serializer):
+class ThroughputImport(serializers.Serializer[Mapping[str, object]]):
     dry_run = serializers.BooleanField()
     layout = serializers.ChoiceField(choices=LAYOUTS)
     added = serializers.IntegerField()
@@ -85,7 +88,7 @@ class ThroughputImport(serializers.Serializer):
     changes = ThroughputChange(many=True, help_text="Added and changed; the first 200.")
 
 
-class Interference(serializers.Serializer):
+class Interference(serializers.Serializer[Mapping[str, object]]):
     least_pairs = serializers.IntegerField(help_text="With fewer measured pairs nothing is foretold.")
     pairs = serializers.IntegerField(help_text="Pairs of applications that the rules were fitted on.")
     error = serializers.FloatField(
@@ -101,7 +104,7 @@ class Interference(serializers.Serializer):
     )
 
 
-class JobModelThroughput(serializers.Serializer):
+class JobModelThroughput(serializers.Serializer[Mapping[str, object]]):
     gpu_model = serializers.CharField()
     price_per_hour = serializers.FloatField()
     accepted = serializers.BooleanField()
@@ -123,38 +126,19 @@ class JobModelThroughput(serializers.Serializer):
     runs_now = serializers.BooleanField()
 
 
-@extend_schema_serializer(deprecate_fields=["policy"])
-class JobThroughputs(serializers.Serializer):
+class JobThroughputs(serializers.Serializer[Mapping[str, object]]):
     job = serializers.IntegerField()
     tenant = serializers.CharField()
     application = serializers.CharField()
     gpus = serializers.IntegerField()
     view = serializers.CharField(help_text="Whose policy considers the job.")
     policy_plugin = ChosenPlugin()
-    policy = serializers.CharField(help_text="See `policy_plugin`: `name:parameter=value,...`.")
     objective = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When targets were decided last.")
     models = JobModelThroughput(many=True)
 
 
-# -- deprecated: what the routes of the earlier name answer ------------------------------------------
-
-
-class SpeedRow(ThroughputRow):
-    throughputs = None  # type: ignore[assignment]  # how the framework leaves an inherited field out
-    speeds = ThroughputCell(many=True)
-
-
-class JobModelSpeed(JobModelThroughput):
-    throughput = None  # type: ignore[assignment]  # see above
-    speed = serializers.FloatField(allow_null=True, help_text="Samples a second of the gang.")
-
-
-class JobSpeeds(JobThroughputs):
-    models = JobModelSpeed(many=True)
-
-
-class GpuSharer(serializers.Serializer):
+class GpuSharer(serializers.Serializer[Mapping[str, object]]):
     """A job that has a shared GPU; what says which job it is, is null for who may not see it."""
 
     id = serializers.IntegerField(allow_null=True)
@@ -178,7 +162,7 @@ class GpuSharer(serializers.Serializer):
     )
 
 
-class SharedGpu(serializers.Serializer):
+class SharedGpu(serializers.Serializer[Gpu]):
     id = serializers.IntegerField()
     node = serializers.CharField()
     index = serializers.IntegerField()

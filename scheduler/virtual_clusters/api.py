@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema, extend_schema_serializer
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -19,14 +19,13 @@ from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import jobs_visible
-from scheduler.plugins import PLACER, POLICY, ChosenPlugin, described_plugins, take_choice
+from scheduler.plugins import ChosenPlugin, described_plugins
 from scheduler.representation import OTHERS, iso
 from scheduler.rest import RepresentedList
 from scheduler.virtual_clusters import representations, schemas
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from scheduler.virtual_clusters.selectors import ViewTargets, view_targets, virtual_cluster_get
 from scheduler.virtual_clusters.services import (
-    USUAL_POLICY,
     VirtualClusterSettings,
     virtual_cluster_create,
     virtual_cluster_delete,
@@ -35,6 +34,8 @@ from scheduler.virtual_clusters.services import (
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
+
+T = TypeVar("T", bound=Sized)
 
 GPUS_MOST = 1_000_000
 MODELS_MOST = 64
@@ -47,24 +48,12 @@ class WeightedTenant(StrictSerializer):
     weight = serializers.FloatField(default=1.0, min_value=1e-6, max_value=1e6)
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualClusterChange(StrictSerializer):
     """What is left out stays as it is."""
 
     title = serializers.CharField(required=False, max_length=120, allow_blank=True)
     policy_plugin = schemas.ChosenPlugin(required=False)
     placer_plugin = schemas.ChosenPlugin(required=False)
-    policy = serializers.CharField(
-        required=False,
-        max_length=schemas.PLUGIN_MOST,
-        help_text="As `policy_plugin`: a name, or `name:parameter=value,...`.",
-    )
-    policy_parameters = serializers.DictField(
-        required=False, help_text="Beside `policy`; left out with another policy: its defaults."
-    )
-    placer = serializers.CharField(
-        required=False, max_length=schemas.PLUGIN_MOST, help_text="As `placer_plugin`, in a text likewise."
-    )
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )
@@ -104,7 +93,6 @@ class VirtualClusterChange(StrictSerializer):
         return members
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
 class VirtualClusterInput(VirtualClusterChange):
     """What is left out takes its default."""
 
@@ -113,7 +101,7 @@ class VirtualClusterInput(VirtualClusterChange):
     version = None  # type: ignore[assignment]
 
 
-def _at_most(values: Any, most: int) -> Any:
+def _at_most(values: T, most: int) -> T:
     if len(values) > most:
         raise serializers.ValidationError(f"has {len(values)} entries, more than {most}")
     return values
@@ -200,17 +188,15 @@ def _desired(given: dict[str, Any], current: dict[str, Any]) -> VirtualClusterSe
     if current:
         # Not what is in force while GPUs are lent or borrowed.
         kept["guaranteed"] = current["own_guaranteed"]
-        kept["policy_plugin"] = ChosenPlugin(**current["policy_plugin"])
-        kept["placer_plugin"] = ChosenPlugin(**current["placer_plugin"])
-    policy = take_choice(POLICY, given, "policy_plugin", kept.get("policy_plugin", USUAL_POLICY))
-    placer = take_choice(PLACER, given, "placer_plugin")
-    chosen = {"policy_plugin": policy, "placer_plugin": placer}
-    merged = {**kept, **given, **{name: choice for name, choice in chosen.items() if choice}}
+    merged = {**kept, **given}
+    for at in ("policy_plugin", "placer_plugin"):
+        if at in merged:
+            merged[at] = ChosenPlugin(**merged[at])
     members = {member["tenant"]: member["weight"] for member in merged.pop("members", [])}
     return VirtualClusterSettings(**merged, members=members)
 
 
-class TenantTargets(serializers.Serializer):
+class TenantTargets(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(help_text=f'"{OTHERS}": all tenants together that are not the reader\'s.')
     jobs = serializers.IntegerField()
     gpus = serializers.DictField(
@@ -218,13 +204,13 @@ class TenantTargets(serializers.Serializer):
     )
 
 
-class Targets(serializers.Serializer):
+class Targets(serializers.Serializer[Mapping[str, object]]):
     objective = serializers.CharField(allow_null=True, help_text="What the shares are the optimum of.")
     decided_at = serializers.DateTimeField(allow_null=True, help_text="When shares were computed last.")
     tenants = TenantTargets(many=True)
 
 
-class JobTargets(serializers.Serializer):
+class JobTargets(serializers.Serializer[Job]):
     job = serializers.IntegerField()
     name = serializers.CharField()
     tenant = serializers.CharField()
@@ -251,7 +237,7 @@ class VirtualClusterTargets(APIView):
         )
 
 
-class VirtualClusterJobTargets(ListAPIView):
+class VirtualClusterJobTargets(ListAPIView[Job]):
     """The jobs of a virtual cluster that have targets, the newest first: those the reader may see."""
 
     queryset = Job.objects.none()

@@ -94,16 +94,12 @@ def _virtual_cluster(
     running: int,
 ) -> Representation:
     own = {line.gpu_model: line.gpus for line in row.guarantees.all()}
-    placer = ChosenPlugin(row.placer, row.placer_parameters)
     return {
         "id": row.id,
         "name": row.name,
         "title": row.title,
         "policy_plugin": ChosenPlugin(row.policy, row.policy_parameters).to_json(),
-        "placer_plugin": placer.to_json(),
-        "policy": row.policy,
-        "policy_parameters": row.policy_parameters,
-        "placer": placer.text,
+        "placer_plugin": ChosenPlugin(row.placer, row.placer_parameters).to_json(),
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "sharing": row.sharing,
         **least_seconds(row),

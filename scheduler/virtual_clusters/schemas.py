@@ -1,6 +1,7 @@
 """What the API says of virtual clusters and of the policies they can use, for its schema."""
 
-from drf_spectacular.utils import extend_schema_serializer
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from scheduler.rounds.schemas import Overrun
@@ -18,29 +19,29 @@ SHARING_HELP = (
 )
 
 
-class GpuModelUsage(serializers.Serializer):
+class GpuModelUsage(serializers.Serializer[Mapping[str, object]]):
     guaranteed_in_use = serializers.IntegerField()
     opportunistic_in_use = serializers.IntegerField()
 
 
-class VirtualClusterMember(serializers.Serializer):
+class VirtualClusterMember(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField()
     weight = serializers.FloatField()
 
 
-class Lot(serializers.Serializer):
+class Lot(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.DictField(child=serializers.IntegerField())
     cells = serializers.DictField(child=serializers.IntegerField())
 
 
-class OutgoingLoan(serializers.Serializer):
+class OutgoingLoan(serializers.Serializer[Mapping[str, object]]):
     loan = serializers.IntegerField()
     to = serializers.CharField()
     lot = Lot()
     ends_at = serializers.DateTimeField()
 
 
-class IncomingLoan(serializers.Serializer):
+class IncomingLoan(serializers.Serializer[Mapping[str, object]]):
     loan = serializers.IntegerField()
     lot = Lot()
     ends_at = serializers.DateTimeField()
@@ -62,16 +63,12 @@ class ChosenPlugin(StrictSerializer):
     )
 
 
-@extend_schema_serializer(deprecate_fields=["policy", "policy_parameters", "placer"])
-class VirtualCluster(serializers.Serializer):
+class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
     title = serializers.CharField(allow_blank=True)
     policy_plugin = ChosenPlugin()
     placer_plugin = ChosenPlugin()
-    policy = serializers.CharField(help_text="See `policy_plugin`: its name.")
-    policy_parameters = serializers.DictField(help_text="See `policy_plugin`.")
-    placer = serializers.CharField(help_text="See `placer_plugin`: `name:parameter=value,...`.")
     default_time_limit_seconds = serializers.FloatField()
     sharing = serializers.ChoiceField(choices=SHARING, help_text=SHARING_HELP)
     min_run_seconds = serializers.FloatField(
@@ -108,19 +105,19 @@ class VirtualCluster(serializers.Serializer):
     version = serializers.IntegerField()
 
 
-class PluginParameter(serializers.Serializer):
+class PluginParameter(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     type = serializers.CharField()
     default = serializers.JSONField(allow_null=True)
     choices = serializers.ListField(child=serializers.CharField())
 
 
-class Plugin(serializers.Serializer):
+class Plugin(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     summary = serializers.CharField()
     parameters = PluginParameter(many=True)
 
 
-class Plugins(serializers.Serializer):
+class Plugins(serializers.Serializer[Mapping[str, object]]):
     policies = Plugin(many=True)
     placers = Plugin(many=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -72,7 +72,7 @@ class AuditFilter(filters.FilterSet):
         return queryset.extra(where=["address <<= %s::inet"], params=[str(network)])
 
 
-class AuditEntryOutput(serializers.Serializer):
+class AuditEntryOutput(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.ChoiceField(choices=KINDS, help_text="What it was done by.")
@@ -106,7 +106,7 @@ class AuditView(ListAPIView):
         return self.get_paginated_response([represented(entry) for entry in page or ()])
 
 
-class ExportQuery(serializers.Serializer):
+class ExportQuery(serializers.Serializer[Mapping[str, object]]):
     after = serializers.CharField(required=False)
 
 
@@ -130,7 +130,7 @@ class _WhateverIsAccepted(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class AuditExport(GenericAPIView):
+class AuditExport(GenericAPIView[AuditEntry]):
     """The audit log as JSON lines, the oldest entry first."""
 
     content_negotiation_class = _WhateverIsAccepted
@@ -163,7 +163,7 @@ class AuditExport(GenericAPIView):
         )
 
 
-class ReceiverOutput(serializers.Serializer):
+class ReceiverOutput(serializers.Serializer[Mapping[str, object]]):
     address = serializers.CharField(help_text="Without a path, which may hold a password.")
     sent_id = serializers.IntegerField(help_text="The last entry that it has taken.")
     sent_at = serializers.DateTimeField(allow_null=True)
@@ -173,7 +173,7 @@ class ReceiverOutput(serializers.Serializer):
     problem = serializers.CharField(allow_blank=True)
 
 
-class AuditStatusOutput(serializers.Serializer):
+class AuditStatusOutput(serializers.Serializer[Mapping[str, object]]):
     days_kept = serializers.IntegerField()
     is_complete = serializers.BooleanField(
         help_text="Whether all triggers are there; otherwise changes go unnoticed until `manage.py migrate`."

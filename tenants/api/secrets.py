@@ -42,7 +42,7 @@ class SecretInput(StrictSerializer):
     value = SecretText(write_only=True, help_text="At most 32 KiB. It is never shown again.")
 
 
-class SecretOutput(serializers.ModelSerializer):
+class SecretOutput(serializers.ModelSerializer[Secret]):
     scope = serializers.ChoiceField(
         choices=SECRET_SCOPES, help_text="user: the caller's own; tenant: for all members' jobs."
     )
@@ -52,7 +52,7 @@ class SecretOutput(serializers.ModelSerializer):
         fields = ["name", "scope", "created_at", "changed_at", "changed_by", "last_used_at"]
 
 
-class OwnSecretsView(ListAPIView):
+class OwnSecretsView(ListAPIView[Secret]):
     """The caller's own secrets, the newest first: which there are, not what they are."""
 
     serializer_class = SecretOutput
@@ -77,7 +77,7 @@ class OwnSecretView(APIView):
         return Response(status=204)
 
 
-class TenantSecretsView(ListAPIView):
+class TenantSecretsView(ListAPIView[Secret]):
     """The secrets of a tenant, the newest first: which there are, not what they are."""
 
     serializer_class = SecretOutput

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth import login, logout, update_session_auth_hash
@@ -39,17 +39,17 @@ class PasswordChange(StrictSerializer):
     end_tokens = serializers.BooleanField(default=True, help_text="Whether one's API tokens end, too.")
 
 
-class MeUser(serializers.Serializer):
+class MeUser(serializers.Serializer[Mapping[str, object]]):
     username = serializers.CharField()
     email = serializers.CharField(allow_blank=True)
 
 
-class MeTenant(serializers.Serializer):
+class MeTenant(serializers.Serializer[Mapping[str, object]]):
     name = serializers.CharField()
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class Me(serializers.Serializer):
+class Me(serializers.Serializer[Mapping[str, object]]):
     user = MeUser()
     is_operator = serializers.BooleanField()
     tenants = MeTenant(many=True)

@@ -39,7 +39,7 @@ JSON_TYPES: Mapping[type[serializers.Field], tuple[type, ...]] = {
 NO_AUTHENTICATION: list[Any] = [{}]
 
 
-class StrictSerializer(serializers.Serializer):
+class StrictSerializer(serializers.Serializer[Mapping[str, object]]):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
     def to_internal_value(self, data: Any) -> Any:

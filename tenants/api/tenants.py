@@ -38,7 +38,7 @@ class TenantChange(StrictSerializer):
     )
 
 
-class TenantOutput(serializers.ModelSerializer):
+class TenantOutput(serializers.ModelSerializer[Tenant]):
     role = serializers.SerializerMethodField(help_text="The viewer's own; an operator counts as admin.")
     members = serializers.IntegerField(help_text="How many users are members.")
 
@@ -56,7 +56,7 @@ class MemberInput(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class MemberOutput(serializers.ModelSerializer):
+class MemberOutput(serializers.ModelSerializer[Membership]):
     username = serializers.CharField(source="user.username")
     email = serializers.CharField(source="user.email")
 
@@ -80,7 +80,7 @@ class Quota(StrictSerializer):
         return limits
 
 
-class TenantsView(ListAPIView):
+class TenantsView(ListAPIView[Tenant]):
     """The caller's tenants, the newest first; operators see all."""
 
     scope = Scope.OPERATE
@@ -123,7 +123,7 @@ class TenantView(APIView):
         return Response(represent(tenant_change(by=by, tenant=tenant, changes=given.validated_data), by))
 
 
-class MembersView(ListAPIView):
+class MembersView(ListAPIView[Membership]):
     """Who is a member of a tenant, and in which role."""
 
     serializer_class = MemberOutput

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.conf import settings
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
@@ -60,7 +62,7 @@ class Rotation(StrictSerializer):
     )
 
 
-class TokenOutput(serializers.ModelSerializer):
+class TokenOutput(serializers.ModelSerializer[Token]):
     user = serializers.CharField(source="user.username")
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices))
     replaced_by = serializers.CharField(
@@ -92,7 +94,7 @@ class NewTokenOutput(TokenOutput):
         fields = [*TokenOutput.Meta.fields, "token"]
 
 
-class TokenTerms(serializers.Serializer):
+class TokenTerms(serializers.Serializer[Mapping[str, object]]):
     default_days = serializers.IntegerField(help_text="How long one lasts that says nothing of it.")
     most_days = serializers.IntegerField()
     may_never_expire = serializers.BooleanField()
@@ -112,7 +114,7 @@ class TokenFilter(filters.FilterSet):
         return queryset
 
 
-class TokensView(ListAPIView):
+class TokensView(ListAPIView[Token]):
     """The caller's own API tokens, the newest first; for operators also those of others."""
 
     scope = Scope.MANAGE

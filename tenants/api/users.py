@@ -56,7 +56,7 @@ class UserChange(StrictSerializer):
     your_password = YourPassword()
 
 
-class UserOutput(serializers.ModelSerializer):
+class UserOutput(serializers.ModelSerializer[User]):
     class Meta:
         model = User
         fields = ["username", "email", "is_operator", "is_active", "date_joined", "last_login"]
@@ -69,7 +69,7 @@ class NewUserOutput(UserOutput):
         fields = [*UserOutput.Meta.fields, "password"]
 
 
-class UsersView(ListAPIView):
+class UsersView(ListAPIView[User]):
     """All accounts, the newest first. For operators."""
 
     scope = Scope.OPERATE

@@ -135,7 +135,7 @@ def audited_models() -> Iterator[tuple[type[models.Model], AuditedTable]]:
 
 def columns_of(
     model: type[models.Model], audited: AuditedTable
-) -> tuple[list[models.Field], list[models.Field]]:
+) -> tuple[list[models.Field[object, object]], list[models.Field[object, object]]]:
     """Return the columns that are recorded, and those of which only is said that they changed."""
     recorded, secret = [], []
     for column in model._meta.concrete_fields:
@@ -149,7 +149,7 @@ def columns_of(
     return recorded, secret
 
 
-def _is_secret(column: models.Field, audited: AuditedTable) -> bool:
+def _is_secret(column: models.Field[object, object], audited: AuditedTable) -> bool:
     if column.column in audited.hidden or isinstance(column, models.BinaryField):
         return True
     return bool(SECRET.search(column.column or "")) and column.column not in audited.shown
@@ -189,8 +189,8 @@ def _function(
     function: str,
     model: type[models.Model],
     audited: AuditedTable,
-    recorded: list[models.Field],
-    secret: list[models.Field],
+    recorded: list[models.Field[object, object]],
+    secret: list[models.Field[object, object]],
 ) -> str:
     what, slug = audited.what, action_word(audited.what)
     key = f"r.{model._meta.pk.column}"
@@ -254,12 +254,12 @@ def action_word(what: str) -> str:
     return what.lower().replace(" ", "-")
 
 
-def _object(fields: list[models.Field], row: str) -> str:
+def _object(fields: list[models.Field[object, object]], row: str) -> str:
     pairs = ", ".join(f"'{field.name}', {_value(field, row)}" for field in fields)
     return f"jsonb_build_object({pairs})"
 
 
-def _value(field: models.Field, row: str) -> str:
+def _value(field: models.Field[object, object], row: str) -> str:
     """The column, or what people call the thing that it points to."""
     column = f"{row}.{field.column}"
     target = field.related_model._meta if field.related_model is not None else None

@@ -23,8 +23,6 @@ ENDINGS = [
     (Ending(reason="leaving", exit_code=143), "lost", "agent was stopped"),
     (Ending(reason="lease", exit_code=143), "lost", "lost contact"),
     (Ending(reason="shim"), "lost", "watches over the attempt died"),
-    # Written down by an earlier version of the agent.
-    (Ending(reason="minder"), "lost", "watches over the attempt died"),
     # It could not be started.
     (
         Ending(reason="replica", exit_code=127, problem="trian.py: command not found"),

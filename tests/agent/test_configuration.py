@@ -106,15 +106,7 @@ def test_the_program_ends_with_the_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "program",
-    [
-        "nodeagent.__main__",
-        "nodeagent.shim.main",
-        "nodeagent.batch.remote_runner",
-        # As earlier versions call them.
-        "nodeagent.minder",
-        "nodeagent.outpost",
-    ],
+    "program", ["nodeagent.__main__", "nodeagent.shim.main", "nodeagent.batch.remote_runner"]
 )
 def test_other_versions_find_a_program_by_its_name(program: str) -> None:
     """An agent starts shims while its code is being replaced; batch jobs of an older one wait for days."""

@@ -269,26 +269,6 @@ async def test_one_that_is_being_stopped_is_not_frozen_but_dead_by_the_deadline(
     assert node.alive(1) == []
 
 
-async def test_what_an_earlier_version_wrote_down_is_stopped_with_its_grace(
-    clock: MovedClock, impatient: RuntimeNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without_freezing(path: str, value: dict[str, object]) -> None:
-        write_json(path, {key: value[key] for key in value if key not in ("freeze_seconds", "agent")})
-
-    node = impatient
-    ticking = make_part(python(TICKS, interpreter=everybodys_python()), grace_seconds=GRACE_SECONDS)
-    await node.prepare(ticking)
-    deadline = node.renew_lease()
-    monkeypatch.setattr(runtime, "write_json", without_freezing)
-    node.runtime.start(ticking)
-    monkeypatch.setattr(runtime, "write_json", write_json)
-    await both_tick(node)
-    clock.stop_at(deadline - KILLED_BEFORE_END - GRACE_SECONDS)
-    await until_async(lambda: "asked\n" in node.text(1))
-    clock.stop_at(deadline - KILLED_BEFORE_END)
-    assert (await node.end_of(1)).category == "lost"
-
-
 @pytest.mark.clock
 async def test_the_end_of_a_lease_in_real_time(timed: RuntimeNode) -> None:
     """One attempt is frozen before the lease ends, and one that is being stopped is dead by then."""

@@ -57,9 +57,6 @@ NODE: dict[str, Any] = {
 VC: dict[str, Any] = {
     "name": "shared",
     "title": "For everyone",
-    "policy": "fifo",
-    "policy_parameters": {"backfill": True},
-    "placer": "consolidate",
     "policy_plugin": {"name": "fifo", "parameters": {"backfill": True}},
     "placer_plugin": {"name": "consolidate", "parameters": {}},
     "default_time_limit_seconds": 3600,

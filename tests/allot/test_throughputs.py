@@ -47,7 +47,6 @@ def test_throughputs_are_listed_and_corrected(allot: Allot) -> None:
     lines = allot("throughputs", "list").stdout.splitlines()
     assert lines[0].split() == ["APPLICATION", "TENANT", "GPUS", "NODES", "K80", "V100"]
     assert lines[1].split() == ["bert", "vision", "4", "near", "100", "812.5"]
-    assert allot("speeds", "list").stdout.splitlines() == lines, "its earlier name"
     assert "0.5" in allot("throughputs", "list", "--partners").stdout
     assert len(allot("throughputs", "list", "nothing").stdout.splitlines()) == 1
     done = allot("throughputs", "correct", "bert", "V100", "900", "-g", "4", "--reason", "a better run")
@@ -136,13 +135,6 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
             (list(client.throughputs.list()), list[schema.ThroughputRow]),
             (client.throughputs.import_table("vision", text), schema.ThroughputImport),
             (client.throughputs.of_job(job.id), schema.JobThroughputs),
-        ]
-        # By the earlier name.
-        answers += [
-            (client.correct_speed(setting, 5.0), schema.SpeedRow),
-            (list(client.speeds()), list[schema.SpeedRow]),
-            (client.import_speeds("vision", text), schema.SpeedImport),
-            (client.job_speeds(job.id), schema.JobSpeeds),
         ]
     for answer, kind in answers:
         assert answer

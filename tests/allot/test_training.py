@@ -622,7 +622,3 @@ def test_importing_it_loads_the_standard_library_only() -> None:
     modules, others = shown.splitlines()
     assert {name for name in eval(modules) if not name.startswith("_")} <= {"allot"}
     assert others == "[]"
-
-
-def test_what_a_session_went_on_from_has_its_earlier_name_too() -> None:
-    assert training.Restored is training.RestoredCheckpoint

@@ -87,19 +87,13 @@ GET    /api/v1/jobs/<int:job_id>/sessions         401    404      200    200    
 POST   /api/v1/jobs/<int:job_id>/ports/<str:port>/open
                                                   401    404      403    409    409   403      403       403
 GET    /api/v1/jobs/<int:job_id>/throughputs      401    404      200    200    200   200      200       -
-GET    /api/v1/jobs/<int:job_id>/speeds           401    404      200    200    200   200      200       -
 
 GET    /api/v1/throughputs                        401    200      200    200    200   200      200       -
-GET    /api/v1/speeds                             401    200      200    200    200   200      200       -
 PUT    /api/v1/throughputs/correction             401    404      403    403    200   200      403       403
-PUT    /api/v1/speeds/correction                  401    404      403    403    200   200      403       403
 DELETE /api/v1/throughputs/correction             401    404      403    403    204   204      403       403
-DELETE /api/v1/speeds/correction                  401    404      403    403    204   204      403       403
 GET    /api/v1/throughputs/interference           401    403      403    403    403   200      200       -
 GET    /api/v1/throughputs/export                 401    404      200    200    200   200      200       -
-GET    /api/v1/speeds/export                      401    404      200    200    200   200      200       -
 POST   /api/v1/throughputs/import                 401    404      403    403    200   200      403       403
-POST   /api/v1/speeds/import                      401    404      403    403    200   200      403       403
 
 POST   /api/v1/what-if                            401    404      403    202    202   202      403       403
 GET    /api/v1/what-if/<uuid:question_id>         401    404      404    200    404   200      200       -
@@ -267,9 +261,7 @@ OWN_SCOPES = {
 QUERIES = {
     ("GET", "/api/v1/webhooks"): {"tenant": "red"},
     ("DELETE", "/api/v1/throughputs/correction"): _SETTING,
-    ("DELETE", "/api/v1/speeds/correction"): _SETTING,
     ("GET", "/api/v1/throughputs/export"): {"tenant": "red"},
-    ("GET", "/api/v1/speeds/export"): {"tenant": "red"},
     ("GET", "/api/v1/jobs/<int:job_id>/logs/search"): {"q": "lines"},
 }
 
@@ -318,9 +310,7 @@ BODIES = {
     ("PATCH", "/api/v1/jobs/<int:job_id>"): {"priority": 5},
     ("PUT", "/api/v1/tenants/<str:name>/budget"): {"amount": 100},
     ("PUT", "/api/v1/throughputs/correction"): {**_SETTING, "value": 2.5},
-    ("PUT", "/api/v1/speeds/correction"): {**_SETTING, "value": 2.5},
     ("POST", "/api/v1/throughputs/import"): _TABLE,
-    ("POST", "/api/v1/speeds/import"): _TABLE,
     ("PATCH", "/api/v1/gpu-models/<str:name>"): {"price_per_hour": 2.0},
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from django.core.checks import run_checks
 
-from scheduler.core.building_blocks import policy as policy_face
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.round import registry
 from scheduler.core.round.registry import PLACERS, POLICIES, make_policy, with_installed
@@ -99,7 +98,3 @@ def test_a_class_is_named_as_it_is_and_errors_say_what_is_wrong(
         policy_text("others:ShortestRemaining")
     del POLICIES["shortest_remaining"]
     assert "shortest_remaining" not in PLACERS
-
-
-def test_a_placer_may_know_its_answer_by_the_earlier_name() -> None:
-    assert policy_face.Placed is policy_face.PlacerDecision

@@ -37,7 +37,7 @@ CHILDREN = {
 }
 
 
-#: The second is its name in agents of earlier versions.
+#: The second is its name in the first agent, which the upgrade test runs.
 PROGRAM_OF_SHIMS = re.compile(r"nodeagent\.(shim|minder)\b")
 
 

@@ -74,20 +74,6 @@ def test_json_says_it_all(file: Path, capsys: Any) -> None:
     assert report["jobs"][0]["shares"]["V100"] == pytest.approx(report["shared"][0]["time"]["V100"])
 
 
-def test_job_classes_are_read_by_their_earlier_names_too(tmp_path: Path, capsys: Any) -> None:
-    def answer(job_class: str, job_classes: str) -> Any:
-        document = {
-            **changed(**{job_class: "resnet"}),
-            "pairs": [{job_classes: ["resnet", "b"], "throughput": {"V100": [38, 11]}}],
-        }
-        policy = "gavel:objective=max_min,sharing=true"
-        assert main(["--policy", policy, "--instance", str(write(tmp_path, document)), "--json"]) == 0
-        return {**json.loads(capsys.readouterr().out), "seconds": None}
-
-    assert answer("kind", "kinds") == answer("job_class", "job_classes")
-    assert answer("kind", "kinds")["shared"][0]["first"] == ["a"]
-
-
 def test_an_agnostic_policy_is_told_what_really_comes_of_it(file: Path, capsys: Any) -> None:
     assert main(["--policy", "gavel:objective=makespan,aware=false", "--instance", str(file)]) == 0
     printed = capsys.readouterr().out
@@ -127,7 +113,7 @@ def test_runs_without_settings_or_database(file: Path) -> None:
         ({"jobs": []}, "models: is missing"),
         ([], "is not an object"),
         (pair(["a"], {}), "pair 1: job_classes: are 1 (the classes of two jobs)"),
-        (changed(kind="x", job_class="y"), "job a: kind: is given beside job_class, which is the same"),
+        (changed(kind="x"), "job a: kind: is not known here"),
         (pair(["a", "b"], {"V100": [1]}), "pair 1: throughput on V100: has 1 numbers (two:"),
         ({**DOCUMENT, "pairs": DOCUMENT["pairs"][:1] * 2}, "pair of a and b: job_classes: is given twice"),
         (

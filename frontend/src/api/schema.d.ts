@@ -915,27 +915,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/jobs/{job_id}/speeds": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * See `/jobs/{job_id}/throughputs`.
-         * @deprecated
-         * @description See `/jobs/{job_id}/throughputs`.
-         */
-        get: operations["jobs_speeds_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/jobs/{job_id}/throughputs": {
         parameters: {
             query?: never;
@@ -1940,96 +1919,6 @@ export interface paths {
         get: operations["shared_gpus_list"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * See `/throughputs`.
-         * @deprecated
-         * @description See `/throughputs`.
-         */
-        get: operations["speeds_list"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/correction": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * See `/throughputs/correction`.
-         * @deprecated
-         * @description See `/throughputs/correction`.
-         */
-        put: operations["speeds_correction_set"];
-        post?: never;
-        /**
-         * See `/throughputs/correction`.
-         * @deprecated
-         * @description See `/throughputs/correction`.
-         */
-        delete: operations["speeds_correction_delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/export": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * What is corrected, measured or declared of a tenant's job classes, as a file
-         * @deprecated
-         * @description What is corrected, measured or declared of a tenant's job classes, as a file.
-         */
-        get: operations["speeds_export_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/speeds/import": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Take a file of throughputs over as corrections, whole or not at all
-         * @deprecated
-         * @description Take a file of throughputs over as corrections, whole or not at all. For admins of the tenant, and
-         *     operators.
-         */
-        post: operations["speeds_import"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3297,7 +3186,6 @@ export interface components {
         };
         /** @enum {unknown} */
         BlankEnum: "";
-        Borrowed: components["schemas"]["IncomingLoan"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         BudgetInputRequest: {
             /** Format: double */
@@ -3393,7 +3281,6 @@ export interface components {
             /** @description Refuse when more match than this. */
             most?: number | null;
         };
-        BulkCancelled: components["schemas"]["BulkCancelAnswer"];
         BulkSubmitAnswer: {
             jobs: components["schemas"]["ShortJob"][];
         };
@@ -3402,7 +3289,6 @@ export interface components {
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
             jobs: components["schemas"]["JobSpecRequest"][];
         };
-        BulkSubmitted: components["schemas"]["BulkSubmitAnswer"];
         /**
          * @description * `fragmentation` - fragmentation
          *     * `hardware` - hardware
@@ -3643,16 +3529,6 @@ export interface components {
             spare_policy_plugin: components["schemas"]["ChosenPlugin"];
             spare_placer_plugin: components["schemas"]["ChosenPlugin"];
             /**
-             * @deprecated
-             * @description See `spare_policy_plugin`: `name:parameter=value,...`.
-             */
-            spare_policy: string;
-            /**
-             * @deprecated
-             * @description See `spare_placer_plugin`, likewise.
-             */
-            spare_placer: string;
-            /**
              * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
              *
              *     * `proportional` - proportional
@@ -3868,7 +3744,6 @@ export interface components {
             /** @default  */
             why?: string;
         };
-        Dropped: components["schemas"]["DroppedAction"];
         DroppedAction: {
             kind: string;
             jobs: number[];
@@ -4104,7 +3979,6 @@ export interface components {
             /** @description One of the built-in classes, or one of your own. */
             class: string;
         };
-        FailureRulesFound: components["schemas"]["FailureRuleMatch"];
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         FailureRulesTrialRequest: {
             /** @description To be tried; left out: those in force. */
@@ -4174,7 +4048,6 @@ export interface components {
             problem: string;
             expected: string;
         };
-        Foreseen: components["schemas"]["StartForecast"];
         Fragmentation: {
             points: components["schemas"]["FragmentationPoint"][];
             newest: components["schemas"]["FragmentationNow"] | null;
@@ -4557,49 +4430,6 @@ export interface components {
             left_out: number;
             series: components["schemas"]["Series"][];
             attempts: components["schemas"]["MeasuredAttempt"][];
-        };
-        JobModelSpeed: {
-            gpu_model: string;
-            /** Format: double */
-            price_per_hour: number;
-            accepted: boolean;
-            /**
-             * Format: double
-             * @description To the fastest model.
-             */
-            relative: number | null;
-            source: (components["schemas"]["SourceEnum"] | components["schemas"]["NullEnum"]) | null;
-            samples: number;
-            /** Format: double */
-            confidence: number;
-            /**
-             * Format: double
-             * @description The part of its time that its policy aims at; null: none.
-             */
-            target_share: number | null;
-            /**
-             * Format: double
-             * @description Since decided_at.
-             */
-            received_seconds: number | null;
-            /**
-             * Format: double
-             * @description The part of the time since decided_at.
-             */
-            received_share: number | null;
-            /**
-             * Format: double
-             * @description In all, what runs now included.
-             */
-            attained_gpu_seconds: number;
-            /** Format: double */
-            attained_share: number | null;
-            runs_now: boolean;
-            /**
-             * Format: double
-             * @description Samples a second of the gang.
-             */
-            speed: number | null;
         };
         JobModelThroughput: {
             gpu_model: string;
@@ -5001,27 +4831,6 @@ export interface components {
             /** @description Short for a port of the name notebook. */
             notebook?: boolean | null;
         };
-        JobSpeeds: {
-            job: number;
-            tenant: string;
-            application: string;
-            gpus: number;
-            /** @description Whose policy considers the job. */
-            view: string;
-            policy_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: `name:parameter=value,...`.
-             */
-            policy: string;
-            objective: string | null;
-            /**
-             * Format: date-time
-             * @description When targets were decided last.
-             */
-            decided_at: string | null;
-            models: components["schemas"]["JobModelSpeed"][];
-        };
         /**
          * @description * `queued` - queued
          *     * `running` - running
@@ -5245,11 +5054,6 @@ export interface components {
             /** @description Whose policy considers the job. */
             view: string;
             policy_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: `name:parameter=value,...`.
-             */
-            policy: string;
             objective: string | null;
             /**
              * Format: date-time
@@ -5319,7 +5123,6 @@ export interface components {
          * @enum {string}
          */
         LayoutEnum: "csv" | "gavel";
-        Lent: components["schemas"]["OutgoingLoan"];
         /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
@@ -5464,7 +5267,6 @@ export interface components {
             /** @description Which limit of the retention the output was removed for. */
             message: string;
         };
-        LogRemoved: components["schemas"]["LogRemoval"];
         LogSearch: {
             attempt: number | null;
             hits: components["schemas"]["LogHit"][];
@@ -5842,7 +5644,6 @@ export interface components {
             /** @description The platform uncordons it when it is well again. */
             returns_itself: boolean;
         };
-        NodeWithdrawn: components["schemas"]["NodeWithdrawal"];
         /** @description Nodes, by name, on which alone a job is started (HiveD's suggested nodes). */
         Nodes: {
             /** @description It is started on these nodes alone; none: on all. */
@@ -6188,13 +5989,6 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
-        PaginatedSpeedRowList: {
-            results: components["schemas"]["SpeedRow"][];
-            /** @description Path of that page; null when none. */
-            next: string | null;
-            /** @description Path of that page; null when none. */
-            previous: string | null;
-        };
         PaginatedTenantList: {
             results: components["schemas"]["Tenant"][];
             /** @description Path of that page; null when none. */
@@ -6260,16 +6054,6 @@ export interface components {
             spare_policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             /** @description Placer of opportunistic jobs. */
             spare_placer_plugin?: components["schemas"]["ChosenPluginRequest"];
-            /**
-             * @deprecated
-             * @description As `spare_policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            spare_policy?: string;
-            /**
-             * @deprecated
-             * @description As `spare_placer_plugin`, likewise.
-             */
-            spare_placer?: string;
             /**
              * @description How a node's CPUs and memory are divided among jobs that leave them to the platform.
              *
@@ -7246,30 +7030,6 @@ export interface components {
         SpecificationBodyRequest: {
             specification: components["schemas"]["CellDocumentRequest"];
         };
-        SpeedCell: components["schemas"]["ThroughputCell"];
-        SpeedChange: components["schemas"]["ThroughputChange"];
-        SpeedCorrected: components["schemas"]["ThroughputCorrection"];
-        SpeedImport: components["schemas"]["ThroughputImport"];
-        SpeedMeasured: components["schemas"]["ThroughputMeasurement"];
-        SpeedRenamed: components["schemas"]["ThroughputRename"];
-        SpeedRow: {
-            tenant: string;
-            /** @description For jobs that state none: `name:` and the job's name. */
-            application: string;
-            /** @description Size of the gang. */
-            gpus: number;
-            /** @description On more nodes than needed. */
-            spread: boolean;
-            /** @description The application that shares all its GPUs; empty: none. */
-            partner: string;
-            /**
-             * Format: double
-             * @description What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs.
-             */
-            gpu_limit: number;
-            may_correct: boolean;
-            speeds: components["schemas"]["ThroughputCell"][];
-        };
         StartForecast: {
             /** Format: date-time */
             starts_at: string | null;
@@ -7835,23 +7595,6 @@ export interface components {
             title: string;
             policy_plugin: components["schemas"]["ChosenPlugin"];
             placer_plugin: components["schemas"]["ChosenPlugin"];
-            /**
-             * @deprecated
-             * @description See `policy_plugin`: its name.
-             */
-            policy: string;
-            /**
-             * @deprecated
-             * @description See `policy_plugin`.
-             */
-            policy_parameters: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description See `placer_plugin`: `name:parameter=value,...`.
-             */
-            placer: string;
             /** Format: double */
             default_time_limit_seconds: number;
             /**
@@ -7916,23 +7659,6 @@ export interface components {
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
             /**
-             * @deprecated
-             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            policy?: string;
-            /**
-             * @deprecated
-             * @description Beside `policy`; left out with another policy: its defaults.
-             */
-            policy_parameters?: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description As `placer_plugin`, in a text likewise.
-             */
-            placer?: string;
-            /**
              * Format: double
              * @description For jobs that state no limit.
              */
@@ -7980,23 +7706,6 @@ export interface components {
             title?: string;
             policy_plugin?: components["schemas"]["ChosenPluginRequest"];
             placer_plugin?: components["schemas"]["ChosenPluginRequest"];
-            /**
-             * @deprecated
-             * @description As `policy_plugin`: a name, or `name:parameter=value,...`.
-             */
-            policy?: string;
-            /**
-             * @deprecated
-             * @description Beside `policy`; left out with another policy: its defaults.
-             */
-            policy_parameters?: {
-                [key: string]: unknown;
-            };
-            /**
-             * @deprecated
-             * @description As `placer_plugin`, in a text likewise.
-             */
-            placer?: string;
             /**
              * Format: double
              * @description For jobs that state no limit.
@@ -8281,7 +7990,6 @@ export type AuxiliaryShare = components['schemas']['AuxiliaryShare'];
 export type Awaited = components['schemas']['Awaited'];
 export type AwaitedRequest = components['schemas']['AwaitedRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
-export type Borrowed = components['schemas']['Borrowed'];
 export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
 export type BudgetState = components['schemas']['BudgetState'];
 export type BudgetTerms = components['schemas']['BudgetTerms'];
@@ -8289,10 +7997,8 @@ export type BuiltInClass = components['schemas']['BuiltInClass'];
 export type BuiltInClassRequest = components['schemas']['BuiltInClassRequest'];
 export type BulkCancelAnswer = components['schemas']['BulkCancelAnswer'];
 export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
-export type BulkCancelled = components['schemas']['BulkCancelled'];
 export type BulkSubmitAnswer = components['schemas']['BulkSubmitAnswer'];
 export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
-export type BulkSubmitted = components['schemas']['BulkSubmitted'];
 export type CauseEnum = components['schemas']['CauseEnum'];
 export type CellDocument = components['schemas']['CellDocument'];
 export type CellDocumentRequest = components['schemas']['CellDocumentRequest'];
@@ -8329,7 +8035,6 @@ export type DeliveryState = components['schemas']['DeliveryState'];
 export type Dependency = components['schemas']['Dependency'];
 export type DependencyStateEnum = components['schemas']['DependencyStateEnum'];
 export type DrainInputRequest = components['schemas']['DrainInputRequest'];
-export type Dropped = components['schemas']['Dropped'];
 export type DroppedAction = components['schemas']['DroppedAction'];
 export type Elastic = components['schemas']['Elastic'];
 export type ElasticMode = components['schemas']['ElasticMode'];
@@ -8347,13 +8052,11 @@ export type FailureRuleList = components['schemas']['FailureRuleList'];
 export type FailureRuleListRequest = components['schemas']['FailureRuleListRequest'];
 export type FailureRuleMatch = components['schemas']['FailureRuleMatch'];
 export type FailureRuleRequest = components['schemas']['FailureRuleRequest'];
-export type FailureRulesFound = components['schemas']['FailureRulesFound'];
 export type FailureRulesTrialRequest = components['schemas']['FailureRulesTrialRequest'];
 export type Fairness = components['schemas']['Fairness'];
 export type FairnessMinute = components['schemas']['FairnessMinute'];
 export type FieldError = components['schemas']['FieldError'];
 export type FieldProblem = components['schemas']['FieldProblem'];
-export type Foreseen = components['schemas']['Foreseen'];
 export type Fragmentation = components['schemas']['Fragmentation'];
 export type FragmentationNow = components['schemas']['FragmentationNow'];
 export type FragmentationPoint = components['schemas']['FragmentationPoint'];
@@ -8385,7 +8088,6 @@ export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
-export type JobModelSpeed = components['schemas']['JobModelSpeed'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
 export type JobPreemptions = components['schemas']['JobPreemptions'];
@@ -8393,7 +8095,6 @@ export type JobRunTime = components['schemas']['JobRunTime'];
 export type JobScaling = components['schemas']['JobScaling'];
 export type JobSpec = components['schemas']['JobSpec'];
 export type JobSpecRequest = components['schemas']['JobSpecRequest'];
-export type JobSpeeds = components['schemas']['JobSpeeds'];
 export type JobState = components['schemas']['JobState'];
 export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
 export type JobTargets = components['schemas']['JobTargets'];
@@ -8402,7 +8103,6 @@ export type JobUsage = components['schemas']['JobUsage'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
 export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
-export type Lent = components['schemas']['Lent'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Line = components['schemas']['Line'];
 export type Loan = components['schemas']['Loan'];
@@ -8412,7 +8112,6 @@ export type LogChunk = components['schemas']['LogChunk'];
 export type LogHit = components['schemas']['LogHit'];
 export type LogPage = components['schemas']['LogPage'];
 export type LogRemoval = components['schemas']['LogRemoval'];
-export type LogRemoved = components['schemas']['LogRemoved'];
 export type LogSearch = components['schemas']['LogSearch'];
 export type Lot = components['schemas']['Lot'];
 export type LotInputRequest = components['schemas']['LotInputRequest'];
@@ -8442,7 +8141,6 @@ export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
 export type NodeState = components['schemas']['NodeState'];
 export type NodeWithToken = components['schemas']['NodeWithToken'];
 export type NodeWithdrawal = components['schemas']['NodeWithdrawal'];
-export type NodeWithdrawn = components['schemas']['NodeWithdrawn'];
 export type Nodes = components['schemas']['Nodes'];
 export type NodesAskedBack = components['schemas']['NodesAskedBack'];
 export type NodesRequest = components['schemas']['NodesRequest'];
@@ -8485,7 +8183,6 @@ export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
 export type PaginatedServingPoolList = components['schemas']['PaginatedServingPoolList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
 export type PaginatedSharedGpuList = components['schemas']['PaginatedSharedGpuList'];
-export type PaginatedSpeedRowList = components['schemas']['PaginatedSpeedRowList'];
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
 export type PaginatedThroughputRowList = components['schemas']['PaginatedThroughputRowList'];
 export type PaginatedTokenList = components['schemas']['PaginatedTokenList'];
@@ -8569,13 +8266,6 @@ export type ShortResourcesRequest = components['schemas']['ShortResourcesRequest
 export type SignInRequest = components['schemas']['SignInRequest'];
 export type SourceEnum = components['schemas']['SourceEnum'];
 export type SpecificationBodyRequest = components['schemas']['SpecificationBodyRequest'];
-export type SpeedCell = components['schemas']['SpeedCell'];
-export type SpeedChange = components['schemas']['SpeedChange'];
-export type SpeedCorrected = components['schemas']['SpeedCorrected'];
-export type SpeedImport = components['schemas']['SpeedImport'];
-export type SpeedMeasured = components['schemas']['SpeedMeasured'];
-export type SpeedRenamed = components['schemas']['SpeedRenamed'];
-export type SpeedRow = components['schemas']['SpeedRow'];
 export type StartForecast = components['schemas']['StartForecast'];
 export type StopCauseEnum = components['schemas']['StopCauseEnum'];
 export type TagConstraint = components['schemas']['TagConstraint'];
@@ -13318,81 +13008,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedSessionList"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    jobs_speeds_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                job_id: number;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["JobSpeeds"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -19126,495 +18741,6 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_list: {
-        parameters: {
-            query?: {
-                /** @description A part of it. */
-                application?: string;
-                /** @description From `next` or `previous` of an earlier page. */
-                cursor?: string;
-                /** @description Only rows that know it, and only its cell. */
-                gpu_model?: string;
-                gpus?: number;
-                /** @description Results in one page. */
-                page_size?: number;
-                /** @description Only rows beside partners, or only others. */
-                partners?: boolean;
-                tenant?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PaginatedSpeedRowList"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_correction_set: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["CorrectionInputRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SpeedRow"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is too large. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is not application/json. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_correction_delete: {
-        parameters: {
-            query: {
-                application: string;
-                gpu_model: string;
-                gpus: number;
-                partner?: string;
-                spread?: boolean;
-                tenant: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description No response body */
-            204: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_export_get: {
-        parameters: {
-            query: {
-                /**
-                 * @description * `csv` - csv
-                 *     * `gavel` - gavel
-                 */
-                layout?: "csv" | "gavel";
-                tenant: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/csv": string;
-                    "application/json": {
-                        [key: string]: unknown;
-                    };
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    /** @description Seconds to wait. */
-                    "Retry-After"?: number;
-                    /** @description The limit that was met: its name, `q` requests, and what these are. */
-                    "RateLimit-Policy"?: string;
-                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
-                    RateLimit?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    speeds_import: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ImportInputRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ThroughputImport"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description There is no such thing, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is too large. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is not application/json. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description This Idempotency-Key was used for another request. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
-                    /** @description Seconds to wait. */
-                    "Retry-After"?: number;
-                    /** @description The limit that was met: its name, `q` requests, and what these are. */
-                    "RateLimit-Policy"?: string;
-                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
-                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -1,4 +1,4 @@
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link, redirect } from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } from "@tanstack/react-router";
 
 import type { AuditFilters } from "@/api/audit-queries";
 import type { FailureFilters } from "@/api/failure-queries";
@@ -180,14 +180,6 @@ const throughputs = createRoute({
   component: lazyRouteComponent(() => import("@/features/throughputs/throughputs-page"), "ThroughputsPage"),
 });
 
-/** Where the page was before; links to it are kept. */
-const speeds = createRoute({
-  getParentRoute: () => root,
-  path: "/speeds",
-  validateSearch: throughputFilters,
-  beforeLoad: ({ search }) => redirect({ to: "/throughputs", search, replace: true, throw: true }),
-});
-
 const events = createRoute({
   getParentRoute: () => root,
   path: "/events",
@@ -262,7 +254,6 @@ export const router = createRouter({
     rounds,
     round,
     throughputs,
-    speeds,
     events,
     audit,
     webhook,

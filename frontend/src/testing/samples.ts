@@ -173,15 +173,11 @@ export function anUsagePoint(at: string, held: number): UsagePoint {
   return { at, total: 28, held, by_tenant: { vision: held } };
 }
 
-/** What the API still answers and no page looks at. */
-const ALIASES = { policy: "", policy_parameters: {}, placer: "" };
-
 export function aVirtualCluster(given: Partial<VirtualCluster>): VirtualCluster {
   return {
     id: 1,
     name: "research",
     title: "",
-    ...ALIASES,
     policy_plugin: { name: "fifo", parameters: {} },
     placer_plugin: { name: "consolidate", parameters: {} },
     default_time_limit_seconds: 3600,

@@ -307,5 +307,3 @@ def _tenant(client: Client, name: str | None) -> str:
 
 def register(app: typer.Typer) -> None:
     app.add_typer(group, name="throughputs", help="How fast applications are on each GPU model.")
-    # Its earlier name, for scripts.
-    app.add_typer(group, name="speeds", hidden=True)

@@ -18,14 +18,10 @@ from allot.training.restoring import RestoredCheckpoint
 from allot.training.sampler import Sampler
 from allot.training.session import Session, session
 
-#: The name that programs of earlier days know it by.
-Restored = RestoredCheckpoint
-
 __all__ = [
     "FENCED_EXIT_CODE",
     "AdaptiveBatch",
     "Fenced",
-    "Restored",
     "RestoredCheckpoint",
     "Sampler",
     "Session",

@@ -64,7 +64,6 @@ class Limits:
 
 async def _change_container(folder: AttemptFolder, replica: Replica) -> None:
     for spec in (read_json(folder.spec) or {}).get("replicas", []):
-        # Those of earlier versions of the agent have no such command.
-        if spec["rank"] == replica.rank and (update := (spec["container"] or {}).get("update_cpus")):
-            command = [*update, f"--cpus={replica.cpus:g}", spec["container"]["name"]]
+        if spec["rank"] == replica.rank and (container := spec["container"]):
+            command = [*container["update_cpus"], f"--cpus={replica.cpus:g}", container["name"]]
             await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)

@@ -124,7 +124,7 @@ def _classify(ending: Ending) -> tuple[Category, str]:
             return "lost", "The node agent was stopped and took its attempts with it."
         case "lease":
             return "lost", "The node lost contact with the control plane, so it stopped the attempt."
-        case "shim" | "minder":  # As agents of earlier versions wrote it down.
+        case "shim":
             return "lost", "The process that watches over the attempt died, so the attempt was killed."
         case "disk":
             return (

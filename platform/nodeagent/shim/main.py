@@ -77,7 +77,7 @@ class Shim:
         self.poll = select.poll()
         sandbox = spec["sandbox"]
         self.enclosure = Enclosure(sandbox) if sandbox else None
-        landlock = spec.get("landlock")
+        landlock = spec["landlock"]
         self.confinement = Confinement(landlock) if landlock else None
         has_containers = any(replica["container"] for replica in spec["replicas"])
         self.kill_margin_seconds = CONTAINER_KILL_MARGIN_SECONDS if has_containers else KILL_MARGIN_SECONDS
@@ -87,15 +87,13 @@ class Shim:
             self.lease_grace_seconds, self.freezing_seconds
         )
         self.lapse: Lapse | None = None
-        # What an earlier version of the agent wrote down has none.
-        self.secrets = Secrets.receive(spec.get("secrets"))
+        self.secrets = Secrets.receive(spec["secrets"])
         self.disks = [
             DiskMeter(path, limit, lambda: descendants(os.getpid()))
             for path, limit in spec["disk_limits"].items()
         ]
         self.first_failed: int | None = None
-        # Batch jobs of earlier versions say nothing of it.
-        self.freeze_seconds = float(spec.get("freeze_seconds", 0.0))
+        self.freeze_seconds = float(spec["freeze_seconds"])
         self.reason = ""
         self.problem = ""
         self.started_at: float | None = None

@@ -51,7 +51,7 @@ def _failed(attempt: Attempt) -> FailedAttempt | None:
 def match_site_rules(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:
     """Keep with the attempt which of the site's rules the part that failed first matches; not saved here."""
     if part.category not in _NOT_ITS_OWN:
-        # An agent of an earlier version sends the decisive line alone.
+        # What never started has a message and no output.
         rule = rule_for(part.exit_code or 0, f"{last_lines}\n{part.message}")
         attempt.matched_rule = None if rule is None else to_match(rule)
 

@@ -43,7 +43,7 @@ def step_job(
     at: datetime,
     actor: str,
     why: str = "",
-    data: dict | None = None,
+    data: Mapping[str, object] | None = None,
     **columns: Any,
 ) -> None:
     """Take one step, writing `columns` with it; `why` is the event's sentence.
@@ -118,7 +118,7 @@ def step_attempt(
     at: datetime,
     actor: str,
     why: str = "",
-    data: dict | None = None,
+    data: Mapping[str, object] | None = None,
     **columns: Any,
 ) -> None:
     """Take one step; raise InvalidTransition by the table, Conflict when the row moved meanwhile."""
@@ -140,7 +140,7 @@ def job_event(
     at: datetime,
     actor: str,
     why: str = "",
-    data: dict | None = None,
+    data: Mapping[str, object] | None = None,
     from_state: str = "",
 ) -> Event:
     """Return the unsaved event; the caller saves it, or many at once."""
@@ -166,7 +166,7 @@ def attempt_event(
     at: datetime,
     actor: str,
     why: str = "",
-    data: dict | None = None,
+    data: Mapping[str, object] | None = None,
     from_state: str = "",
 ) -> Event:
     """Return the unsaved event; it belongs to the attempt's job."""

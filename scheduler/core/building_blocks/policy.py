@@ -117,10 +117,6 @@ class PlacerDecision:
         return replace(decision, reasons=reasons, wake_at=min(instants, default=None))
 
 
-#: The name by which placers of other packages may know it.
-Placed = PlacerDecision
-
-
 class Placer(Protocol):
     """A frozen dataclass of keyword parameters with defaults; no logic in its construction."""
 

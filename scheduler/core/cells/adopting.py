@@ -4,7 +4,8 @@ ones are found for them.
 Nothing is stopped. A guaranteed group keeps its guarantee when its virtual cluster owns cells on the
 very GPUs it has, and everybody else can still have all that is owed; else it runs on as opportunistic,
 until a later specification has cells for it again. GPUs that are no longer declared are left out of
-this: nobody can be owed them, so the guarantee for the others is all that the group needs.
+this: nobody can be owed them, so the guarantee for the others is all that the group needs. A group whose
+GPUs have all left keeps its guarantee as well.
 """
 
 from __future__ import annotations
@@ -221,6 +222,7 @@ def adopted(world: World, old: Record) -> Record:
         )
         if not old.group.opportunistic:
             _bind(world, old, record, [pod for pod in pods if pod])
+    record.placement = replace(record.placement, guaranteed=record.guaranteed)
     record.keeps_priority = not record.guaranteed and (old.guaranteed or old.keeps_priority)
     for hardware, leaves in record.held:
         hardware.use(leaves, record)
@@ -248,7 +250,6 @@ def _bind(world: World, old: Record, record: Record, pods: Iterable[Sequence[int
     seats = adopt(world, vc, where, {name: hints}, pinned=pinned, level=_old_level(old, space))
     if seats is not None:
         ((_, record.space, record.virtual),) = seats
-        record.placement = replace(record.placement, guaranteed=True)
         space.claim(record)
 
 

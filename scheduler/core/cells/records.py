@@ -22,7 +22,7 @@ class Record:
     placement: Placement
     #: Its physical GPUs by chain. Several chains are possible only after a change of the hardware.
     held: list[tuple[Hardware, list[int]]]
-    #: The virtual cells it runs on; None: opportunistic, or its guarantee has lapsed.
+    #: The virtual cells it runs on; None: opportunistic, lapsed, or it holds no GPU of a cell.
     space: Space | None = None
     #: Its virtual GPUs, in the order of the physical ones.
     virtual: list[int] = field(default_factory=list)
@@ -36,4 +36,5 @@ class Record:
 
     @property
     def guaranteed(self) -> bool:
-        return self.space is not None
+        """Whether its GPUs are its own: those that no cell has are owed to no other group."""
+        return self.space is not None or not (self.held or self.group.opportunistic)

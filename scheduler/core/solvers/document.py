@@ -16,8 +16,6 @@ from scheduler.core.solvers.solution import Solution
 _TOP = ("models", "jobs", "entities", "pairs")
 _MODEL = ("gpus", "price_per_hour")
 _PAIR = ("job_classes", "throughput")
-#: Fields by the names that they had before.
-_FORMER = {"kind": "job_class", "kinds": "job_classes"}
 #: Numbers of a job besides its throughputs, and what holds without them.
 _NUMBERS = {
     "gang": 1.0,
@@ -85,7 +83,7 @@ class _Reader:
         for number, entry in enumerate(self._list("", "jobs", value), start=1):
             name = str(entry.get("name", number)) if isinstance(entry, dict) else str(number)
             subject = f"job {name}"
-            given = self._object(subject, "", self._renamed(subject, entry), _JOB, needed=("throughput",))
+            given = self._object(subject, "", entry, _JOB, needed=("throughput",))
             throughputs = self._object(subject, "throughput", given.get("throughput", {}))
             job: dict[str, Any] = {
                 "name": name,
@@ -109,7 +107,7 @@ class _Reader:
         first, second, throughput = [], [], []
         for number, entry in enumerate(self._list("", "pairs", value), start=1):
             subject = f"pair {number}"
-            given = self._object(subject, "", self._renamed(subject, entry), _PAIR, needed=_PAIR)
+            given = self._object(subject, "", entry, _PAIR, needed=_PAIR)
             both = [str(each) for each in self._list(subject, "job_classes", given.get("job_classes", []))]
             if len(both) != 2:
                 self._wrong(subject, "job_classes", f"are {len(both)}", "the classes of two jobs")
@@ -150,15 +148,6 @@ class _Reader:
             if key not in value:
                 self._wrong(subject, key, "is missing", "it must be given")
         return value
-
-    def _renamed(self, subject: str, entry: Any) -> Any:
-        """Return an entry with its fields by today's names."""
-        if not isinstance(entry, dict):
-            return entry
-        for was, now in _FORMER.items():
-            if was in entry and now in entry:
-                self._wrong(subject, was, f"is given beside {now}, which is the same", "one of the two")
-        return {_FORMER.get(field, field): value for field, value in entry.items()}
 
     def _list(self, subject: str, field: str, value: Any) -> Sequence[Any]:
         if isinstance(value, list):

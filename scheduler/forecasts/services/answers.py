@@ -170,7 +170,9 @@ def represented(row: WhatIf, viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def _as_seen_by(mine: set[str] | None, effects: Mapping[str, Any] | None) -> tuple[list[dict], int, int]:
+def _as_seen_by(
+    mine: set[str] | None, effects: Mapping[str, Any] | None
+) -> tuple[list[dict[str, object]], int, int]:
     """Return the effects that may be seen, how many there are of these, and how many of others."""
     if effects is None:
         return [], 0, 0
@@ -180,5 +182,5 @@ def _as_seen_by(mine: set[str] | None, effects: Mapping[str, Any] | None) -> tup
     return [_without_tenant(one) for one in seen], own, sum(counts.values()) - own
 
 
-def _without_tenant(effect: Mapping[str, Any]) -> dict[str, Any]:
+def _without_tenant(effect: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in effect.items() if name != "tenant"}

@@ -74,7 +74,7 @@ def _keep(made: CoreForecast, tenants: Mapping[JobId, str], took_seconds: float)
     kept = list(Forecast.objects.order_by("-round_number").values_list("round_number", flat=True)[:_KEPT])
     Forecast.objects.exclude(round_number__in=kept).delete()
     has_new_words = before is None or before.assumption != row.assumption
-    by_tenant: dict[str, list[dict]] = defaultdict(list)
+    by_tenant: dict[str, list[dict[str, object]]] = defaultdict(list)
     for job, prediction in predictions.items():
         objects = by_tenant[tenants[JobId(int(job))]]
         if (has_new_words or prediction != stored.get(job)) and len(objects) < _PUSHED:

@@ -196,7 +196,8 @@ def _pattern_matcher(pattern: str, *, match_case: bool) -> Matcher:
                 milliseconds = str(int(PATTERN_SECONDS * 1000))
                 cursor.execute("SELECT set_config('statement_timeout', %s, true)", [milliseconds])
                 cursor.execute(_MATCHES, given)
-                return cursor.fetchall()
+                found: list[tuple[int, int, int]] = cursor.fetchall()
+                return found
         except DataError as error:
             reason = str(error).splitlines()[0].removeprefix("invalid regular expression: ")
             expected = "a regular expression, such as loss=nan|epoch [0-9]+; or a plain text, without `regex`"

@@ -1,5 +1,6 @@
 """The one way in which an operator's or the platform's word about a node is written down and told."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.db.models import F
@@ -66,7 +67,13 @@ def record_node(node: Node, kind: str, *, actor: str, why: str = "") -> None:
 
 
 def node_event(
-    node: Node, kind: str, *, at: datetime, actor: str, why: str = "", data: dict | None = None
+    node: Node,
+    kind: str,
+    *,
+    at: datetime,
+    actor: str,
+    why: str = "",
+    data: Mapping[str, object] | None = None,
 ) -> Event:
     """Return the unsaved event of a node."""
     return Event(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.contrib.auth import login
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -43,7 +45,7 @@ class InvitationInput(StrictSerializer):
     expires_in_days = serializers.IntegerField(min_value=1, max_value=DAYS_MOST, default=DAYS)
 
 
-class InvitationOutput(serializers.ModelSerializer):
+class InvitationOutput(serializers.ModelSerializer[Invitation]):
     invited_by = serializers.CharField(source="invited_by.username")
 
     class Meta:
@@ -66,7 +68,7 @@ class InvitationSecret(StrictSerializer):
     invitation = serializers.CharField(max_length=200, help_text="What stands behind the # of the link.")
 
 
-class InvitationOffer(serializers.Serializer):
+class InvitationOffer(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField()
     title = serializers.CharField(allow_blank=True)
     role = serializers.ChoiceField(choices=Role.choices)
@@ -79,7 +81,7 @@ class NewAccount(InvitationSecret):
     password = serializers.CharField(max_length=200, trim_whitespace=False)
 
 
-class Invitations(ListAPIView):
+class Invitations(ListAPIView[Invitation]):
     """The open invitations into a tenant, the newest first. For its admins."""
 
     scope = Scope.MANAGE

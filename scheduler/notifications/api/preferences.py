@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -20,7 +22,7 @@ from tenants.models import Scope
 from tenants.selectors import viewer
 
 
-class NotificationSettings(serializers.Serializer):
+class NotificationSettings(serializers.Serializer[Mapping[str, object]]):
     address = serializers.CharField(allow_blank=True, help_text="Where mail goes; empty: nowhere.")
     can_send = serializers.BooleanField(help_text="Whether this installation has a mail server.")
     jobs = serializers.ChoiceField(
@@ -48,7 +50,7 @@ class AddressInput(StrictSerializer):
     address = serializers.EmailField(max_length=254, allow_blank=True)
 
 
-class AddressAnswer(serializers.Serializer):
+class AddressAnswer(serializers.Serializer[Mapping[str, object]]):
     address = serializers.CharField(allow_blank=True, help_text="The one that counts now.")
     confirmation_sent = serializers.BooleanField(
         help_text="The new one counts once the link in the mail to it was opened."

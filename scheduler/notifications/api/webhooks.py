@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
@@ -33,7 +34,7 @@ from tenants.selectors import tenant_get, viewer
 _TOPICS = [(topic, topic) for topic in TOPICS]
 
 
-class WebhookOutput(serializers.ModelSerializer):
+class WebhookOutput(serializers.ModelSerializer[Webhook]):
     tenant = serializers.CharField(
         source="tenant.name",
         allow_null=True,
@@ -105,13 +106,13 @@ class WebhookChange(StrictSerializer):
     active = serializers.BooleanField(required=False)
 
 
-class WebhookQuery(serializers.Serializer):
+class WebhookQuery(serializers.Serializer[Mapping[str, object]]):
     tenant = serializers.CharField(
         max_length=63, required=False, help_text="Left out: those of the cluster, for operators."
     )
 
 
-class DeliveryOutput(serializers.ModelSerializer):
+class DeliveryOutput(serializers.ModelSerializer[Delivery]):
     message = serializers.UUIDField(help_text="Sent as webhook-id, the same with each try.")
     topic = serializers.CharField(help_text="`test`, or one of the webhook's topics.")
     body = serializers.CharField(help_text="As it is sent.")
@@ -133,11 +134,11 @@ class DeliveryOutput(serializers.ModelSerializer):
         ]  # fmt: skip
 
 
-class DeliveryQuery(serializers.Serializer):
+class DeliveryQuery(serializers.Serializer[Mapping[str, object]]):
     state = serializers.ChoiceField(choices=DeliveryState.choices, required=False)
 
 
-class Webhooks(ListAPIView):
+class Webhooks(ListAPIView[Webhook]):
     scope = Scope.MANAGE
     queryset = Webhook.objects.none()
     serializer_class = WebhookOutput
@@ -213,7 +214,7 @@ class WebhookTest(APIView):
         return Response(DeliveryOutput(delivery).data, status=202)
 
 
-class Deliveries(ListAPIView):
+class Deliveries(ListAPIView[Delivery]):
     queryset = Delivery.objects.none()
     serializer_class = DeliveryOutput
     query_serializer = DeliveryQuery

@@ -37,7 +37,6 @@ def job_throughputs(job: Job) -> dict[str, Any]:
         "gpus": job.gpus,
         "view": view,
         "policy_plugin": policy.to_json(),
-        "policy": policy.text,
         "objective": known.objective,
         "decided_at": iso(known.decided_at),
         "models": [

@@ -472,7 +472,7 @@ def test_a_group_that_runs_is_taken_in_where_it_is() -> None:
     beyond = state.adopt(group("c", "vision", (1, 8)), [Pod("n0", tuple(range(8)))])
     assert not beyond.guaranteed, "its virtual cluster has no second cell"
     gone = state.adopt(group("d", "vision", (1, 2)), [Pod("unknown", (0, 1))])
-    assert (gone.guaranteed, gone.within) == (False, "")
+    assert (gone.guaranteed, gone.within) == (True, ""), "its GPUs are owed to no other group"
     state.check()
     for name in ("a", "p", "c", "d"):
         state.delete(name)

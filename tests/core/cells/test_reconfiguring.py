@@ -88,7 +88,7 @@ def test_hardware_that_has_moved_and_hardware_that_has_gone() -> None:
             "virtual_clusters": {"vision": {"cells": {"V100-RACK/V100-NODE": 1, "V100-NODE/V100-NODE": 1}}},
         }
     )
-    assert state.reconfigure(moved).lapsed == ("c",)
+    assert state.reconfigure(moved).lapsed == ()
     state.check()
     assert [each.chain for each in state.groups.values()][:2] == ["V100-RACK", "V100-NODE"]
     assert [each.within for each in state.groups.values()][:2] == ["new/n0", "n1"]
@@ -159,6 +159,53 @@ def test_a_group_keeps_its_guarantee_for_what_remains_of_its_hardware() -> None:
     assert waits(state, group("c", "vision", (1, 1), priority=0)).code == "cells_in_use"
     state.delete("a")
     assert state.dump() == CellState(specification).dump()
+
+
+def test_a_group_whose_gpus_all_left_keeps_its_guarantee_until_they_are_cells_of_others() -> None:
+    """The published scheduler ignores such GPUs and lets the group run on as it was."""
+    state = CellState(racks(vision={"cells": {"V100-NODE": 1, "P100-NODE": 1}}))
+    first = placed(state, group("a", "vision", (1, 4), gpu_model="P100"))
+    without_p100 = from_document(
+        RACKS
+        | {
+            "physical": [entry for entry in RACKS["physical"] if entry["type"] != "P100-NODE"],
+            "virtual_clusters": {"vision": {"cells": {"V100-NODE": 1}}},
+        }
+    )
+    nothing = Reconfiguration(lapsed=(), returned=(), withdrawn=())
+    assert state.reconfigure(without_p100) == nothing
+    state.check()
+    assert (state.groups["a"].guaranteed, state.groups["a"].pods) == (True, first.pods)
+    assert nodes(placed(state, group("b", "vision", (1, 8)))) == ["n0"]
+    assert state.reconfigure(without_p100) == nothing
+    assert state.reconfigure(racks(vision={"cells": {"V100-NODE": 1}})).lapsed == ("a",)
+    state.check()
+    assert not state.groups["a"].guaranteed, "now it is on cells that a virtual cluster may be given"
+
+
+def test_a_group_keeps_its_guarantee_when_one_of_its_nodes_and_the_cell_for_it_leave() -> None:
+    """The published scheduler's example of a deleted node: two nodes were the group's, one is left for it."""
+
+    def pool(*nodes: str, owned: int) -> Specification:
+        types = {
+            "K80-NODE": {"of": "K80", "count": 4, "node": True},
+            "K80-POOL": {"of": "K80-NODE", "count": len(nodes)},
+        }
+        physical = [{"type": "K80-POOL", "name": "pool", "nodes": nodes}]
+        clusters = {"vision": {"cells": {"K80-NODE": owned}}, "speech": {"cells": {"K80-NODE": 1}}}
+        return from_document({"types": types, "physical": physical, "virtual_clusters": clusters})
+
+    state = CellState(pool("n0", "n1", "n2", "n3", owned=2))
+    assert nodes(placed(state, group("a", "vision", (2, 4)))) == ["n0", "n1"]
+    shortened = pool("n1", "n2", "n3", owned=1)
+    assert state.reconfigure(shortened) == Reconfiguration(lapsed=(), returned=(), withdrawn=())
+    state.check()
+    assert state.groups["a"].guaranteed
+    assert state.reconfigure(pool("n2", "n3", owned=1)) == Reconfiguration(
+        lapsed=(), returned=(), withdrawn=()
+    )
+    state.check()
+    assert nodes(placed(state, group("b", "vision", (1, 4)))) == ["n2"], "its cell is free for others"
 
 
 def test_a_lapsed_group_makes_room_for_higher_priorities_of_its_own_virtual_cluster_only() -> None:

@@ -15,7 +15,15 @@ from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Job, Running
 from scheduler.core.policies.slaq import divide_greedily
 from scheduler.core.round.decide import decide
-from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_node,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 
 EPOCH = 300.0
 
@@ -189,3 +197,21 @@ def test_silence_is_worth_less_with_time() -> None:
 def test_a_new_job_gets_most_until_it_had_time_to_tell() -> None:
     had = sizes_of(telling(1, *NEARLY_DONE), make_job(2, 1, elastic=(1, 16)))
     assert had[2] > had[1]
+
+
+@pytest.mark.parametrize("policy", ["slaq", "aryl"])
+def test_a_start_takes_nothing_from_a_gang_that_is_to_grow(policy: str) -> None:
+    """By counts the gang could be elsewhere and larger, and the start would fit: where it is, it does not."""
+    grows = make_job(1, replicas=2, elastic=(1, 4), attained_service={"V100": 500.0})
+    waits, stays = make_job(2, 4), make_job(3, 2)
+    cluster = make_virtual_cluster(guaranteed={"V100": 8}, policy=policy)
+    plan = decide(
+        make_snapshot(
+            nodes=[make_node(1, gpus=4), make_node(2, gpus=4)],
+            jobs=[grows, waits, stays],
+            running=[make_running(grows, [103], since=NOW - 900), make_running(stays, [200, 201])],
+            virtual_clusters=[cluster],
+        )
+    )
+    assert plan.degraded == {}
+    assert not any(action.jobs == (1,) and action.placement is None for action in plan.actions)

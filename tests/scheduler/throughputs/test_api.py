@@ -322,7 +322,8 @@ def test_gavels_whole_table_is_taken_over(world: World, admin: Caller) -> None:
 def test_a_job_without_anything_known(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, name="nightly")
     answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
-    assert (answer["application"], answer["view"], answer["policy"]) == ("name:nightly", "research", "fifo")
+    assert (answer["application"], answer["view"]) == ("name:nightly", "research")
+    assert answer["policy_plugin"] == {"name": "fifo", "parameters": {}}
     assert (answer["objective"], answer["decided_at"]) == (None, None)
     (v100,) = answer["models"]
     assert v100 == {
@@ -364,7 +365,8 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
     }
     PolicyMemory.objects.create(view="research", memory=memory)
     answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
-    assert (answer["objective"], answer["policy"]) == ("max_min", "fifo:interval_seconds=60.0")
+    assert answer["objective"] == "max_min"
+    assert answer["policy_plugin"] == {"name": "fifo", "parameters": {"interval_seconds": 60.0}}
     assert answer["decided_at"] == "1970-01-01T00:16:40+00:00"
     k80, v100 = answer["models"]
     assert (k80["accepted"], k80["target_share"], k80["runs_now"]) == (False, 0.0, False)
@@ -378,7 +380,7 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
 def test_an_opportunistic_job_is_told_of_the_spare_view(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, guaranteed=False)
     answer = world.viewer.get(f"/jobs/{job.id}/throughputs").json()
-    assert (answer["view"], answer["policy"]) == ("spare", "fifo")
+    assert (answer["view"], answer["policy_plugin"]["name"]) == ("spare", "fifo")
 
 
 def test_a_deadline_is_told(world: World) -> None:
@@ -419,28 +421,3 @@ def test_measurements_are_told_apart_by_tenant(world: World) -> None:
     assert SpeedMeasurement.objects.count() == 2
     assert [row["tenant"] for row in rows(world.operator)] == ["speech", "vision"]
     assert [row["tenant"] for row in rows(world.operator, tenant="speech")] == ["speech"]
-
-
-# -- deprecated: the routes of the earlier name -------------------------------------------------------
-
-
-def test_the_routes_of_the_earlier_name_answer_alike_in_its_words(world: World, admin: Caller) -> None:
-    job = make_job(tenant=world.tenant, name="nightly", gpus=4)
-    nightly = {**BERT, "application": "name:nightly"}
-    corrected = admin.put("/speeds/correction", {**nightly, "value": 30.0}).json()
-    assert corrected["speeds"][0]["value"] == 30.0
-    ((old,), (new,)) = (admin.get(f"/{name}").json()["results"] for name in ("speeds", "throughputs"))
-    assert old == corrected
-    assert {**old, "throughputs": old["speeds"]} == {**new, "speeds": new["throughputs"]}
-    before, after = (admin.get(f"/jobs/{job.id}/{name}").json() for name in ("speeds", "throughputs"))
-    assert [model["speed"] for model in before["models"]] == [30.0]
-    assert [model["throughput"] for model in after["models"]] == [30.0]
-    assert admin.delete(f"/speeds/correction?{urlencode(nightly)}").status_code == 204
-    is_error(admin.delete(f"/throughputs/correction?{urlencode(nightly)}"), 404, "not_found")
-    text = "application,gpus,gpu_model,rate\nbert,4,V100,2.5\n"
-    assert admin.post("/speeds/import", {"tenant": "vision", "content": text}).json()["added"] == 1
-    exported = [
-        admin.client.get(f"/api/v1/{name}/export?tenant=vision", headers=admin.headers).content
-        for name in ("speeds", "throughputs")
-    ]
-    assert exported[0] == exported[1]

@@ -76,6 +76,8 @@ def _tried(
     growing = [job for job, size in before.items() if sizes[job] > size]
     found = dict.fromkeys(sizes, 0) | before
     grants = [_resize(view, capacity, job, range(sizes[job], sizes[job] + 1)) for job in shrinking]
+    # A gang that is to grow keeps what it has: it makes room for no start.
+    capacity.keep_all()
     grants += [_start(capacity, job, sizes[job.id]) for job in waiting if job.id in sizes]
     grants += [_resize(view, capacity, job, range(before[job] + 1, sizes[job] + 1)) for job in growing]
     made = tuple([grant for grant in grants if grant is not None])
@@ -186,9 +188,9 @@ def _start(capacity: Capacity, job: Job, size: int) -> Grant | None:
 
 
 def _resize(view: View, capacity: Capacity, job: JobId, sizes: range) -> Grant | None:
-    """Settle a gang that runs at the largest of these sizes at which it disturbs nobody, else as it is."""
+    """Settle a gang that runs at the largest of these sizes at which it disturbs no other, else as it is."""
     held = view.running[job]
-    holding = capacity.pending[held.jobs]
+    holding = view.capacity.pending[held.jobs]
     without = capacity.fork()
     without.drop(holding)
     for gpus in reversed(all_sizes_of(view.jobs[job])):
@@ -199,5 +201,6 @@ def _resize(view: View, capacity: Capacity, job: JobId, sizes: range) -> Grant |
             capacity.drop(holding)
             capacity.take(fit)
             return Grant(jobs=held.jobs, gpus=gpus, gpu_model=held.gpu_model)
-    capacity.keep(holding)
+    if held.jobs in capacity.pending:
+        capacity.keep(holding)
     return None
