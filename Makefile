@@ -100,10 +100,11 @@ bench: setup-dev ## Run every benchmark and print its raw numbers
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 
-schema: setup-dev ## Write what is made of declarations: the job specification's files, the API's schema, the clients' types
+schema: setup-dev ## Write what is made of declarations: the job specification's files, what documents say of reasons and measures, the API's schema, the clients' types
 	@mkdir -p $(dir $(API_SCHEMA))
 	DJANGO_SETTINGS_MODULE=controlplane.settings_offline $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
 	$(VENV)/python -m scheduler.jobspec
+	$(VENV)/python -m scripts.declared
 	$(VENV)/datamodel-codegen
 	$(NPM) run types
 

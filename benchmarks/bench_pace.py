@@ -36,7 +36,7 @@ def measure(jobs: int, runs: int) -> None:
 
     from scheduler.core.building_blocks.pace import Pace
     from scheduler.models import Job
-    from scheduler.rounds import snapshot
+    from scheduler.rounds import job_facts, snapshot
 
     call_command("migrate", verbosity=0)
     fill(jobs, jobs)
@@ -45,7 +45,7 @@ def measure(jobs: int, runs: int) -> None:
         snapshot.read_snapshot(1)
 
     def read_anew() -> None:
-        snapshot._pace_of.cache_clear()
+        job_facts._pace_of.cache_clear()
         read()
 
     had = {"V100": 4_000.0}

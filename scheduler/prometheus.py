@@ -23,12 +23,13 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from nodeagent.measures import GPU_MEASURES
 from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
 from scheduler.fairness.models import FairnessState, FairnessViolation
 from scheduler.jobs.models import Job
 from scheduler.jobs.selectors import SPARE_VIEW
-from scheduler.metrics.selectors.buckets import GPU_MEASURES, values_of
+from scheduler.metrics.selectors.buckets import values_of
 from scheduler.metrics.selectors.now import newest_readings
 from scheduler.nodes.models import Gpu, Node, NodeCheck, Verdict
 from scheduler.nodes.selectors import gpu_states
@@ -233,20 +234,12 @@ def _nodes() -> Iterator[Metric]:
     names = dict(Node.objects.values_list("id", "name"))
     readings = newest_readings(names, database_now())
     labels = ["node", "simulated"]
-    utilisation = GaugeMetricFamily(
-        "allot_node_gpu_utilisation_percent", "How busy the node's GPUs are, in the mean", labels=labels
-    )
-    memory = GaugeMetricFamily(
-        "allot_node_gpu_memory_used_bytes", "Memory in use on all of the node's GPUs", labels=labels
-    )
-    power = GaugeMetricFamily("allot_node_gpu_power_watts", "Power of all of the node's GPUs", labels=labels)
-    for node, row in sorted(readings.items(), key=lambda item: names[item[0]]):
-        own = [names[node], "true" if row.simulated else "false"]
-        gpus = list(row.values["gpus"].values())
-        if percents := values_of(gpus, GPU_MEASURES.index("utilisation_percent")):
-            utilisation.add_metric(own, sum(percents) / len(percents))
-        if used := values_of(gpus, GPU_MEASURES.index("memory_used_bytes")):
-            memory.add_metric(own, sum(used))
-        if watts := values_of(gpus, GPU_MEASURES.index("power_watts")):
-            power.add_metric(own, sum(watts))
-    yield from (utilisation, memory, power)
+    for place, measure in enumerate(GPU_MEASURES):
+        if measure.node is None:
+            continue
+        family = GaugeMetricFamily(f"allot_node_gpu_{measure.name}", measure.node.help, labels=labels)
+        for node, row in sorted(readings.items(), key=lambda item: names[item[0]]):
+            if figures := values_of(row.values["gpus"].values(), place):
+                own = [names[node], "true" if row.simulated else "false"]
+                family.add_metric(own, measure.node.total.of(figures))
+        yield family

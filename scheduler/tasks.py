@@ -25,7 +25,7 @@ from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.serving_pools import services as serving_pool_services
 from scheduler.throughputs.services.interference import interference_fit
-from scheduler.wakeups import request_round, round_begins
+from scheduler.wakeups import ACCOUNT, FORECAST, ROUND
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ def end_solver(**_: object) -> None:
 # Hard limit: the backstop for a policy that never returns. Nothing is left behind by a killed round.
 @shared_task(time_limit=60)
 def run_round() -> None:
-    round_begins()
+    ROUND.begins()
     if run_one_round() is None:
         # The round under way may have missed what this one was asked for: look again when it is done.
-        request_round()
+        ROUND.request()
 
 
 @shared_task(time_limit=60)
@@ -139,24 +139,24 @@ def prune() -> None:
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)
 def forecast() -> None:
-    wakeups.forecast_begins()
+    FORECAST.begins()
     with wakeups.forecasting() as is_mine:
         # Whoever has the turn is done soon, and the next round asks again.
         if not is_mine:
             return
         try:
-            wakeups.forecast_took(forecasting.run_forecast())
+            FORECAST.took(forecasting.run_forecast())
         except SoftTimeLimitExceeded:
             log.warning("a forecast was given up after %d s: the queue is too long", _FORECAST_SECONDS)
-            wakeups.forecast_took(_FORECAST_SECONDS)
+            FORECAST.took(_FORECAST_SECONDS)
 
 
 @shared_task(time_limit=_ACCOUNT_SECONDS)
 def account_for_rounds() -> None:
-    wakeups.account_begins()
+    ACCOUNT.begins()
     began = time.perf_counter()
     fairness_services.account_for_rounds()
-    wakeups.account_took(time.perf_counter() - began)
+    ACCOUNT.took(time.perf_counter() - began)
 
 
 @shared_task(soft_time_limit=_FORECAST_SECONDS, time_limit=_FORECAST_SECONDS + 10)

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 
 import redis
@@ -11,13 +12,17 @@ from django.conf import settings
 
 from tenants.after_commit import after_commit
 
-_HINTED = "allot:round-hinted"
-_RECENT = "allot:round-recent"
-#: A hint whose round never came (a worker was killed) must not silence the next ones for long.
-_EXPIRES_MS = 1_000
-#: The first hint after a pause is followed at once; under a flood of them, rounds keep this distance and
-#: leave the machine to those who cause the flood.
-_DISTANCE_MS = 200
+#: The instant at which a round is to start because a plan waits for it.
+_DUE = "allot:round-due"
+#: Such rounds keep this many times the distance that one takes: on a large cluster, where somebody's instant
+#: is always near, the ticks are enough.
+_ROUND_PART = 10.0
+#: Forecasts and accounts keep this many times the distance that one takes: they are worth little of the
+#: machine's time.
+_COST_PART = 10.0
+#: One forecast or what-if at a time, so that rounds always find a worker free. Outlives its holder's limit.
+_FORECASTING = "allot:forecasting"
+_FORECASTING_MS = 75_000
 
 
 @lru_cache(maxsize=1)
@@ -25,39 +30,68 @@ def _redis() -> redis.Redis:
     return redis.Redis.from_url(settings.CONFIG.redis_url, socket_timeout=2, socket_connect_timeout=2)
 
 
-#: Forecasts keep this distance at least, and ten times what the last one took: they are worth little of the
-#: machine's time.
-_FORECAST_HINTED = "allot:forecast-hinted"
-_FORECAST_RECENT = "allot:forecast-recent"
-_FORECAST_DISTANCE_SECONDS = 3.0
-_FORECAST_PART = 10.0
-#: One forecast or what-if at a time, so that rounds always find a worker free. Outlives its holder's limit.
-_FORECASTING = "allot:forecasting"
-_FORECASTING_MS = 75_000
+@dataclass(slots=True, kw_only=True)
+class Debounce:
+    """Runs a task soon after it is requested: once for a thousand requests, and at a distance.
+
+    The first request after a pause starts it at once. Under a flood of requests, runs leave the machine to
+    those who cause the flood.
+    """
+
+    task: str
+    #: Two keys in Redis begin with it, one for a request that waits, one for a run that began lately.
+    key: str
+    #: From the beginning of a run to that of the next one.
+    distance_ms: int
+    #: A request whose run never came (a worker was killed) must not silence the next ones for longer.
+    patience_ms: int
+
+    def request(self) -> None:
+        """Let the task run, unless a run is already requested."""
+        if not _redis().set(self._hinted, 1, nx=True, px=self.distance_ms + self.patience_ms):
+            return
+        # Negative when there was no run lately.
+        wait_ms = _redis().pttl(self._recent)
+        if wait_ms > self.distance_ms:
+            _redis().pexpire(self._hinted, wait_ms + self.patience_ms)
+        current_app.send_task(self.task, countdown=wait_ms / 1_000 if wait_ms > 0 else None)
+
+    def begins(self) -> None:
+        """From now on a change may have been missed by the run's snapshot, so it may request the next one."""
+        _redis().set(self._recent, 1, px=self.distance_ms)
+        _redis().delete(self._hinted)
+
+    def took(self, seconds: float) -> None:
+        """Keep the next run at a distance in proportion to what this one cost."""
+        _redis().set(self._recent, 1, px=max(self.distance_ms, int(_COST_PART * seconds * 1_000)))
+
+    @property
+    def _hinted(self) -> str:
+        return f"{self.key}-hinted"
+
+    @property
+    def _recent(self) -> str:
+        return f"{self.key}-recent"
 
 
-#: The instant at which a round is to start because a plan waits for it.
-_DUE = "allot:round-due"
-#: Such rounds keep this many times the distance that one takes: on a large cluster, where somebody's instant
-#: is always near, the ticks are enough.
-_ROUND_PART = 10.0
-#: Accounting for fairness, likewise.
-_ACCOUNT_HINTED = "allot:account-hinted"
-_ACCOUNT_RECENT = "allot:account-recent"
-_ACCOUNT_DISTANCE_SECONDS = 2.0
+ROUND = Debounce(task="scheduler.tasks.run_round", key="allot:round", distance_ms=200, patience_ms=1_000)
+FORECAST = Debounce(
+    task="scheduler.tasks.forecast", key="allot:forecast", distance_ms=3_000, patience_ms=10_000
+)
+ACCOUNT = Debounce(
+    task="scheduler.tasks.account_for_rounds", key="allot:account", distance_ms=2_000, patience_ms=10_000
+)
+
+request_round = ROUND.request
+#: Let the waiting jobs' starts be foreseen soon.
+request_forecast = FORECAST.request
+#: Let the newest rounds be accounted for soon.
+request_account = ACCOUNT.request
 
 
 def request_round_on_commit() -> None:
     """Once this transaction is committed, let a round start at once unless one is already asked for."""
     after_commit(request_round)
-
-
-def request_round() -> None:
-    if not _redis().set(_HINTED, 1, nx=True, px=_EXPIRES_MS + _DISTANCE_MS):
-        return
-    # Negative when there was no round recently.
-    wait_ms = _redis().pttl(_RECENT)
-    current_app.send_task("scheduler.tasks.run_round", countdown=wait_ms / 1_000 if wait_ms > 0 else None)
 
 
 def request_round_at(instant: float, *, now: float, took_seconds: float) -> None:
@@ -66,58 +100,13 @@ def request_round_at(instant: float, *, now: float, took_seconds: float) -> None
     Without it what a policy does at an instant would be up to a tick late. One such round is due at a time,
     the earliest.
     """
-    instant = max(instant, now + max(_DISTANCE_MS / 1_000, _ROUND_PART * took_seconds))
+    instant = max(instant, now + max(ROUND.distance_ms / 1_000, _ROUND_PART * took_seconds))
     wait_seconds = instant - now
     due = _redis().get(_DUE)
     if wait_seconds >= settings.CONFIG.round_seconds or (due is not None and float(due) <= instant):
         return
     _redis().set(_DUE, instant, px=int(wait_seconds * 1_000))
     current_app.send_task("scheduler.tasks.run_round", countdown=wait_seconds)
-
-
-def round_begins() -> None:
-    """From now on a change may have been missed by the round's snapshot, so it may hint again."""
-    _redis().delete(_HINTED)
-    _redis().set(_RECENT, 1, px=_DISTANCE_MS)
-
-
-def request_forecast() -> None:
-    """Let the waiting jobs' starts be foreseen soon; a thousand such wishes cost one forecast."""
-    wait_ms = max(0, _redis().pttl(_FORECAST_RECENT))
-    if _redis().set(_FORECAST_HINTED, 1, nx=True, px=wait_ms + 10_000):
-        current_app.send_task("scheduler.tasks.forecast", countdown=wait_ms / 1_000 if wait_ms else None)
-
-
-def forecast_begins() -> None:
-    """From now on a round may have been missed by the forecast's snapshot, so it may hint again."""
-    _redis().set(_FORECAST_RECENT, 1, px=int(_FORECAST_DISTANCE_SECONDS * 1_000))
-    _redis().delete(_FORECAST_HINTED)
-
-
-def forecast_took(seconds: float) -> None:
-    """Keep the next forecast at a distance in proportion to what this one cost."""
-    distance = max(_FORECAST_DISTANCE_SECONDS, _FORECAST_PART * seconds)
-    _redis().set(_FORECAST_RECENT, 1, px=int(distance * 1_000))
-
-
-def request_account() -> None:
-    """Let the newest rounds be accounted for soon; a thousand such wishes cost one account."""
-    wait_ms = max(0, _redis().pttl(_ACCOUNT_RECENT))
-    if _redis().set(_ACCOUNT_HINTED, 1, nx=True, px=wait_ms + 10_000):
-        name = "scheduler.tasks.account_for_rounds"
-        current_app.send_task(name, countdown=wait_ms / 1_000 if wait_ms else None)
-
-
-def account_begins() -> None:
-    """From now on a round may have been missed by the account, so it may hint again."""
-    _redis().set(_ACCOUNT_RECENT, 1, px=int(_ACCOUNT_DISTANCE_SECONDS * 1_000))
-    _redis().delete(_ACCOUNT_HINTED)
-
-
-def account_took(seconds: float) -> None:
-    """Keep the next account at a distance in proportion to what this one cost."""
-    distance = max(_ACCOUNT_DISTANCE_SECONDS, _FORECAST_PART * seconds)
-    _redis().set(_ACCOUNT_RECENT, 1, px=int(distance * 1_000))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from scheduler.jobspec.__main__ import files
+from scripts import declared
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +32,20 @@ def test_the_api_schema_is_current(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
 def test_the_files_of_the_job_specification_are_current(path: Path) -> None:
     assert path.read_text() == files()[path], "run make schema"
+
+
+@pytest.mark.parametrize("path", declared.files(), ids=lambda path: path.name)
+def test_what_documents_say_of_declarations_is_current(path: Path) -> None:
+    assert path.read_text() == declared.files()[path], "run make schema"
+
+
+def test_an_edited_table_is_noticed() -> None:
+    reasons = declared.REASONS_PAGE.read_text()
+    assert declared.with_reasons(reasons.replace("| `held` | held |", "| `held` | quota |")) == reasons
+    assert declared.with_reasons(reasons.replace("| `held` | held |", "| `put_by` | held |")) == reasons
+    metrics = declared.METRICS_PAGE.read_text()
+    assert declared.with_measures(metrics.replace(", `power_watts`,", ",")) == metrics
+    assert declared.with_measures(metrics.replace("_POWER_USAGE` (W)", "_POWER` (kW)")) == metrics
 
 
 def test_the_clients_types_are_those_of_the_schema(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts import structure
+from scripts.structure import Structure
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_FOLDERS = ("platform", "tenants", "scheduler", "frontend/src", "examples", "benchmarks", "scripts")
 SUFFIXES = {".py", ".ts", ".tsx", ".css", ".sh", ""}
@@ -173,6 +176,13 @@ GONE = {
 }
 
 
+# What `python -m scripts.structure` counts may only fall. A change that lowers a number lowers it here, too.
+STRUCTURE = {
+    "core": {"rooms": 15, "floors": 7, "arrows": 49, "upward": 0, "fewest upward": 0, "in circles": 0},
+    "server": {"rooms": 40, "floors": 11, "arrows": 309, "upward": 36, "fewest upward": 20, "in circles": 14},
+}
+
+
 def files(*folders: str) -> Iterator[Path]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -219,6 +229,38 @@ def test_files_are_short_enough_to_read() -> None:
 def test_modules_are_named_for_what_they_do() -> None:
     modules = (path for path in files(*SOURCE_FOLDERS, "tests") if path.suffix in {".py", ".ts", ".tsx"})
     assert not [name_of(path) for path in modules if path.stem in SAYING_NOTHING]
+
+
+def counted(name: str) -> dict[str, int]:
+    counts: Structure = getattr(structure, name)()
+    return {
+        "rooms": counts.rooms,
+        "floors": counts.floors,
+        "arrows": counts.arrow_count,
+        "upward": len(counts.upward),
+        "fewest upward": counts.fewest_upward,
+        "in circles": sum(map(len, counts.circles)),
+    }
+
+
+@pytest.mark.parametrize("name", STRUCTURE)
+def test_rooms_get_no_more_entangled(name: str) -> None:
+    found = counted(name)
+    assert {each: count for each, count in found.items() if count > STRUCTURE[name][each]} == {}
+    assert found.keys() == STRUCTURE[name].keys()
+
+
+def test_the_count_of_rooms_sees_each_fault() -> None:
+    """Three rooms of which two know each other, and one that knows the room above it."""
+    arrows = {"low": {"high"}, "middle": {"low", "high"}, "high": {"middle"}}
+    counts = Structure(
+        arrows={room: frozenset(others) for room, others in arrows.items()},
+        places={"low": 0, "middle": 1, "high": 2},
+    )
+    assert (counts.rooms, counts.floors, counts.arrow_count) == (3, 3, 4)
+    assert counts.upward == [("low", "high"), ("middle", "high")]
+    assert counts.fewest_upward == 1
+    assert counts.circles == [["high", "low", "middle"]]
 
 
 @pytest.mark.parametrize("folder", GONE)

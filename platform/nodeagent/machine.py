@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from nodeagent.grace import shorter_grace
 from nodeagent.messages import Category, DesiredPart, DesiredState, PartState, Turn
 
 
@@ -381,8 +382,8 @@ def _stop(
         if part.phase is Phase.READY:
             part = replace(part, phase=Phase.EXITED, outcome=LEFT if is_leaving else NEVER_STARTED)
         return part, release
-    stated = part.stop_grace_seconds
-    if part.phase is Phase.EXITED or (stated is not None and stated <= grace_seconds):
+    grace_seconds = shorter_grace(part.stop_grace_seconds, grace_seconds)
+    if part.phase is Phase.EXITED or grace_seconds == part.stop_grace_seconds:
         return part, ()
     part = replace(part, phase=Phase.STOPPING, stop_grace_seconds=grace_seconds)
     stop = Stop(attempt=part.desired.attempt, grace_seconds=grace_seconds, is_leaving=is_leaving)

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from scheduler.adviser.models import WorkState
 from scheduler.cells.schemas import CellDocument
-from scheduler.core.sim.delays import Cause
+from scheduler.core.model.reasons import Cause
 from scheduler.jobs.schemas import FieldProblem
 
 COMPARISON_STATES = ["never", "waiting", "done", "failed"]

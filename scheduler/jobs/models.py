@@ -115,6 +115,11 @@ class Job(models.Model):
         return job_class_of(self.tenant.name, self.shape.get("application") or "", self.name)
 
     @property
+    def grace_seconds(self) -> float:
+        """How long its processes may take to end when they are stopped."""
+        return float(self.spec["checkpoint"]["grace_seconds"])
+
+    @property
     def is_trial_due(self) -> bool:
         """Whether the next attempt is a trial run."""
         return "after_trial" in self.shape

@@ -2,13 +2,16 @@
 
 It is small, and thousands of jobs share a few. Beside it a job has its whole normal form (`spec`), which
 people see and nodes run, and as columns what queries look for (decision 0039).
+
+A field is declared in `Shape` alone: its name, which is also the key under which it is stored, what a shape
+without that key means, how its value is stored, and whether the job of the core has it unchanged.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, astuple, dataclass, field, fields
+from functools import cached_property, lru_cache
+from typing import Any
 
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.auxiliary import Auto, Sensitivity
@@ -19,103 +22,20 @@ from scheduler.core.model.tag_constraints import TagConstraint
 Points = Sequence[tuple[float, float]]
 
 
-class Shape(NamedTuple):
-    """What a round needs of a specification (the form of `Job.shape`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """How a value is stored in JSON, and read. None is stored as null."""
 
-    tasks: tuple[core.Task, ...]
-    topology: core.Topology | None
-    #: Size of the gang, and the least and most GPUs of an elastic one.
-    gpus: int
-    elastic: tuple[int, int] | None
-    #: What stays the same when it is resized.
-    elastic_mode: str
-    throughput: Mapping[str, float]
-    estimate_seconds: float | None
-    application: str
-    search: str
-    skew: float | None
-    nodes: core.Candidates | None
-    pinned_cell: str
-    on_reclaim: str
-    sharing: SharingLabels | None
-    deadline_seconds: float | None
-    needs_containers: bool
-    tags: tuple[str, ...] = ()
-    constraints: tuple[TagConstraint, ...] = ()
-    #: It waits for earlier jobs of its name and user.
-    singleton: bool = False
-    #: Numbers of the node's ports at which it insists to listen.
-    ports: tuple[int, ...] = ()
-    #: Of a trial run, whatever the job's own; None: no other.
-    limit_seconds: float | None = None
-    #: Of a trial run: the job's own shape, as it is stored; else empty.
-    after_trial: str = ""
+    write: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], Any] = lambda value: value
+    #: Stored also where the job says nothing, as it was from the beginning; else the key is left out then.
+    always: bool = False
+    #: The job of the core has it under the same name.
+    fact: bool = False
 
-    def amount(self, gpus: int) -> float:
-        """Return what the gang has of so many GPUs, of which parts count as such."""
-        if all([task.part is None for task in self.tasks]):
-            return gpus
-        return sum([task.replicas * task.milligpus for task in self.tasks]) / WHOLE_GPU
 
-    def facts(self) -> dict[str, Any]:
-        """Return what a job of the core has of it unchanged, by the core's names."""
-        return {
-            "tasks": self.tasks,
-            "topology": self.topology,
-            "elastic": self.elastic,
-            "elastic_mode": self.elastic_mode,
-            "nodes": self.nodes,
-            "pinned_cell": self.pinned_cell,
-            "on_reclaim": self.on_reclaim,
-            "application": self.application,
-            "search": self.search,
-            "skew": self.skew,
-            "sharing": self.sharing,
-            "tags": self.tags,
-            "constraints": self.constraints,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as it is stored; what only a trial has is left out, and what few jobs say."""
-        shape: dict[str, Any] = {
-            "tasks": [task_row(task) for task in self.tasks],
-            "topology": [self.topology.level, self.topology.required] if self.topology else None,
-            "min_gpus": self.elastic[0] if self.elastic else None,
-            "throughput": dict(self.throughput),
-            "needs_containers": self.needs_containers,
-            "estimate_seconds": self.estimate_seconds,
-            "application": self.application,
-            "search": self.search,
-            "skew": self.skew,
-            "nodes": {"only": list(self.nodes.only), "avoid": list(self.nodes.avoid)} if self.nodes else None,
-            "pinned_cell": self.pinned_cell,
-            "on_reclaim": self.on_reclaim,
-            "deadline_seconds": self.deadline_seconds,
-        }
-        if self.elastic is not None and self.elastic[1] != self.gpus:
-            shape["max_gpus"] = self.elastic[1]
-        if self.elastic_mode != core.RESIZABLE:
-            shape["elastic_mode"] = self.elastic_mode
-        if self.sharing is not None:
-            shape["sharing"] = [self.sharing.affinity, self.sharing.anti_affinity, self.sharing.exclusion]
-        if self.tags:
-            shape["tags"] = list(self.tags)
-        if self.constraints:
-            shape["constraints"] = [list(astuple(each)) for each in self.constraints]
-        if self.singleton:
-            shape["singleton"] = True
-        if self.ports:
-            shape["ports"] = list(self.ports)
-        return shape
-
-    def limited(self, seconds: float | None) -> float | None:
-        """Return a time limit, or the trial's where that is shorter."""
-        if seconds is None or self.limit_seconds is None:
-            return self.limit_seconds if seconds is None else seconds
-        return min(seconds, self.limit_seconds)
-
-    def deadline_at(self, submitted_at: float) -> float | None:
-        return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
+def _stored(**form: Any) -> dict[str, _Form]:
+    return {"form": _Form(**form)}
 
 
 def task_row(task: core.Task) -> list[Any]:
@@ -158,6 +78,152 @@ def _curve(points: Points) -> tuple[tuple[float, float], ...]:
     return tuple([(float(amount), float(speed)) for amount, speed in points])
 
 
+def _task_rows(tasks: Sequence[core.Task]) -> list[list[Any]]:
+    return [task_row(task) for task in tasks]
+
+
+def _tasks(rows: Sequence[Sequence[Any]]) -> tuple[core.Task, ...]:
+    return tuple(_task(*row) for row in rows)
+
+
+def _topology_row(topology: core.Topology) -> list[Any]:
+    return [topology.level, topology.required]
+
+
+def _topology(row: Sequence[Any]) -> core.Topology:
+    level, required = row
+    return core.Topology(level=level, required=required)
+
+
+def _rates(throughput: Mapping[str, float]) -> dict[str, float]:
+    return {model: float(rate) for model, rate in throughput.items()}
+
+
+def _names(nodes: core.Candidates) -> dict[str, list[str]]:
+    return {"only": list(nodes.only), "avoid": list(nodes.avoid)}
+
+
+def _candidates(nodes: Mapping[str, list[str]]) -> core.Candidates:
+    return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"]))
+
+
+def _labels_row(sharing: SharingLabels) -> list[str]:
+    return [sharing.affinity, sharing.anti_affinity, sharing.exclusion]
+
+
+def _labels(row: Sequence[str]) -> SharingLabels:
+    affinity, anti_affinity, exclusion = row
+    return SharingLabels(affinity=affinity, anti_affinity=anti_affinity, exclusion=exclusion)
+
+
+def _constraint_rows(constraints: Sequence[TagConstraint]) -> list[list[Any]]:
+    return [list(astuple(each)) for each in constraints]
+
+
+def _constraints(rows: Sequence[Sequence[Any]]) -> tuple[TagConstraint, ...]:
+    return tuple(
+        TagConstraint(
+            tag=tag, scope=scope, least=least, most=most, weight=None if weight is None else float(weight)
+        )
+        for tag, scope, least, most, weight in rows
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a round needs of a specification (the form of `Job.shape`)."""
+
+    tasks: tuple[core.Task, ...] = field(
+        metadata=_stored(write=_task_rows, read=_tasks, always=True, fact=True)
+    )
+    #: Size of the gang: that of its tasks.
+    gpus: int
+    #: The least and most GPUs of an elastic gang, stored as `min_gpus` (null: not elastic) and `max_gpus`,
+    #: which is left out where it is the size of the gang.
+    elastic: tuple[int, int] | None = None
+    #: What stays the same when it is resized.
+    elastic_mode: str = field(default=core.RESIZABLE, metadata=_stored(fact=True))
+    topology: core.Topology | None = field(
+        default=None,
+        metadata=_stored(write=_topology_row, read=_topology, always=True, fact=True),
+    )
+    throughput: Mapping[str, float] = field(
+        default_factory=dict, metadata=_stored(write=dict, read=_rates, always=True)
+    )
+    estimate_seconds: float | None = field(default=None, metadata=_stored(read=float, always=True))
+    application: str = field(default="", metadata=_stored(always=True, fact=True))
+    search: str = field(default="", metadata=_stored(always=True, fact=True))
+    skew: float | None = field(default=None, metadata=_stored(read=float, always=True, fact=True))
+    nodes: core.Candidates | None = field(
+        default=None, metadata=_stored(write=_names, read=_candidates, always=True, fact=True)
+    )
+    pinned_cell: str = field(default="", metadata=_stored(always=True, fact=True))
+    on_reclaim: str = field(default="", metadata=_stored(always=True, fact=True))
+    sharing: SharingLabels | None = field(
+        default=None, metadata=_stored(write=_labels_row, read=_labels, fact=True)
+    )
+    deadline_seconds: float | None = field(default=None, metadata=_stored(read=float, always=True))
+    needs_containers: bool = field(default=False, metadata=_stored(always=True))
+    tags: tuple[str, ...] = field(default=(), metadata=_stored(write=list, read=tuple, fact=True))
+    constraints: tuple[TagConstraint, ...] = field(
+        default=(), metadata=_stored(write=_constraint_rows, read=_constraints, fact=True)
+    )
+    #: It waits for earlier jobs of its name and user.
+    singleton: bool = field(default=False, metadata=_stored())
+    #: Numbers of the node's ports at which it insists to listen.
+    ports: tuple[int, ...] = field(default=(), metadata=_stored(write=list, read=tuple))
+    #: Of a trial run, whatever the job's own; None: no other.
+    limit_seconds: float | None = field(default=None, metadata=_stored(read=float))
+    #: Of a trial run: the job's own shape, as it is stored; else empty.
+    after_trial: str = field(default="", metadata=_stored(write=json.loads, read=json.dumps))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what a job of the core has of it unchanged, by the core's names."""
+        return self._facts
+
+    # Thousands of jobs share a shape.
+    @cached_property
+    def _facts(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in _FACTS}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is stored; what only a trial has is left out, and what few jobs say."""
+        shape: dict[str, Any] = {"min_gpus": self.elastic[0] if self.elastic else None}
+        if self.elastic is not None and self.elastic[1] != self.gpus:
+            shape["max_gpus"] = self.elastic[1]
+        for name, (form, missing) in _FORMS.items():
+            value = getattr(self, name)
+            if form.always or value != missing:
+                shape[name] = None if value is None else form.write(value)
+        return shape
+
+    def amount(self, gpus: int) -> float:
+        """Return what the gang has of so many GPUs, of which parts count as such."""
+        if all([task.part is None for task in self.tasks]):
+            return gpus
+        return sum([task.replicas * task.milligpus for task in self.tasks]) / WHOLE_GPU
+
+    def limited(self, seconds: float | None) -> float | None:
+        """Return a time limit, or the trial's where that is shorter."""
+        if seconds is None or self.limit_seconds is None:
+            return self.limit_seconds if seconds is None else seconds
+        return min(seconds, self.limit_seconds)
+
+    def deadline_at(self, submitted_at: float) -> float | None:
+        return None if self.deadline_seconds is None else submitted_at + self.deadline_seconds
+
+
+def _missing(each: Field[Any]) -> Any:
+    """Return what a shape means that lacks the field."""
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+_FORMS: Mapping[str, tuple[_Form, Any]] = {
+    each.name: (each.metadata["form"], _missing(each)) for each in fields(Shape) if "form" in each.metadata
+}
+_FACTS = ("elastic", *(name for name, (form, _) in _FORMS.items() if form.fact))
+
+
 def stored_shape(column: Mapping[str, Any]) -> Shape:
     """Return the shape of a job that was read with its column."""
     return shape_of(json.dumps(column))
@@ -167,45 +233,11 @@ def stored_shape(column: Mapping[str, Any]) -> Shape:
 @lru_cache(maxsize=4_096)
 def shape_of(text: str) -> Shape:
     """Return a stored shape. What was stored before a field could be stated lacks it."""
-    shape = json.loads(text)
-    topology = shape.get("topology")
-    tasks = tuple(_task(*row) for row in shape["tasks"])
-    gpus = sum(task.replicas * task.gpus for task in tasks)
-    sharing = shape.get("sharing")
-    return Shape(
-        tasks=tasks,
-        topology=core.Topology(level=topology[0], required=topology[1]) if topology else None,
-        gpus=gpus,
-        elastic=(shape["min_gpus"], shape.get("max_gpus", gpus)) if shape.get("min_gpus") else None,
-        elastic_mode=shape.get("elastic_mode", core.RESIZABLE),
-        throughput={model: float(rate) for model, rate in (shape.get("throughput") or {}).items()},
-        estimate_seconds=_number(shape.get("estimate_seconds")),
-        application=shape.get("application") or "",
-        search=shape.get("search") or "",
-        skew=_number(shape.get("skew")),
-        nodes=_candidates(shape.get("nodes")),
-        pinned_cell=shape.get("pinned_cell") or "",
-        on_reclaim=shape.get("on_reclaim") or "",
-        sharing=sharing
-        and SharingLabels(affinity=sharing[0], anti_affinity=sharing[1], exclusion=sharing[2]),
-        deadline_seconds=_number(shape.get("deadline_seconds")),
-        needs_containers=bool(shape.get("needs_containers")),
-        tags=tuple(shape.get("tags", ())),
-        constraints=tuple(_constraint(*each) for each in shape.get("constraints", ())),
-        singleton=bool(shape.get("singleton")),
-        ports=tuple(shape.get("ports", ())),
-        limit_seconds=_number(shape.get("limit_seconds")),
-        after_trial=json.dumps(shape["after_trial"]) if "after_trial" in shape else "",
-    )
-
-
-def _candidates(nodes: Mapping[str, list[str]] | None) -> core.Candidates | None:
-    return core.Candidates(only=tuple(nodes["only"]), avoid=tuple(nodes["avoid"])) if nodes else None
-
-
-def _constraint(tag: str, scope: str, least: int, most: int | None, weight: float | None) -> TagConstraint:
-    return TagConstraint(tag=tag, scope=scope, least=least, most=most, weight=_number(weight))
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    stored = json.loads(text)
+    values = {
+        name: missing if stored.get(name) is None else form.read(stored[name])
+        for name, (form, missing) in _FORMS.items()
+    }
+    gpus = sum(task.replicas * task.gpus for task in values["tasks"])
+    elastic = (stored["min_gpus"], stored.get("max_gpus", gpus)) if stored.get("min_gpus") else None
+    return Shape(gpus=gpus, elastic=elastic, **values)

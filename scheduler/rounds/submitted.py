@@ -8,7 +8,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec import JobSpec
 from scheduler.rounds.fixed_ports import candidates, taken_ports
-from scheduler.rounds.snapshot import nodes_without_containers
+from scheduler.rounds.job_facts import nodes_without_containers
 from scheduler.rounds.throughputs import known_throughputs
 
 

@@ -169,7 +169,7 @@ def _ask_back(node: Node, pool: ServingPool, *, actor: str, why: str, by: dateti
     now = database_now()
     by = now + timedelta(seconds=pool.return_seconds) if by is None else by
     there = _unended_attempts(node)
-    grace = max([float(attempt.job.spec["checkpoint"]["grace_seconds"]) for attempt in there], default=0.0)
+    grace = max([attempt.job.grace_seconds for attempt in there], default=0.0)
     # A round later than that they are told to stop at the latest.
     stops_at = max(now, by - timedelta(seconds=grace + settings.CONFIG.round_seconds))
     at = f"{by:%Y-%m-%d %H:%M %Z}"

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nodeagent.measures import GPU_MEASURES
 from nodeagent.messages import GpuSample, HostSample, Inventory
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ REQUEST_BYTES = 8 * 1024
 #: When an address that is taken is tried again.
 TAKEN_SECONDS = 30.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,24 +78,11 @@ def _families(figures: Figures) -> Iterator[_Family]:
         if sample.index in named
     ]
 
-    def gauge(name: str, help: str, of: Callable[[GpuSample], float | None]) -> _Family:
-        return _Family(name, "gauge", help, [(labels, of(sample)) for sample, labels in gpus])
-
-    yield gauge(
-        "DCGM_FI_DEV_GPU_UTIL",
-        "Part of the time in which the GPU was busy, in percent",
-        lambda gpu: gpu.utilisation_percent,
-    )
-    yield gauge(
-        "DCGM_FI_DEV_FB_USED", "Memory in use on the GPU, in MiB", lambda gpu: gpu.memory_used_bytes / MIB
-    )
-    yield gauge("DCGM_FI_DEV_POWER_USAGE", "Power of the GPU, in watts", lambda gpu: gpu.power_watts)
-    yield gauge(
-        "DCGM_FI_DEV_GPU_TEMP",
-        "Temperature of the GPU, in degrees Celsius",
-        lambda gpu: gpu.temperature_celsius,
-    )
-    yield gauge("DCGM_FI_DEV_SM_CLOCK", "Clock of the GPU's processors, in MHz", lambda gpu: gpu.sm_clock_mhz)
+    for measure in GPU_MEASURES:
+        if measure.dcgm is not None:
+            figures_of = ((labels, getattr(sample, measure.name)) for sample, labels in gpus)
+            known = [(labels, value / measure.dcgm.size) for labels, value in figures_of if value is not None]
+            yield _Family(measure.dcgm.name, "gauge", measure.dcgm.help, known)
 
     node = {"node": figures.node}
     host = figures.host

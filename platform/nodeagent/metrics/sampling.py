@@ -6,12 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from nodeagent.clock import boot_clock_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, Load
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Part
+from nodeagent.measures import GPU_MEASURES, GpuMeasure
 from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample
 from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
@@ -152,15 +154,13 @@ def _means(samples: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
 
 
 def _mean(samples: list[GpuSample]) -> GpuSample:
-    return replace(
-        samples[-1],
-        utilisation_percent=_mean_of(sample.utilisation_percent for sample in samples) or 0.0,
-        memory_used_bytes=round(_mean_of(sample.memory_used_bytes for sample in samples) or 0.0),
-        power_watts=_mean_of(sample.power_watts for sample in samples),
-        temperature_celsius=_mean_of(sample.temperature_celsius for sample in samples),
-        sm_clock_mhz=_mean_of(sample.sm_clock_mhz for sample in samples),
-        memory_utilisation_percent=_mean_of(sample.memory_utilisation_percent for sample in samples),
-    )
+    means: dict[str, Any] = {measure.name: _mean_in(samples, measure) for measure in GPU_MEASURES}
+    return replace(samples[-1], **means)
+
+
+def _mean_in(samples: list[GpuSample], measure: GpuMeasure) -> float | None:
+    mean = _mean_of(getattr(sample, measure.name) for sample in samples)
+    return round(mean) if mean is not None and measure.is_whole else mean
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:

@@ -22,6 +22,7 @@ from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
 from nodeagent.executor import kept_desired
 from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.grace import shorter_grace
 from nodeagent.machine import (
     AttemptAdopted,
     AttemptExited,
@@ -335,7 +336,9 @@ class ProcessRuntime:
         return {
             "lease": self.lease,
             "agent": self.agent,
-            "lease_grace_seconds": min(desired.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE),
+            "lease_grace_seconds": shorter_grace(
+                desired.grace_seconds, self.lease_seconds * LEASE_GRACE_SHARE
+            ),
             "freeze_seconds": self.configuration.freeze_seconds,
             "grace_seconds": desired.grace_seconds,
             "log_bytes": desired.log_bytes,

@@ -24,6 +24,7 @@ import time
 
 from nodeagent.clock import boot_clock_seconds, wait_seconds, wall_clock_seconds
 from nodeagent.folder import AttemptFolder, read_json, write_json
+from nodeagent.grace import shorter_grace
 from nodeagent.procfs import (
     PR_SET_CHILD_SUBREAPER,
     descendants,
@@ -225,7 +226,7 @@ class Shim:
         """
         self.go_on_if_allowed()
         kill_at = boot_clock_seconds() + (grace_seconds if self.lapse is None else 0.0)
-        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        self.kill_at = shorter_grace(self.kill_at, kill_at)
         is_first = not self.reason
         self.reason = self.reason or reason
         if self.lapse is not None:
@@ -261,12 +262,12 @@ class Shim:
             self.stand_still(self.lapse, now)
             return
         if not self.reason and any([disk.step(now) for disk in self.disks]):
-            self.stop("disk", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+            self.stop("disk", shorter_grace(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if self.reason == "disk" and any([disk.is_far_beyond() for disk in self.disks]):
             self.kill()
         if not self.reason and (replica := self.sharing.who_exceeds_memory(now)) is not None:
             self.first_failed = replica.rank
-            self.stop("gpu_memory", min(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+            self.stop("gpu_memory", shorter_grace(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
         if self.kill_at is None:
             self.take_turns()
         if self.is_lease_near(now) and now >= self.renewed_lease_end():

@@ -348,7 +348,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
         world_size=world_size,
         go=attempt.go,
         stop=attempt.state == AttemptState.STOPPING,
-        grace_seconds=float(job.spec["checkpoint"]["grace_seconds"]),
+        grace_seconds=job.grace_seconds,
         has_rank_zero=attempts.has_rank_zero(part),
         master_address=attempt.master_address,
         master_port=attempt.master_port or 0,

@@ -9,6 +9,8 @@ from typing import Any
 
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.loan_terms import MarketAction
+from scheduler.core.model.reasons import TIERS
+from scheduler.core.model.reasons import Tier as Tier  # Who makes a reason finds its tier beside it.
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
 
@@ -153,22 +155,13 @@ class Action:
     hints: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Tier(StrEnum):
-    """Kinds of reasons, the most decisive first (the order of this enumeration)."""
-
-    NEVER = "never"
-    HELD = "held"
-    QUOTA = "quota"
-    GUARANTEE = "guarantee"
-    CAPACITY = "capacity"
-    TOPOLOGY = "topology"
-    ORDER = "order"
-    PREPARING = "preparing"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a job waits. `code` is a stable token, `message` a sentence, `hint` what would help."""
+    """Why a job waits. `code` is a stable token, `message` a sentence, `hint` what would help.
+
+    Raises:
+        ValueError: the code is declared in `reasons.py`, and for other tiers.
+    """
 
     code: str
     tier: Tier
@@ -179,6 +172,11 @@ class Reason:
     needed: int | None = None
     available: int | None = None
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        # A policy or a placer from outside may give codes of its own, which are declared nowhere.
+        if self.tier not in TIERS.get(self.code, (self.tier,)):
+            raise ValueError(f"tier: reason {self.code} has {' or '.join(TIERS[self.code])}, not {self.tier}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

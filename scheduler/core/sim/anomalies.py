@@ -18,75 +18,14 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from scheduler.core.model.plan import Reason
+from scheduler.core.model.reasons import REASONS, Cause
 from scheduler.core.model.snapshot import Job, JobId, Snapshot
-from scheduler.core.sim.delays import Anomaly, Cause, Comparison, Delay, Evidence, Point, Spread
+from scheduler.core.sim.delays import Anomaly, Comparison, Delay, Evidence, Point, Spread
 from scheduler.core.sim.engine import Engine, ScriptedEvent
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Arrival, Truth
 
 MOST_POINTS = 200
-
-#: By code of the decisive reason for which the job waited (docs/reasons.md).
-_CAUSES: Mapping[str, Cause] = {
-    "candidate_nodes": Cause.FRAGMENTATION,
-    "port_in_use": Cause.FRAGMENTATION,
-    "fragmented": Cause.FRAGMENTATION,
-    "no_part_left": Cause.FRAGMENTATION,
-    "sharing_label": Cause.FRAGMENTATION,
-    "node_resources": Cause.FRAGMENTATION,
-    "tag_constraint": Cause.FRAGMENTATION,
-    "topology": Cause.FRAGMENTATION,
-    "waits_for_locality": Cause.FRAGMENTATION,
-    "guarantee_short": Cause.HARDWARE,
-    "node_returns": Cause.HARDWARE,
-    "held_by_lapsed": Cause.RECLAIM,
-    "preempted": Cause.RECLAIM,
-    "preempted_early": Cause.RECLAIM,
-    "reclaim_later": Cause.RECLAIM,
-    "promise_lost": Cause.RECLAIM,
-    "stopping": Cause.RECLAIM,
-    "waiting_for_release": Cause.RECLAIM,
-    "quota": Cause.QUOTA,
-    "budget_spent": Cause.QUOTA,
-    "guarantee_lent": Cause.LENT,
-    "guarantee_gone": Cause.LENT,
-    "vc_guarantee_in_use": Cause.ORDER,
-    "behind_head": Cause.ORDER,
-    "behind_longest_wait": Cause.ORDER,
-    "longest_wait": Cause.ORDER,
-    "behind_target_first": Cause.ORDER,
-    "dominant_share": Cause.ORDER,
-    "earlier_first": Cause.ORDER,
-    "fair_share": Cause.ORDER,
-    "fewest_first": Cause.ORDER,
-    "first_in_line": Cause.ORDER,
-    "higher_priority_first": Cause.ORDER,
-    "later_round": Cause.ORDER,
-    "leased": Cause.ORDER,
-    "later_slice": Cause.ORDER,
-    "less_goodput": Cause.ORDER,
-    "less_left_first": Cause.ORDER,
-    "less_service_had_first": Cause.ORDER,
-    "less_service_left_first": Cause.ORDER,
-    "minimum_run": Cause.ORDER,
-    "preemption_budget": Cause.ORDER,
-    "less_progress_first": Cause.ORDER,
-    "less_served_first": Cause.ORDER,
-    "next_cycle": Cause.ORDER,
-    "no_round_yet": Cause.ORDER,
-    "not_chosen": Cause.ORDER,
-    "outbid": Cause.ORDER,
-    "outside_auction": Cause.ORDER,
-    "planned_later": Cause.ORDER,
-    "queue_of_service": Cause.ORDER,
-    "shorter_first": Cause.ORDER,
-    "model_reserved": Cause.ORDER,
-    "less_service_first": Cause.ORDER,
-    "waits_for_profiler": Cause.ORDER,
-    "kept_for_profiling": Cause.ORDER,
-    "profiled": Cause.ORDER,
-    "tiers": Cause.ORDER,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +139,7 @@ def evidence_of(reasons: Sequence[Reason], round_number: int) -> Evidence:
 
 def cause_of(code: str) -> Cause:
     """Return the cause that a decisive reason points at, by its code."""
-    return _CAUSES.get(code, Cause.OTHER)
+    return REASONS[code].cause if code in REASONS else Cause.OTHER
 
 
 def has_hard_affinity(job: Job) -> bool:

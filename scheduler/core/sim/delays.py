@@ -6,26 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from scheduler.core.model.reasons import Cause
 from scheduler.core.model.snapshot import JobId
-
-
-class Cause(StrEnum):
-    """Why a job waited longer than it would have privately."""
-
-    #: There were GPUs enough, but not near enough to each other: what cells prevent.
-    FRAGMENTATION = "fragmentation"
-    #: Broken or cordoned hardware; the private cluster is taken to be whole.
-    HARDWARE = "hardware"
-    #: Its GPUs had to be taken back from others first.
-    RECLAIM = "reclaim"
-    #: Other jobs of the same virtual cluster came first here.
-    ORDER = "order"
-    QUOTA = "quota"
-    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
-    LENT = "lent"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

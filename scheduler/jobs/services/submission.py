@@ -11,6 +11,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.model.plan import Reason
+from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job as CoreJob
 from scheduler.jobs.models import Job
 from scheduler.jobs.services.dependencies import AwaitedStates
@@ -277,19 +278,11 @@ def _refusal(reason: Reason, spec: JobSpec, where: str) -> ApplicationError:
 
 def _field_of(reason: Reason, spec: JobSpec) -> str:
     """Return the field that a person would change."""
-    if reason.code == "exceeds_topology_level":
-        return "topology"
-    if reason.code == "unknown_pinned_cell":
-        return "pinned_cell"
-    if reason.code == "exceeds_candidates":
-        return "nodes.only" if spec.nodes is not None and spec.nodes.only else "nodes.avoid"
-    largest = max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus)
-    if reason.code == "exceeds_node":
-        return f"tasks.{largest}.resources.gpu"
-    if reason.code == "exceeds_gpu_memory":
-        return f"tasks.{largest}.resources.gpu_memory"
-    if reason.code == "exceeds_node_resources":
-        return f"tasks.{largest}.resources"
+    if field := REASONS[reason.code].field:
+        return field.format(
+            largest=max(range(len(spec.tasks)), key=lambda number: spec.tasks[number].gpus),
+            names="only" if spec.nodes is not None and spec.nodes.only else "avoid",
+        )
     only = spec.tasks[0]
     if len(spec.tasks) > 1:
         return "tasks"

@@ -14,19 +14,14 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
+from nodeagent import measures
+
 Figure = float | list[float] | None
 Group = list[Figure]
 Table = Mapping[str, Group]
 
 #: Fields of `nodeagent.messages.GpuSample`, HostSample and ReplicaSample. Only ever add at the end.
-GPU_MEASURES = (
-    "utilisation_percent",
-    "memory_used_bytes",
-    "power_watts",
-    "temperature_celsius",
-    "sm_clock_mhz",
-    "memory_utilisation_percent",
-)
+GPU_MEASURES = tuple(measure.name for measure in measures.GPU_MEASURES)
 HOST_MEASURES = (
     "cpu_percent",
     "memory_used_bytes",

@@ -100,7 +100,7 @@ def test_it_says_why_a_gang_waits_and_until_when(watched: list[PlacerDecision]) 
 
 def test_its_words_are_added_to_those_of_the_policy() -> None:
     mine, theirs = (
-        Reason(code=code, tier=Tier.ORDER, message="") for code in ("waits_for_locality", "passed_over")
+        Reason(code=code, tier=Tier.TOPOLOGY, message="") for code in ("waits_for_locality", "passed_over")
     )
     decision = Decision(grants=(), reasons={1: (theirs,)}, wake_at=30.0)  # type: ignore[dict-item]
     answer = PlacerDecision(placements={}, reasons={1: (mine,), 2: (mine,)}, wake_at=20.0)  # type: ignore[dict-item]

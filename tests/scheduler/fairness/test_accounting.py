@@ -180,7 +180,7 @@ def test_a_round_asks_for_an_account_and_a_thousand_of_them_cost_one(
     wakeups.request_account()
     assert sent == [("scheduler.tasks.account_for_rounds", {"countdown": None})]
     # Far more than what an account costs on a busy machine, by which they are kept apart as well.
-    monkeypatch.setattr(wakeups, "_ACCOUNT_DISTANCE_SECONDS", 600.0)
+    monkeypatch.setattr(wakeups.ACCOUNT, "distance_ms", 600_000)
     tasks.account_for_rounds()
     assert FairnessProgress.objects.get().round_number == number
     wakeups.request_account()

@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from scheduler.core.building_blocks.pace import Pace
@@ -27,6 +28,7 @@ from scheduler.models import (
     ServingPool,
     TrainingProgress,
 )
+from scheduler.rounds.job_facts import _JOBS, JobRow
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import on_record
 from tenants.models import VirtualCluster
@@ -45,6 +47,13 @@ from tests.scheduler.builders import (
 )
 
 pytestmark = pytest.mark.django_db
+
+
+def test_a_row_of_jobs_has_the_names_and_the_order_of_its_query():
+    with connection.cursor() as cursor:
+        cursor.execute(_JOBS)
+        columns = [column.name for column in cursor.description]
+    assert columns == list(JobRow._fields)
 
 
 def test_every_field_is_filled_from_rows():

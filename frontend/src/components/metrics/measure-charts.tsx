@@ -3,17 +3,13 @@ import { useMemo } from "react";
 import type { NodeMetricsAnswer, Series } from "@/api/schema";
 import { Chart, ChartKey, type ChartSeries } from "@/components/chart";
 import { curvesOf } from "@/components/metrics/curves";
+import gpuMeasures from "@/components/metrics/gpu-measures.json";
 import { Notice } from "@/ui/feedback";
 import styles from "@/components/metrics/metrics.module.css";
 
 /** What is shown, in this order; what nobody told is left out. */
 const CHARTS: readonly (readonly [Series["kind"], string, string])[] = [
-  ["gpu", "utilisation_percent", "GPU utilisation"],
-  ["gpu", "memory_used_bytes", "GPU memory"],
-  ["gpu", "power_watts", "GPU power"],
-  ["gpu", "temperature_celsius", "GPU temperature"],
-  ["gpu", "sm_clock_mhz", "GPU clock"],
-  ["gpu", "memory_utilisation_percent", "Use of GPU memory's bandwidth"],
+  ...gpuMeasures.map(({ measure, title }) => ["gpu", measure, title] as const),
   ["replica", "cpus_used", "CPUs used by a replica"],
   ["replica", "memory_used_bytes", "Memory used by a replica"],
   ["replica", "gpu_memory_bytes", "GPU memory used by a replica"],

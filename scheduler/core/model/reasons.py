@@ -1,0 +1,473 @@
+"""Why jobs wait: each code that a reason may have, declared once.
+
+docs/reasons.md has the table of these (`make schema`). `Reason` checks its code and tier here. A policy or a
+placer from outside may give codes of its own, which stand in no table: these pass, and their cause is OTHER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Tier(StrEnum):
+    """Kinds of reasons, the most decisive first (the order of this enumeration)."""
+
+    NEVER = "never"
+    HELD = "held"
+    QUOTA = "quota"
+    GUARANTEE = "guarantee"
+    CAPACITY = "capacity"
+    TOPOLOGY = "topology"
+    ORDER = "order"
+    PREPARING = "preparing"
+
+
+class Cause(StrEnum):
+    """Why a job waited longer than it would have privately."""
+
+    #: There were GPUs enough, but not near enough to each other: what cells prevent.
+    FRAGMENTATION = "fragmentation"
+    #: Broken or cordoned hardware; the private cluster is taken to be whole.
+    HARDWARE = "hardware"
+    #: Its GPUs had to be taken back from others first.
+    RECLAIM = "reclaim"
+    #: Other jobs of the same virtual cluster came first here.
+    ORDER = "order"
+    QUOTA = "quota"
+    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
+    LENT = "lent"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCode:
+    """One code. All texts but `field` are Markdown, for the table of docs/reasons.md."""
+
+    code: str
+    tiers: tuple[Tier, ...]
+    #: Why a job that waits for it waits longer than in a private cluster.
+    cause: Cause
+    #: When it is given.
+    meaning: str
+    #: The keys of the reason's `blocking`, and what they mean where the name does not say it.
+    blocking: str = ""
+    #: The field of the specification that a person would change, where it is not the number of GPUs.
+    #: `{largest}` stands for the number of the task with the most GPUs a replica, `{names}` for the list of
+    #: nodes that the job gives.
+    field: str = ""
+
+
+def _never(code: str, meaning: str, blocking: str = "", *, field: str = "") -> ReasonCode:
+    return ReasonCode(code, (Tier.NEVER,), Cause.OTHER, meaning, blocking, field)
+
+
+def _order(code: str, meaning: str, blocking: str = "") -> ReasonCode:
+    return ReasonCode(code, (Tier.ORDER,), Cause.ORDER, meaning, blocking)
+
+
+def _waits(code: str, tier: Tier, cause: Cause, meaning: str, blocking: str = "") -> ReasonCode:
+    return ReasonCode(code, (tier,), cause, meaning, blocking)
+
+
+_DECLARED = (
+    _never("unknown_virtual_cluster", "its virtual cluster does not exist", "`virtual_cluster`"),
+    _never(
+        "not_a_member", "its tenant is not a member of the virtual cluster", "`virtual_cluster`, `tenant`"
+    ),
+    _never("no_gpus_requested", "a task without replicas, or a replica without a GPU"),
+    _never("unknown_topology_level", "the topology level is none of this cluster's"),
+    _never("elastic_range_wrong", "the elastic range does not fit the gang"),
+    _never("unknown_gpu_model", "the cluster has none of the models it accepts", "`gpu_models`"),
+    _never(
+        "no_containers", "it names an image, and no node that it could use runs containers", "`gpu_models`"
+    ),
+    _never("exceeds_quota", "larger than everything its tenant may hold at once", "`tenant`, `quota`"),
+    _never(
+        "exceeds_guarantee",
+        "guaranteed, and larger than the virtual cluster's guarantee",
+        "`virtual_cluster`",
+    ),
+    _never("exceeds_cluster", "larger than all GPUs of the model"),
+    _never("exceeds_node", "a replica is larger than any node", field="tasks.{largest}.resources.gpu"),
+    _never(
+        "exceeds_gpu_memory",
+        "a replica's part of a GPU needs more memory than a device of any model that it accepts has",
+        field="tasks.{largest}.resources.gpu_memory",
+    ),
+    _never("part_wrong", "a part that is of more than one GPU, or whose limit is below the part"),
+    _never(
+        "sharing_off",
+        "it asks for parts of GPUs, and its virtual cluster never shares one",
+        "`virtual_cluster`",
+    ),
+    _never(
+        "no_parts_of_instances",
+        "it asks for parts of GPUs that are instances of divided GPUs (MIG) already",
+        "`gpu_models`",
+    ),
+    _never(
+        "no_parts_in_cells",
+        "a guaranteed job asks for parts of GPUs that are guaranteed by cells",
+        "`virtual_cluster`",
+    ),
+    _never(
+        "exceeds_node_resources",
+        "a replica needs more CPUs or memory than any node has",
+        field="tasks.{largest}.resources",
+    ),
+    _never(
+        "exceeds_topology_level", "larger than any single group of the level it requires", field="topology"
+    ),
+    _never("exceeds_packing", "its replicas do not fit onto the nodes even when all are idle"),
+    _never(
+        "exceeds_cells",
+        "guaranteed, and the virtual cluster's cells never hold it, even all idle: a replica must lie"
+        " within one cell, with the cell's share of CPUs and memory",
+        "`virtual_cluster`",
+    ),
+    _never(
+        "unknown_pinned_cell",
+        "guaranteed, and its virtual cluster has no pinned cell of the name that it gives, or none with a"
+        " model it accepts",
+        "`virtual_cluster`, `pinned_cell`",
+        field="pinned_cell",
+    ),
+    _never(
+        "exceeds_candidates",
+        "it does not fit onto the nodes that it names, or into cells of its virtual cluster there, even"
+        " when all are idle; the hint names others that would do",
+        "`nodes`, `avoid` (names)",
+        field="nodes.{names}",
+    ),
+    _never(
+        "dependency_never",
+        "a job that it waits for ended otherwise, and its specification says `on_unmet: wait`",
+        "`jobs`",
+    ),
+    _waits("held", Tier.HELD, Cause.OTHER, "put on hold by a member"),
+    _waits(
+        "dependency",
+        Tier.HELD,
+        Cause.OTHER,
+        "other jobs have yet to succeed, end, fail or start first (`after` in its specification)",
+        "`jobs`",
+    ),
+    _waits(
+        "array_limit",
+        Tier.HELD,
+        Cause.OTHER,
+        "as many tasks of its array run, or come before it, as may run at once (`array.at_most`)",
+        "`array`",
+    ),
+    _waits(
+        "singleton",
+        Tier.HELD,
+        Cause.OTHER,
+        "an earlier job of its name and user has not ended (`singleton`)",
+        "`jobs`",
+    ),
+    _waits(
+        "backoff",
+        Tier.HELD,
+        Cause.OTHER,
+        "it failed, and is not tried again before `eligible_at`",
+        "`eligible_at`",
+    ),
+    _waits(
+        "preempted_early",
+        Tier.HELD,
+        Cause.RECLAIM,
+        "opportunistic, and preempted before it had run for the least time of its virtual cluster: it"
+        " backs off ([restraint.md](restraint.md))",
+        "`may_borrow_at` (Unix seconds)",
+    ),
+    _waits("cancelling", Tier.HELD, Cause.OTHER, "it is being cancelled"),
+    _waits("time_limit", Tier.HELD, Cause.OTHER, "it reached its time limit and is being stopped"),
+    _waits("policy_failed", Tier.HELD, Cause.OTHER, "the policy or placer of its view failed in this round"),
+    _waits(
+        "quota",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its tenant's quota is held by, or kept for, jobs ahead of it",
+        "`tenant`, `quota`",
+    ),
+    _waits(
+        "budget_spent",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its tenant's budget is used up, and an operator chose to start nothing more of it until the next"
+        " period ([notifications.md](notifications.md#budgets))",
+        "`tenant`, `renewed_at` (Unix seconds)",
+    ),
+    _waits(
+        "vc_guarantee_in_use",
+        Tier.GUARANTEE,
+        Cause.ORDER,
+        "the rest of the guarantee is smaller than the job",
+        "`virtual_cluster`",
+    ),
+    _waits(
+        "guarantee_lent",
+        Tier.GUARANTEE,
+        Cause.LENT,
+        "its virtual cluster lends GPUs that it could use; until when, and to whom ([market.md](market.md))",
+        "`virtual_cluster`, `loans`, `until` (Unix seconds)",
+    ),
+    _waits(
+        "guarantee_gone",
+        Tier.GUARANTEE,
+        Cause.LENT,
+        "it ran while more was guaranteed (a loan, or an operator's change) and is too large for the"
+        " guarantee now; until that is so again it waits as an opportunistic job",
+        "`virtual_cluster`",
+    ),
+    _waits(
+        "held_by_lapsed",
+        Tier.GUARANTEE,
+        Cause.RECLAIM,
+        "its virtual cluster has cells, or GPUs by count, for it, but only on GPUs of its own lapsed"
+        " jobs, which make room for higher priorities only"
+        " ([cells.md](cells.md#when-the-division-changes))",
+        "`jobs`",
+    ),
+    ReasonCode(
+        "preempted",
+        (Tier.GUARANTEE, Tier.ORDER),
+        Cause.RECLAIM,
+        "its GPUs were claimed in this round",
+        "`jobs`",
+    ),
+    _waits(
+        "guarantee_short",
+        Tier.CAPACITY,
+        Cause.HARDWARE,
+        "within the guarantee, but broken GPUs or others leave too few; which nodes are broken, of a VC"
+        " with cells only where it lacks cells for them",
+        "`nodes` (names)",
+    ),
+    _waits(
+        "reclaim_later",
+        Tier.CAPACITY,
+        Cause.RECLAIM,
+        "within the guarantee, but opportunistic jobs have its GPUs that have just begun and may not be"
+        " reclaimed from yet",
+        "`jobs`",
+    ),
+    _waits(
+        "node_returns",
+        Tier.CAPACITY,
+        Cause.HARDWARE,
+        "it was stopped in this round because a node under it goes back to its serving pool",
+    ),
+    _waits("no_idle_gpus", Tier.CAPACITY, Cause.OTHER, "opportunistic, and too few GPUs are idle"),
+    _waits(
+        "promise_lost",
+        Tier.CAPACITY,
+        Cause.RECLAIM,
+        "the GPUs it was nominated for broke, or were not released",
+    ),
+    _waits(
+        "no_part_left",
+        Tier.CAPACITY,
+        Cause.FRAGMENTATION,
+        "no GPU has room for its part: in compute, in device memory, or for the CPUs and memory of the node",
+    ),
+    _waits(
+        "sharing_label",
+        Tier.CAPACITY,
+        Cause.FRAGMENTATION,
+        "a GPU would have room for its part, but a label of its own or of a job there keeps them apart",
+        "`label`",
+    ),
+    _waits(
+        "fragmented",
+        Tier.CAPACITY,
+        Cause.FRAGMENTATION,
+        "enough GPUs, but not enough of them on one node; in cells also, for which broken nodes others of"
+        " its cells can not be had",
+        "`nodes` (names)",
+    ),
+    _waits(
+        "port_in_use",
+        Tier.CAPACITY,
+        Cause.FRAGMENTATION,
+        "another job listens at its fixed port (`ports` with a number) on the nodes that have room for it",
+        "`jobs`, `nodes` (names)",
+    ),
+    _waits(
+        "candidate_nodes",
+        Tier.CAPACITY,
+        Cause.FRAGMENTATION,
+        "there is room for it, but not on the nodes that it names (`nodes` in its specification)",
+        "`nodes`, `avoid` (names)",
+    ),
+    _waits(
+        "node_resources", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with enough GPUs lack CPUs or memory"
+    ),
+    _waits(
+        "no_model_runs_it",
+        Tier.CAPACITY,
+        Cause.OTHER,
+        "`allox`, `gavel`, `shockwave`, `themis`: its throughput is 0 on every GPU model here that it"
+        " accepts",
+    ),
+    _waits(
+        "topology",
+        Tier.TOPOLOGY,
+        Cause.FRAGMENTATION,
+        "enough GPUs, but not inside one group of the level it requires",
+        "`level`",
+    ),
+    _waits(
+        "tag_constraint",
+        Tier.TOPOLOGY,
+        Cause.FRAGMENTATION,
+        "there is room for it, but a must between tags would be broken, its own or that of a job there"
+        " ([placers.md](placers.md#constraints-between-tags))",
+        "`tag`, `scope`, `jobs`; `tags` where it is no single one",
+    ),
+    _waits(
+        "waits_for_locality",
+        Tier.TOPOLOGY,
+        Cause.FRAGMENTATION,
+        "placer `delay`: it waits for GPUs closer together before it makes do with less",
+        "`locality`, `until` (Unix seconds)",
+    ),
+    _order(
+        "first_in_line",
+        "the head of its queue; `starts_by` is what the running jobs' limits promise",
+        "`starts_by`",
+    ),
+    _order(
+        "longest_wait",
+        "it has waited for longer than its virtual cluster's bound, and GPUs are reserved for it: it"
+        " starts when `jobs` have ended, by `starts_by` at the latest where all of these have time limits"
+        " ([restraint.md](restraint.md#long-waits))",
+        "`jobs`, `starts_by` (Unix seconds)",
+    ),
+    _order(
+        "behind_longest_wait",
+        "GPUs that it could have are reserved for a job that has waited for too long, or that one comes"
+        " before it; when that job starts",
+        "`jobs`, `starts_by` (Unix seconds)",
+    ),
+    _order("behind_head", "it fits, but starting it could delay the job at the head", "`jobs`"),
+    _order("shorter_first", "`sjf`, `pai`: jobs expected to run for a shorter time go first"),
+    _order(
+        "model_reserved", "`pai`: a GPU model that it accepts is reserved for larger jobs", "`gpu_models`"
+    ),
+    _order("less_service_first", "`qssf`, `lucid`: jobs expected to need less GPU time go first"),
+    _order(
+        "waits_for_profiler",
+        "`lucid`: it is to be profiled first, and jobs with fewer GPUs, or earlier ones, are",
+        "`gpus`",
+    ),
+    _order(
+        "kept_for_profiling",
+        "`lucid`: GPUs that it could have are kept for new jobs, which are profiled there",
+        "`gpus`",
+    ),
+    _order("profiled", "`lucid`: its time in the profiler is up, and it waits with the others"),
+    _order("earlier_first", "`iadeep`: higher priorities, and jobs that came earlier, go before it"),
+    _order(
+        "higher_priority_first",
+        "`priority`, `orion`, `slaq`: higher priorities, and earlier jobs of its own, go before it",
+    ),
+    _order(
+        "less_service_left_first", "`muri`: jobs, or groups that share GPUs, with less GPU time left go first"
+    ),
+    _order("less_service_had_first", "`muri` without durations: those that had less GPU time go first"),
+    _order("less_left_first", "`srtf`, `aryl`: jobs with less left to run, or preemption would not pay"),
+    _order("less_served_first", "`las`: jobs that received fewer GPU-seconds go first"),
+    _order("queue_of_service", "`tiresias`: jobs of earlier queues, and earlier ones of its own, go first"),
+    _order(
+        "dominant_share", "`drf`: tenants with a smaller dominant share for their weight go first", "`tenant`"
+    ),
+    _order("fair_share", "`fair`: tenants that had fewer GPUs for their weight go first", "`tenant`"),
+    _order(
+        "planned_later",
+        "`allox`: the plan by which jobs end soonest on average has others first, maybe on a model that"
+        " is busy now",
+        "`gpu_model`",
+    ),
+    _order(
+        "less_progress_first",
+        "`allox`: tenants that make less progress for their weight go first",
+        "`tenant`",
+    ),
+    _order(
+        "behind_target_first",
+        "`gavel`, `gandiva_fair`: others are further behind their target share of GPU time in this lease;"
+        " without a target it gets idle GPUs only",
+        "`targets` (share by model)",
+    ),
+    _order(
+        "later_round",
+        "`shockwave`: its rounds in the plan come later, or what the plan gives it has not come free yet",
+    ),
+    _order(
+        "no_round_yet",
+        "`shockwave`: others gain more by the coming rounds; it counts the more the later it is",
+    ),
+    _order("later_slice", "`gandiva`: jobs take turns, and others run in this time slice"),
+    _order("less_goodput", "`sia`: others make more of the GPUs in this round of the policy"),
+    _order(
+        "tiers",
+        "`singularity`: higher tiers, and jobs further below the fraction of their demand that is"
+        " guaranteed to them, go first",
+        "`tier`, `fraction` (had lately, 0 to 1), `guaranteed` (0 to 1)",
+    ),
+    _order(
+        "outbid",
+        "`themis`: it bid in the last auction, and what others bid for was worth more together",
+        "`rho` (without), `rho_bid` (with its best row), `rank` and `apps` (how many want GPUs)",
+    ),
+    _order(
+        "outside_auction",
+        "`themis`: others were treated worse when the last auction was held, or nothing on offer there"
+        " fits it",
+        "`rho`, `rank`, `apps`",
+    ),
+    _order(
+        "next_cycle",
+        "`pollux`, `sia`: other jobs make more of the GPUs at present; all jobs are considered again in the"
+        " next cycle",
+    ),
+    _order(
+        "fewest_first",
+        "`optimus`: jobs before it in line have the fewest GPUs that they can run on, and no more came free",
+    ),
+    _order(
+        "leased",
+        "`themis`: the GPUs are leased to others",
+        "`until` (Unix seconds), when the next lease ends",
+    ),
+    _order(
+        "minimum_run",
+        "it would have GPUs of jobs that may not be displaced before they have run for the least time of"
+        " their virtual cluster",
+        "`jobs`, `until` (Unix seconds)",
+    ),
+    _order(
+        "preemption_budget",
+        "more jobs would have to leave their GPUs in this round than may",
+        "`preemptions_per_round`",
+    ),
+    _order("not_chosen", "it fits, but the policy of its view served others"),
+    _waits(
+        "stopping", Tier.PREPARING, Cause.RECLAIM, "its previous attempt has not ended yet", "`allocations`"
+    ),
+    _waits(
+        "waiting_for_release",
+        Tier.PREPARING,
+        Cause.RECLAIM,
+        "it is nominated for GPUs that are still being released",
+        "`jobs`",
+    ),
+)
+
+REASONS: Mapping[str, ReasonCode] = {each.code: each for each in _DECLARED}
+#: By code, for the check that each reason is put to when it is made.
+TIERS: Mapping[str, tuple[Tier, ...]] = {each.code: each.tiers for each in _DECLARED}
