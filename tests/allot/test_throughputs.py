@@ -148,7 +148,7 @@ def _vision() -> Any:
 
 
 def test_a_profile_is_said_in_words_and_also_that_there_is_none() -> None:
-    assert "share with nobody" in profile_words(None)
+    assert "do not let it share" in profile_words(None)
     profile: schema.JobProfile = {
         "utilisation": 0.35,
         "memory_utilisation": None,

@@ -123,7 +123,7 @@ describe("what the policy means to give it", () => {
 
 describe("a job's profile", () => {
   it("is said with what is known, whose it is, and what follows where there is none", () => {
-    expect(profileSentence({ profile: null })).toContain("share GPUs with nobody");
+    expect(profileSentence({ profile: null })).toContain("do not let it share GPUs");
     const profile = {
       utilisation: 0.35,
       memory_utilisation: null,
