@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,8 @@ def main() -> int:
     if options.base is None:
         print("There is no tag to compare with, and no commit was named.")
         return 0
+    # A run that is ended leaves no tree behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from machine import describe_machine
 
