@@ -150,9 +150,16 @@ class Sia:
             unplaced = [job for job in gpus if job not in named and job not in view.running]
             if not unplaced or attempt == _ATTEMPTS - 1:
                 break
-            # What was meant for them is there for others.
-            for job in unplaced:
-                del candidates[job]
+            refused = {job: chosen[place] for place, job in enumerate(candidates) if job in set(unplaced)}
+            for job, place in refused.items():
+                options = candidates[job].configurations
+                others = options[:place] + options[place + 1 :]
+                if attempt or not others:
+                    # What was meant for it is there for others.
+                    del candidates[job]
+                else:
+                    # Nodes may be too small, or too full, for it on one model and not on another.
+                    candidates[job] = replace(candidates[job], configurations=others)
         remembered = waits.memory(served) | memory_of(profiled, runs, models, grants)
         return self._decision(view, grants, assignment, remembered)
 

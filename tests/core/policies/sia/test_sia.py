@@ -175,3 +175,11 @@ def test_pinned_jobs_are_worked_around() -> None:
         virtual_clusters=[replace(vc({"V100": 8}), min_run_seconds=600.0)],
     )
     assert sizes(decide(snapshot)) == {2: ("V100", 2), 3: ("V100", 2)}
+
+
+def test_a_model_whose_nodes_are_too_small_is_no_reason_to_wait() -> None:
+    """By counts eight GPUs of each model are idle; a replica of eight fits on a V100 node alone."""
+    nodes = [make_node(number, gpus=4, gpu_model="P100") for number in (1, 3)]
+    nodes.append(make_node(2, gpus=8))
+    facts = make_snapshot(nodes=nodes, jobs=[make_job(1, 8)], virtual_clusters=[vc({"P100": 8, "V100": 8})])
+    assert sizes(decide(facts)) == {1: ("V100", 8)}
