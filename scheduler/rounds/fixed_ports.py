@@ -44,6 +44,8 @@ def kept_apart(
     nodes: Sequence[core.Node],
 ) -> list[core.Job]:
     """Return the jobs, those with fixed ports as no candidates for nodes where another has one of these."""
+    if not ports:
+        return list(jobs)
     on = _taken(ports, running, nodes)
     return [
         replace(job, nodes=candidates(job, ports[job.id], on)) if job.id in ports else job for job in jobs
@@ -72,7 +74,7 @@ def taken_ports(facts: core.Snapshot) -> Mapping[int, Mapping[str, core.JobId]]:
             [ids],
         )
         ports = {job: tuple(json.loads(numbers)) for job, numbers in cursor.fetchall()}
-    return _taken(ports, facts.running, facts.nodes)
+    return _taken(ports, facts.running, facts.nodes) if ports else {}
 
 
 def _taken(
