@@ -35,7 +35,7 @@ def steps(seed: int) -> list[Step]:
         Step("test", "make test", 40),
         Step("user", "make test-user", 40),
         Step("slow", "make test-slow", 180),
-        Step("reproduce", "make reproduce", 120),
+        Step("reproduce", "make reproduce", 180),
         Step("pythons", "make test-pythons", 90),
         Step("fuzz", f"PYTHONPATH=platform .venv/bin/python -m tests.fuzz --seed {seed} --minutes 10", 15),
         Step("chaos", f"make chaos ARGS='--seed {seed} --faults 200 --minutes 12'", 30),
