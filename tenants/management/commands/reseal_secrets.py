@@ -18,4 +18,4 @@ class Command(BaseCommand):
             count, current = reseal_all(), keyring().current
         except SealError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{count} secrets were sealed again; all are sealed by the key {current}.")
+        self.stdout.write(f"Secrets sealed again: {count}. All are sealed by the key {current}.")

@@ -227,7 +227,7 @@ def test_keys_are_replaced(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     assert handed(world, attempt).secrets
     said = StringIO()
     call_command("reseal_secrets", stdout=said)
-    assert said.getvalue().startswith("1 secrets were sealed anew")
+    assert said.getvalue().startswith("Secrets sealed again: 1.")
     use_keys(monkeypatch, key_of(b"b"))
     assert Secret.objects.get().key_id == keyring().current != before
     assert [one.value for one in handed(world, attempt).secrets] == [OWN]
