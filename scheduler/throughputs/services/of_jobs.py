@@ -100,8 +100,8 @@ def _attained(job: Job) -> tuple[dict[str, float], set[str]]:
     for attempt in attempts.exclude(state=AttemptState.ENDED).select_related("allocation"):
         allocation = attempt.allocation
         seconds = max(0.0, (now - attempt.starting_at).total_seconds()) if attempt.starting_at else 0.0
-        gpus, model = sum(map(len, allocation.replicas)), allocation.gpu_model
-        attained[model] = attained.get(model, 0.0) + seconds * gpus
+        model = allocation.gpu_model
+        attained[model] = attained.get(model, 0.0) + seconds * allocation.gpu_amount
         here.add(model)
     return attained, here
 

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
+from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.models import GpuModel, JobProfile, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.throughputs.services import rows as throughputs
@@ -376,6 +377,15 @@ def test_why_a_job_is_on_its_model(world: World) -> None:
     assert v100["runs_now"]
     assert 100 <= v100["attained_gpu_seconds"] < 130
     assert v100["attained_share"] == pytest.approx(1 - k80["attained_share"])
+
+
+def test_what_a_part_of_a_gpu_received_counts_as_a_part(world: World) -> None:
+    job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
+    part = GpuPart(request=300, limit=300, memory_bytes=0)
+    attempt = make_attempt(job, gpus_of(world.node)[:1], part=part)
+    held_since(attempt, timezone.now() - timedelta(seconds=100))
+    (v100,) = world.viewer.get(f"/jobs/{job.id}/throughputs").json()["models"]
+    assert 30 <= v100["attained_gpu_seconds"] < 40
 
 
 def test_a_job_is_told_its_profile_its_own_before_that_of_its_like(world: World) -> None:
