@@ -373,7 +373,9 @@ class SimulatedCluster:
         version, ends_at = attempt.version, progress.foresee_end()
         end = partial(self._end, job, attempt, version)
         limit = progress.job.time_limit_seconds
-        if limit is not None and (limit_at := self.facts.current[job].since_of(job) + limit) < ends_at:
+        # A job that is stopping as the simulation takes over ends by that.
+        running = self.facts.current.get(job)
+        if limit is not None and running and (limit_at := running.since_of(job) + limit) < ends_at:
             limit_at = max(self._events.now, limit_at)
             if rules.limits_by_rounds:
                 self._events.schedule(limit_at, nothing)

@@ -79,6 +79,13 @@ class TestInstants:
         assert starts(made) == {2: (0.0, 0.0, 0.0)}
         assert made.predictions[JobId(2)].position is None
 
+    def test_a_job_with_a_time_limit_may_be_stopping(self) -> None:
+        facts = make_snapshot(
+            jobs=[self.first, make_job(2, 8, time_limit_seconds=HOUR)],
+            running=[make_running(self.first, range(100, 108), stopping=True)],
+        )
+        assert starts(forecast(facts)).keys() == {2}
+
     def test_starts_are_ticks_of_the_clock(self) -> None:
         odd = make_job(1, 8, time_limit_seconds=607.0)
         facts = make_snapshot(jobs=[odd, make_job(2)], running=[make_running(odd, range(100, 108))])
