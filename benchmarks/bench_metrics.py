@@ -106,8 +106,8 @@ def measure_storing(nodes: int, readings: int) -> None:
 
     from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, ReplicaSample, Report
     from scheduler.agents.services.reports import report_apply
-    from scheduler.metrics.services import metrics_roll_up
     from scheduler.models import NodeMetrics
+    from scheduler.telemetry.metrics.services import metrics_roll_up
     from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
     made = [make_node(f"node-{number}", gpus=GPUS) for number in range(nodes)]

@@ -129,8 +129,8 @@ def fill(gpus: int, jobs: int) -> None:
 
 
 def divide() -> None:
-    from scheduler.cells.services import cells_apply, cells_proposal
     from scheduler.core.cells.document import to_document
+    from scheduler.virtual_clusters.cells.services import cells_apply, cells_proposal
 
     cells_apply(document=to_document(cells_proposal()), version=0, actor="bench")
 

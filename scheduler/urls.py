@@ -2,33 +2,36 @@
 
 from django.urls import path
 
-from scheduler.adviser import api as adviser_api
-from scheduler.attempts import api as attempt_api
-from scheduler.budgets import api as budget_api
-from scheduler.cells import api as cell_api
-from scheduler.cluster import api as cluster_api
-from scheduler.events import api as event_api
-from scheduler.failures import api as failure_api
-from scheduler.fairness import api as fairness_api
+from scheduler.agents import api as agent_api
+from scheduler.agents.serving_pools import api as serving_pool_api
 from scheduler.forecasts import api as forecast_api
+from scheduler.forecasts.adviser import api as adviser_api
+from scheduler.forecasts.fairness import api as fairness_api
+from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.ledger import api as ledger_api
-from scheduler.logs import api as log_api
-from scheduler.market import api as market_api
-from scheduler.metrics import api as metrics_api
+from scheduler.jobs.attempts import api as attempt_api
+from scheduler.jobs.budgets import api as budget_api
+from scheduler.jobs.failures import api as failure_api
+from scheduler.jobs.sessions import api as session_api
 from scheduler.nodes import api as node_api
 from scheduler.notifications.api import invitations, preferences, webhooks
 from scheduler.rounds import api as round_api
-from scheduler.serving_pools import api as serving_pool_api
-from scheduler.sessions import api as session_api
-from scheduler.throughputs import api as throughput_api
+from scheduler.rounds.cluster import api as cluster_api
+from scheduler.rounds.preview import require_unused
+from scheduler.telemetry.events import api as event_api
+from scheduler.telemetry.logs import api as log_api
+from scheduler.telemetry.metrics import api as metrics_api
+from scheduler.telemetry.throughputs import api as throughput_api
 from scheduler.virtual_clusters import api as virtual_cluster_api
+from scheduler.virtual_clusters.cells import api as cell_api
+from scheduler.virtual_clusters.ledger import api as ledger_api
+from scheduler.virtual_clusters.market import api as market_api
 
 urlpatterns = [
     path("jobs", job_api.Jobs.as_view(), name="jobs"),
     path("jobs/bulk", job_api.JobsBulk.as_view(), name="jobs-bulk"),
     path("jobs/cancel", job_api.JobsCancel.as_view(), name="jobs-cancel"),
-    path("jobs/check", job_api.JobsCheck.as_view(), name="jobs-check"),
+    path("jobs/check", preview_api.JobsCheck.as_view(), name="jobs-check"),
     path("jobs/counts", job_api.JobsCounts.as_view(), name="jobs-counts"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),
     path("jobs/<int:job_id>", job_api.JobDetail.as_view(), name="job"),
@@ -68,7 +71,7 @@ urlpatterns = [
     path("nodes", node_api.Nodes.as_view(), name="nodes"),
     path("nodes/<str:name>", node_api.NodeDetail.as_view(), name="node"),
     path("nodes/<str:name>/metrics", metrics_api.NodeMetrics.as_view(), name="node-metrics"),
-    path("nodes/<str:name>/drain", node_api.NodeDrain.as_view(), name="node-drain"),
+    path("nodes/<str:name>/drain", agent_api.NodeDrain.as_view(), name="node-drain"),
     path("nodes/<str:name>/loan", serving_pool_api.NodeLoan.as_view(), name="node-loan"),
     path("nodes/<str:name>/return", serving_pool_api.NodeReturn.as_view(), name="node-return"),
     path(
@@ -109,7 +112,7 @@ urlpatterns = [
         name="virtual-cluster-preemptions",
     ),
     path("cells", cell_api.Cells.as_view(), name="cells"),
-    path("cells/check", cell_api.CellsCheck.as_view(), name="cells-check"),
+    path("cells/check", preview_api.CellsCheck.as_view(), name="cells-check"),
     path("cells/proposal", cell_api.CellsProposal.as_view(), name="cells-proposal"),
     path("cells/tree", cell_api.CellTree.as_view(), name="cell-tree"),
     path("cells/advice", adviser_api.Advices.as_view(), name="advices"),
@@ -121,7 +124,7 @@ urlpatterns = [
         adviser_api.Anomalies.as_view(),
         name="virtual-cluster-anomalies",
     ),
-    path("market/offers", market_api.Offers.as_view(), name="offers"),
+    path("market/offers", market_api.Offers.as_view(require_unused=require_unused), name="offers"),
     path("market/offers/<int:offer_id>", market_api.OfferDetail.as_view(), name="offer"),
     path("market/offers/<int:offer_id>/withdraw", market_api.OfferWithdraw.as_view(), name="offer-withdraw"),
     path("market/offers/<int:offer_id>/take", market_api.OfferTake.as_view(), name="offer-take"),
@@ -166,7 +169,7 @@ urlpatterns = [
     path("ledger", ledger_api.Ledger.as_view(), name="ledger"),
     path("ledger/export", ledger_api.LedgerExport.as_view(), name="ledger-export"),
     path("ledger/<int:line_id>", ledger_api.LedgerDetail.as_view(), name="ledger-line"),
-    path("ledger/<int:line_id>/replay", ledger_api.LedgerReplay.as_view(), name="ledger-replay"),
+    path("ledger/<int:line_id>/replay", preview_api.LedgerReplay.as_view(), name="ledger-replay"),
     path("notifications", preferences.Notifications.as_view(), name="notifications"),
     path("notifications/address", preferences.NotificationAddress.as_view(), name="notification-address"),
     path(

@@ -31,13 +31,9 @@ Arrows = Mapping[str, frozenset[str]]
 
 #: From the ground: what all share, the domains in their order, the entrances.
 SERVER = """
-core clock wakeups plugins jobspec deadlocks representation stream rest
-nodes virtual_clusters cells ledger market notifications
-logs metrics throughputs
-failures budgets attempts jobs sessions
-cluster events rounds
-agents serving_pools fairness forecasts adviser prometheus pruning
-simulation management tasks urls models apps migrations
+core wiring jobspec models
+nodes virtual_clusters notifications telemetry jobs rounds agents forecasts
+simulation management tasks urls apps migrations
 """
 
 

@@ -179,7 +179,7 @@ GONE = {
 # What `python -m scripts.structure` counts may only fall. A change that lowers a number lowers it here, too.
 STRUCTURE = {
     "core": {"rooms": 15, "floors": 7, "arrows": 49, "upward": 0, "fewest upward": 0, "in circles": 0},
-    "server": {"rooms": 40, "floors": 11, "arrows": 309, "upward": 36, "fewest upward": 20, "in circles": 14},
+    "server": {"rooms": 18, "floors": 9, "arrows": 83, "upward": 0, "fewest upward": 0, "in circles": 0},
 }
 
 

@@ -24,7 +24,7 @@ from django.urls import URLResolver, get_resolver, set_script_prefix
 from controlplane import rights
 from controlplane.lanes import Caller, Callers, Lane, TooMany, agents_lane, heavy_lane, others_lane
 from controlplane.limits import Receive, Scope, Send, refuse
-from scheduler.nodes.models import Node
+from scheduler.models.nodes import Node
 from tenants.selectors import Viewer
 from tenants.signin import ITS_TURN, TURN_AFTER_SECONDS
 

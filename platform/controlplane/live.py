@@ -18,12 +18,12 @@ from django.conf import settings
 from controlplane import rights
 from controlplane.audited import by_viewer
 from controlplane.lanes import in_agents_thread
-from scheduler import stream
-from scheduler.ledger.selectors import Sight
-from scheduler.logs.services.reading import may_watch
-from scheduler.nodes.models import Node
+from scheduler.models.nodes import Node
 from scheduler.nodes.services.managing import node_of_token
+from scheduler.telemetry.logs.services.reading import may_watch
+from scheduler.virtual_clusters.ledger.selectors import Sight
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
+from scheduler.wiring import stream
 from tenants.selectors import Viewer
 
 #: Tells a page that the server was restarted, so that it refetches at once.

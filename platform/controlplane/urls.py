@@ -6,7 +6,7 @@ from controlplane.dashboard import ApiDocs, ApiSchema, dashboard
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
 from scheduler.jobs.schemas import job_spec_schema
-from scheduler.prometheus import Metrics
+from scheduler.telemetry.prometheus import Metrics
 
 urlpatterns = [
     path("api/v1/", include("tenants.api.urls")),

@@ -1,22 +1,36 @@
-"""The node agents' three endpoints. Plain views: a fixed message each, and no user to think of."""
+"""What node agents ask, in plain views with a fixed message each and no user; how operators empty a node."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from nodeagent.messages import LogBatch, MessageError, SecretsRequest, decode, encode
+from scheduler.agents.services.draining import node_drain
 from scheduler.agents.services.reports import report_apply, report_read
-from scheduler.attempts.services.secrets import secrets_hand_out
-from scheduler.logs.services.storing import logs_append
-from scheduler.nodes.models import Node
+from scheduler.jobs.attempts.services.secrets import secrets_hand_out
+from scheduler.models.nodes import Node
+from scheduler.models.selectors.nodes import node_get
+from scheduler.nodes import representations, schemas
 from scheduler.nodes.services.isolation import NodeRefusal
 from scheduler.nodes.services.managing import node_of_token
+from scheduler.telemetry.logs.services.storing import logs_append
+from scheduler.wiring.clock import database_now
+from tenants.api.strict import StrictSerializer
 from tenants.audit.source import source
+from tenants.errors import FieldError, Invalid
+from tenants.models import Scope
+from tenants.selectors import viewer
 
 T = TypeVar("T")
 
@@ -55,3 +69,49 @@ urlpatterns = [
     path("logs", _endpoint(partial(decode, LogBatch), logs_append), name="agent-logs"),
     path("secrets", _endpoint(partial(decode, SecretsRequest), secrets_hand_out), name="agent-secrets"),
 ]
+
+
+LONGEST_DRAIN_SECONDS = 366 * 86_400
+
+
+class DrainInput(StrictSerializer):
+    deadline_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
+    )
+    until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
+    why = serializers.CharField(required=False, allow_blank=True, max_length=300, default="")
+
+
+class NodeDrain(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(request=DrainInput, responses={200: schemas.Node})
+    def post(self, request: Request, name: str) -> Response:
+        """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
+
+        Until the deadline they go on, and only what will have ended by then is started there.
+        """
+        by = viewer(request)
+        by.require_operator()
+        node = node_get(name)
+        given = DrainInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        body = given.validated_data
+        node_drain(node=node, actor=by.actor, why=body["why"], deadline=_deadline(body))
+        return Response(representations.nodes([node.id])[0])
+
+
+def _deadline(body: Mapping[str, Any]) -> datetime | None:
+    """Return when the node is to be emptied; None: at once."""
+    now, seconds = database_now(), body.get("deadline_seconds")
+    until: datetime | None = body.get("until")
+    if until is None:
+        return now + timedelta(seconds=seconds) if seconds else None
+    expected = "an instant in the future, at most a year away"
+    if seconds is not None:
+        problem = FieldError("until", "is given beside deadline_seconds", "one of the two")
+    elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
+        problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
+    else:
+        return until
+    raise Invalid(f"{problem.field}: {problem.problem}.", [problem])

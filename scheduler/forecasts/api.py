@@ -16,10 +16,10 @@ from scheduler.forecasts.services.answers import represented
 from scheduler.forecasts.services.forecasting import prediction_of
 from scheduler.forecasts.services.questions import ask, question_get
 from scheduler.forecasts.services.run_time import run_time_of
-from scheduler.jobs.models import Explanation, QueueOrder
 from scheduler.jobs.representations import positions_of, reasons_of
-from scheduler.jobs.selectors import job_get, view_of
-from scheduler.representation import iso
+from scheduler.models.jobs import Explanation, QueueOrder
+from scheduler.models.selectors.jobs import job_get, view_of
+from scheduler.wiring.representation import iso
 from tenants.models import Scope
 from tenants.selectors import viewer
 

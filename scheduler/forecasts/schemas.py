@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from rest_framework import serializers
 
-from scheduler.forecasts.models import WhatIfState
 from scheduler.jobs import schemas as job_schemas
 from scheduler.jobs.schemas import JOB_STATES, Reason
+from scheduler.models.forecasts import WhatIfState
+from scheduler.wiring.rest import FieldProblem
 
 
 class Prediction(serializers.Serializer[Mapping[str, object]]):
@@ -93,7 +94,7 @@ class WhatIf(serializers.Serializer[Mapping[str, object]]):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(choices=WHAT_IF_STATES)
     problem = serializers.CharField(allow_blank=True, help_text="Why there is no answer.")
-    fields = job_schemas.FieldProblem(many=True)  # type: ignore[assignment]
+    fields = FieldProblem(many=True)  # type: ignore[assignment]
     asked_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     made_at = serializers.DateTimeField(allow_null=True)

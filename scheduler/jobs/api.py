@@ -11,23 +11,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.attempts.models import Attempt
 from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.events import schemas as event_schemas
-from scheduler.events import selectors as event_selectors
-from scheduler.events.models import Event
 from scheduler.jobs import representations, schemas
-from scheduler.jobs.models import Job
 from scheduler.jobs.representations import new_job
-from scheduler.jobs.selectors import dependencies_of, dependents_of, job_get, jobs_visible
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.changing import job_change
-from scheduler.jobs.services.submission import Submission, warnings_for
 from scheduler.jobspec import did_you_mean
-from scheduler.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
-from scheduler.rounds.preview import preview
-from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed
+from scheduler.models.attempts import Attempt
+from scheduler.models.events import Event
+from scheduler.models.jobs import Job
+from scheduler.models.selectors import events as event_selectors
+from scheduler.models.selectors.jobs import dependencies_of, dependents_of, job_get, jobs_visible
+from scheduler.telemetry.events import schemas as event_schemas
+from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
+from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer, tenant_get, viewer
 
@@ -98,7 +96,7 @@ class Jobs(RepresentedList):
     @extend_schema(request=schemas.JobSubmit, responses={201: schemas.Job})
     def post(self, request: Request) -> Response:
         """Submit a job. What could never run is refused, with the nearest that could."""
-        tenant, spec = _tenant_and_rest(request.data)
+        tenant, spec = tenant_and_rest(request.data)
         job = services.job_submit(viewer=viewer(request), tenant=tenant, spec=spec)
         return Response(new_job(job), status=201)
 
@@ -110,7 +108,7 @@ class JobsBulk(APIView):
     @extend_schema(request=schemas.BulkSubmit, responses={201: schemas.BulkSubmitAnswer})
     def post(self, request: Request) -> Response:
         """Submit up to 1,000 jobs, all or none."""
-        tenant, rest = _tenant_and_rest(request.data)
+        tenant, rest = tenant_and_rest(request.data)
         specs = rest.pop("jobs", None)
         problems = [FieldError(str(name)[:80], "is not a field here", "tenant, jobs") for name in rest]
         if not isinstance(specs, list):
@@ -128,50 +126,6 @@ def _short(job: Job) -> dict[str, Any]:
         "virtual_cluster": job.virtual_cluster.name,
         "gpus": job.gpus,
         "state": job.state,
-    }
-
-
-class JobsCheck(APIView):
-    scope = Scope.SUBMIT
-
-    @extend_schema(request=schemas.JobSubmit, responses={200: schemas.CheckAnswer})
-    def post(self, request: Request) -> Response:
-        """Say what is wrong with a specification, or else what would become of it. Submits nothing.
-
-        For viewers of the tenant, too."""
-        tenant, spec = _tenant_and_rest(request.data)
-        submission = Submission(viewer(request), tenant, role=Role.VIEWER)
-        try:
-            checked = submission.check(spec)
-        except ApplicationError as error:
-            if not error.fields:
-                raise
-            return Response(_refused(error))
-        reasons = preview(checked.core_job(), checked.spec)
-        return Response(
-            {
-                "ok": True,
-                "fields": [],
-                "warnings": warnings_for(checked),
-                "normalised": checked.spec.to_dict(),
-                "gpus": checked.spec.gpus,
-                "gpu_amount": checked.spec.gpu_amount,
-                "message": f"Would wait: {reasons[0].message}" if reasons else "Would start at once.",
-            }
-        )
-
-
-def _refused(error: ApplicationError) -> dict[str, Any]:
-    return {
-        "ok": False,
-        "fields": [
-            {"field": one.field, "problem": one.problem, "expected": one.expected} for one in error.fields
-        ],
-        "warnings": [],
-        "normalised": None,
-        "gpus": 0,
-        "gpu_amount": 0,
-        "message": error.message,
     }
 
 
@@ -308,7 +262,7 @@ class JobRelease(APIView):
         return _action(request, job_id, services.job_release)
 
 
-def _tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
+def tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
     """Take the tenant out of a body; the rest is for others to check."""
     if not isinstance(body, Mapping):
         raise Invalid("The body is not an object.", [FieldError("body", "is not an object", "an object")])

@@ -11,15 +11,15 @@ from typing import Any
 
 from django.db.models import Case, IntegerField, When
 
-from scheduler.attempts.models import Attempt
-from scheduler.attempts.representations import attempts_by_id
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, JOB_FINAL, AttemptState, JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobs.models import Dependency, Job, QueueOrder
-from scheduler.jobs.selectors import view_of
+from scheduler.jobs.attempts.representations import attempts_by_id
 from scheduler.jobspec import in_order
-from scheduler.representation import Representation, iso
-from scheduler.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
+from scheduler.models.attempts import Attempt
+from scheduler.models.jobs import Dependency, Job, QueueOrder
+from scheduler.models.selectors.jobs import view_of
+from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
 
 
 def jobs(ids: Iterable[int]) -> list[Representation]:

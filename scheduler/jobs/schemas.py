@@ -11,14 +11,14 @@ from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
-from scheduler.attempts.schemas import Attempt
 from scheduler.core.model.awaited import WHEN
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.plan import Tier
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.jobs.models import DependencyState
+from scheduler.jobs.attempts.schemas import Attempt
 from scheduler.jobs.services.changing import CHANGEABLE
 from scheduler.jobspec.schema import definitions, json_schema
+from scheduler.models.jobs import DependencyState
 from tenants.api.strict import StrictSerializer
 
 JOB_STATES = [state.value for state in JobState]
@@ -142,24 +142,6 @@ class ShortJob(serializers.Serializer[Mapping[str, object]]):
 
 class BulkSubmitAnswer(serializers.Serializer[Mapping[str, object]]):
     jobs = ShortJob(many=True)
-
-
-class FieldProblem(serializers.Serializer[Mapping[str, object]]):
-    field = serializers.CharField()
-    problem = serializers.CharField()
-    expected = serializers.CharField(allow_blank=True)
-
-
-class CheckAnswer(serializers.Serializer[Mapping[str, object]]):
-    ok = serializers.BooleanField()
-    fields = FieldProblem(many=True)  # type: ignore[assignment]
-    warnings = serializers.ListField(child=serializers.CharField())
-    normalised = JobSpec(allow_null=True)
-    gpus = serializers.IntegerField(help_text="That it would be on; a part of one counts as one.")
-    gpu_amount = serializers.FloatField(
-        help_text="What it would have of them: a part is a part, such as 0.3."
-    )
-    message = serializers.CharField()
 
 
 PHASES = ["waiting", "held", "planned", "starting", "running", "stopping", "ended"]

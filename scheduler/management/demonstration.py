@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from scheduler.core.model.loan_terms import Lot
-from scheduler.market.services.rules import Lending
-from scheduler.plugins import ChosenPlugin
+from scheduler.virtual_clusters.market.services.rules import Lending
+from scheduler.wiring.plugins import ChosenPlugin
 
 GIB = 2**30
 

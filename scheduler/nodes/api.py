@@ -1,9 +1,5 @@
 """Nodes: everybody signed in sees them, operators manage them."""
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Any
-
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,11 +7,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.agents.services.draining import node_drain
-from scheduler.clock import database_now
+from scheduler.models.nodes import NODE_NAME, Node
+from scheduler.models.selectors.nodes import gpu_models, node_get
 from scheduler.nodes import representations, schemas
-from scheduler.nodes.models import NODE_NAME, Node
-from scheduler.nodes.selectors import gpu_models, node_get
 from scheduler.nodes.services.agent_files import agent_set_up
 from scheduler.nodes.services.managing import (
     NewToken,
@@ -24,13 +18,10 @@ from scheduler.nodes.services.managing import (
     node_remove,
     node_token_rotate,
 )
-from scheduler.rest import RepresentedList
+from scheduler.wiring.rest import RepresentedList
 from tenants.api.strict import StrictSerializer
-from tenants.errors import FieldError, Invalid
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
-
-LONGEST_DRAIN_SECONDS = 366 * 86_400
 
 
 class NodeInput(StrictSerializer):
@@ -47,14 +38,6 @@ class NodeChange(StrictSerializer):
         required=False, allow_blank=True, max_length=300, help_text="Why it is cordoned or resumed."
     )
     rack = serializers.CharField(required=False, max_length=63, validators=[NODE_NAME])
-
-
-class DrainInput(StrictSerializer):
-    deadline_seconds = serializers.FloatField(
-        required=False, min_value=0, max_value=LONGEST_DRAIN_SECONDS, help_text="From now; 0: at once."
-    )
-    until = serializers.DateTimeField(required=False, help_text="An instant, in place of deadline_seconds.")
-    why = serializers.CharField(required=False, allow_blank=True, max_length=300, default="")
 
 
 class Nodes(RepresentedList):
@@ -111,24 +94,6 @@ class NodeDetail(APIView):
         return Response(status=204)
 
 
-class NodeDrain(APIView):
-    scope = Scope.OPERATE
-
-    @extend_schema(request=DrainInput, responses={200: schemas.Node})
-    def post(self, request: Request, name: str) -> Response:
-        """Move the node's jobs away, with their grace period, at once or at a deadline. For operators.
-
-        Until the deadline they go on, and only what will have ended by then is started there.
-        """
-        by = _operator(request)
-        node = node_get(name)
-        given = DrainInput(data=request.data)
-        given.is_valid(raise_exception=True)
-        body = given.validated_data
-        node_drain(node=node, actor=by.actor, why=body["why"], deadline=_deadline(body))
-        return Response(_represented(node))
-
-
 class NodeToken(APIView):
     scope = Scope.OPERATE
 
@@ -137,22 +102,6 @@ class NodeToken(APIView):
         """Replace the node's token; the old one is worth nothing from now on. For operators."""
         by = _operator(request)
         return _with_token(node_token_rotate(node=node_get(name), actor=by.actor), status=200)
-
-
-def _deadline(body: Mapping[str, Any]) -> datetime | None:
-    """Return when the node is to be emptied; None: at once."""
-    now, seconds = database_now(), body.get("deadline_seconds")
-    until: datetime | None = body.get("until")
-    if until is None:
-        return now + timedelta(seconds=seconds) if seconds else None
-    expected = "an instant in the future, at most a year away"
-    if seconds is not None:
-        problem = FieldError("until", "is given beside deadline_seconds", "one of the two")
-    elif not now < until <= now + timedelta(seconds=LONGEST_DRAIN_SECONDS):
-        problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
-    else:
-        return until
-    raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
 
 
 def _operator(request: Request) -> Viewer:

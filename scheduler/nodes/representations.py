@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from nodeagent.messages import isolation_level, node_enforcement
-from scheduler.nodes.models import Gpu, Node, NodeCheck
-from scheduler.nodes.selectors import FREE_GPU, gpu_uses
-from scheduler.representation import Representation, iso
-from scheduler.stream import object_of, on_commit, send_to_everyone
+from scheduler.models.nodes import Gpu, Node, NodeCheck
+from scheduler.models.selectors.nodes import FREE_GPU, gpu_uses
+from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
 
 
 def nodes(ids: Iterable[int]) -> list[Representation]:

@@ -5,10 +5,10 @@ from typing import get_args
 
 from rest_framework import serializers
 
-from nodeagent.messages import IsolationLevel
-from scheduler.attempts.schemas import ENFORCEMENTS
-from scheduler.nodes.models import LoanState, NodeState, Verdict
+from nodeagent.messages import Enforcement, IsolationLevel
+from scheduler.models.nodes import LoanState, NodeState, Verdict
 
+ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
 ISOLATION_LEVELS = get_args(IsolationLevel)
 NODE_STATES = [state.value for state in NodeState]
 LOAN_STATES = [state.value for state in LoanState if state.value]

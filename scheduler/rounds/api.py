@@ -10,10 +10,10 @@ from rest_framework.views import APIView
 
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, Plan
-from scheduler.rest import RepresentedList
+from scheduler.models.rounds import Round
+from scheduler.models.selectors.rounds import round_get
 from scheduler.rounds import representations, schemas
-from scheduler.rounds.models import Round
-from scheduler.rounds.selectors import round_get
+from scheduler.wiring.rest import RepresentedList
 from tenants.selectors import viewer
 
 

@@ -14,30 +14,30 @@ from typing import Any
 
 from django.db import connection
 
-from scheduler import stream
-from scheduler.attempts.models import AllocatedGpu, Allocation, Attempt, AttemptPart
-from scheduler.attempts.services.gpu_holds import touch_nodes
-from scheduler.attempts.services.lifecycle import attempt_stop
-from scheduler.clock import database_now
 from scheduler.core.model import attempts as machine
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, PartState, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
-from scheduler.events.models import Event
+from scheduler.jobs.attempts.services.gpu_holds import touch_nodes
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.jobs.representations import publish_jobs
+from scheduler.models.attempts import AllocatedGpu, Allocation, Attempt, AttemptPart
+from scheduler.models.events import Event
+from scheduler.models.rounds import PolicyMemory
 from scheduler.rounds.change_guarantee import change_guarantee, problem_with_regrade
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
 from scheduler.rounds.locked_facts import ALL, Facts, GpuPlace, Hold, lock_and_read
 from scheduler.rounds.market import carry_out
-from scheduler.rounds.models import PolicyMemory
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
 from scheduler.rounds.shares import share_json, write_shares
-from scheduler.wakeups import request_round_on_commit
+from scheduler.wiring import stream
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.models import VirtualCluster
 
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})

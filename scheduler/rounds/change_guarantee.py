@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from scheduler.attempts.models import Allocation, Attempt
-from scheduler.attempts.services.steps import job_event, touch_job
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import AllocationId
 from scheduler.core.round.reserve import SPARE
-from scheduler.events.models import Event
+from scheduler.jobs.attempts.services.steps import job_event, touch_job
 from scheduler.jobs.representations import publish_jobs
+from scheduler.models.attempts import Allocation, Attempt
+from scheduler.models.events import Event
 
 LAPSED = "guarantee.lapsed"
 RETURNED = "guarantee.returned"

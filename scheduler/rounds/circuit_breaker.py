@@ -18,8 +18,8 @@ from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.core.round.run_view import CHEAP
-from scheduler.events.models import Event
-from scheduler.rounds.models import ViewComputing
+from scheduler.models.events import Event
+from scheduler.models.rounds import ViewComputing
 from scheduler.rounds.solver import Budget
 from scheduler.virtual_clusters.representations import publish_virtual_clusters
 from tenants.models import VirtualCluster

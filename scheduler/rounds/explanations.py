@@ -12,9 +12,9 @@ from django.db import connection
 from scheduler.core.model.codec import reasons_json
 from scheduler.core.model.plan import Plan, Reason
 from scheduler.core.model.snapshot import JobId
-from scheduler.events.models import Event
-from scheduler.jobs.models import Explanation, QueueOrder
 from scheduler.jobs.representations import publish_explanations, publish_positions
+from scheduler.models.events import Event
+from scheduler.models.jobs import Explanation, QueueOrder
 from scheduler.rounds.copying import copy_rows
 from scheduler.rounds.fixed_ports import with_ports_named
 

@@ -10,10 +10,10 @@ from typing import Any
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.model.plan import Plan
-from scheduler.ledger.models import LedgerLine
-from scheduler.ledger.selectors import FIELDS
-from scheduler.ledger.services import publish_lines, row_of
+from scheduler.models.ledger import LedgerLine
 from scheduler.rounds.copying import copy_rows, reserve_ids
+from scheduler.virtual_clusters.ledger.selectors import FIELDS
+from scheduler.virtual_clusters.ledger.services import publish_lines, row_of
 
 _JSON = frozenset({"gpus", "given", "details"})
 #: What the database adds to what the policy said.

@@ -8,7 +8,7 @@ from scheduler.core.lending.idle import longest_gap
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Loan, Offer
 from scheduler.core.round.guarantees.reliance import relying_on
-from scheduler.market.selectors import lot_of
+from scheduler.virtual_clusters.market.selectors import lot_of
 
 _OFFERS = """
 SELECT o.id, v.name, o.lot, extract(epoch FROM o.starts_at)::float8, extract(epoch FROM o.ends_at)::float8,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from scheduler.attempts.models import Attempt
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
 from scheduler.core.model.plan import Action, ActionKind
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Snapshot
+from scheduler.models.attempts import Attempt
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
 _LOCK_JOBS = """

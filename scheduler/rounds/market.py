@@ -10,15 +10,15 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import MarketAction
 from scheduler.core.model.plan import Plan
-from scheduler.market.models import OfferState, RuleKind
-from scheduler.market.services.loans import loan_write
-from scheduler.market.services.offers import offer_close, offer_write, open_offer
-from scheduler.market.services.rules import rule_in_force
-from scheduler.market.services.terms import Terms
+from scheduler.models.market import OfferState, RuleKind
+from scheduler.virtual_clusters.market.services.loans import loan_write
+from scheduler.virtual_clusters.market.services.offers import offer_close, offer_write, open_offer
+from scheduler.virtual_clusters.market.services.rules import rule_in_force
+from scheduler.virtual_clusters.market.services.terms import Terms
 from scheduler.virtual_clusters.services import try_lock_guarantees
+from scheduler.wiring.clock import database_now
 from tenants.errors import ApplicationError, Conflict
 from tenants.models import VirtualCluster
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db.models import Max
 
-from scheduler.clock import database_now
 from scheduler.core.cells.chains import Layout
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.lending.in_force import Guarantees, in_force
@@ -18,15 +17,16 @@ from scheduler.core.model.plan import ActionKind, Plan, Reason
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.guarantees.reliance import owned, relying_on
-from scheduler.jobs.models import Job
 from scheduler.jobspec import JobSpec
-from scheduler.market.selectors import market_now
+from scheduler.models.jobs import Job
+from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.fixed_ports import with_ports_named
-from scheduler.rounds.models import Leadership
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
+from scheduler.virtual_clusters.market.selectors import market_now
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
 

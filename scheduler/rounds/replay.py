@@ -10,13 +10,13 @@ from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.decide import decide
-from scheduler.ledger.models import LedgerLine
-from scheduler.ledger.services import row_of
+from scheduler.models.ledger import LedgerLine
+from scheduler.models.rounds import Round
 from scheduler.rounds.ledger import values_of
-from scheduler.rounds.models import Round
 from scheduler.rounds.run import solver
 from scheduler.rounds.solver import Budget
 from scheduler.rounds.watchdog import within_budget
+from scheduler.virtual_clusters.ledger.services import row_of
 from tenants.errors import Conflict, TooManyRequests
 
 #: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from scheduler.representation import Representation, iso
-from scheduler.rounds.models import Round
-from scheduler.stream import OPERATORS, on_commit, send
+from scheduler.models.rounds import Round
+from scheduler.wiring.representation import Representation, iso
+from scheduler.wiring.stream import OPERATORS, on_commit, send
 
 
 def rounds(numbers: Iterable[int]) -> list[Representation]:

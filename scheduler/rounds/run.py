@@ -12,22 +12,22 @@ from functools import cache
 from django.conf import settings
 from django.db import connection, transaction
 
-from scheduler.attempts.services.lifecycle import promote_overdue
-from scheduler.clock import database_now
 from scheduler.core.building_blocks.computing import Timekeeper
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
+from scheduler.jobs.attempts.services.lifecycle import promote_overdue
 from scheduler.jobs.services.dependencies import dependencies_settle
+from scheduler.models.rounds import Round, RoundState
 from scheduler.rounds.apply import ApplyOutcome, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
-from scheduler.rounds.models import Round, RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Limits, Solver
 from scheduler.rounds.watchdog import within_budget
-from scheduler.wakeups import request_account, request_forecast, request_round_at
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_account, request_forecast, request_round_at
 from tenants.after_commit import after_commit
 
 log = logging.getLogger(__name__)

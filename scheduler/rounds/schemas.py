@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rest_framework import serializers
 
-from scheduler.rounds.models import RoundState
+from scheduler.models.rounds import RoundState
 
 ROUND_STATES = [state.value for state in RoundState]
 
@@ -58,8 +58,3 @@ class RoundDetail(Round):
     overran = serializers.ListField(
         child=serializers.CharField(), help_text="Views that a cheap policy served: theirs took too long."
     )
-
-
-class Overrun(serializers.Serializer[Mapping[str, object]]):
-    since = serializers.DateTimeField()
-    message = serializers.CharField()

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.db import connection
 
-from scheduler import stream
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import JobId
 from scheduler.jobs.representations import publish_jobs
+from scheduler.wiring import stream
 
 #: A share of an action that was dropped has another number of replicas than the attempt.
 _CHANGED = """

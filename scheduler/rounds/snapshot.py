@@ -13,17 +13,17 @@ from typing import Any, Literal, NamedTuple
 from django.conf import settings
 from django.db import connection, transaction
 
-from scheduler.cells.selectors import specification_of
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.perf.throughput import JobClass
+from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
 from scheduler.rounds.fixed_ports import kept_apart
 from scheduler.rounds.job_facts import read_jobs
 from scheduler.rounds.lending import with_lending
 from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
-from scheduler.virtual_clusters.models import LONGEST_WAIT_SECONDS
+from scheduler.virtual_clusters.cells.selectors import specification_of
 
 _NODES = """
 SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,

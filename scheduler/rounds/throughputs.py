@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from scheduler.core.model.interference import PairSpeeds
 from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput
-from scheduler.throughputs.services.on_record import read_estimator
+from scheduler.telemetry.throughputs.services.on_record import read_estimator
 
 _MODELS = "SELECT name, price_per_hour FROM scheduler_gpumodel ORDER BY name"
 #: Answers kept; jobs that state no application and are all named differently are as many job classes.

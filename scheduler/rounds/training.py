@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.attempts.models import JobProfile, JobScaling, TrainingProgress
-from scheduler.attempts.services.progress import reported_of, scaling_of
 from scheduler.core.building_blocks.run_time import relative_rates
 from scheduler.core.goodput.gpu_models import best_known, projected
 from scheduler.core.goodput.throughput import Parameters
@@ -12,7 +10,9 @@ from scheduler.core.model import training as core
 from scheduler.core.perf.profiles import first_known, stored_profile
 from scheduler.core.perf.training_reports import TrainingReport
 from scheduler.core.round.registry import POLICIES
-from scheduler.throughputs.models import ClassProfile
+from scheduler.jobs.attempts.services.progress import reported_of, scaling_of
+from scheduler.models.attempts import JobProfile, JobScaling, TrainingProgress
+from scheduler.models.throughputs import ClassProfile
 
 _UNENDED = ("queued", "running")
 #: Profiles of job classes that are read in a round: those measured last.

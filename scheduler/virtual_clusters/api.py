@@ -14,23 +14,23 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.attempts.models import Attempt
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, JobState
-from scheduler.jobs.models import Job
-from scheduler.jobs.selectors import jobs_visible
-from scheduler.plugins import ChosenPlugin, described_plugins
-from scheduler.representation import OTHERS, iso
-from scheduler.rest import RepresentedList
+from scheduler.models.attempts import Attempt
+from scheduler.models.jobs import Job
+from scheduler.models.selectors.jobs import jobs_visible
+from scheduler.models.selectors.virtual_clusters import ViewTargets, view_targets, virtual_cluster_get
 from scheduler.virtual_clusters import representations, schemas
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
-from scheduler.virtual_clusters.selectors import ViewTargets, view_targets, virtual_cluster_get
 from scheduler.virtual_clusters.services import (
     VirtualClusterSettings,
     virtual_cluster_create,
     virtual_cluster_delete,
     virtual_cluster_set,
 )
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.plugins import ChosenPlugin, described_plugins
+from scheduler.wiring.representation import OTHERS, iso
+from scheduler.wiring.rest import RepresentedList
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer

@@ -8,18 +8,18 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from scheduler.attempts.models import AllocatedGpu
-from scheduler.cells.models import CellSpecification
-from scheduler.clock import database_now
 from scheduler.core.lending.in_force import given_and_got
 from scheduler.core.model.lifecycle import HoldPhase, JobState
-from scheduler.jobs.models import Job
-from scheduler.market.selectors import MarketState, market_now
-from scheduler.plugins import ChosenPlugin, has_targets
-from scheduler.representation import Representation
-from scheduler.rounds.selectors import overruns
-from scheduler.stream import object_of, on_commit, send_to_everyone
-from scheduler.virtual_clusters.models import Restraint
+from scheduler.models.attempts import AllocatedGpu
+from scheduler.models.cells import CellSpecification
+from scheduler.models.jobs import Job
+from scheduler.models.selectors.rounds import overruns
+from scheduler.models.virtual_clusters import Restraint
+from scheduler.virtual_clusters.market.selectors import MarketState, market_now
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.plugins import ChosenPlugin, has_targets
+from scheduler.wiring.representation import Representation
+from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from rest_framework import serializers
 
-from scheduler.rounds.schemas import Overrun
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING
 
@@ -49,6 +48,11 @@ class IncomingLoan(serializers.Serializer[Mapping[str, object]]):
     def get_fields(self) -> dict[str, serializers.Field]:
         # A word of the language, so it can not be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField()}
+
+
+class Overrun(serializers.Serializer[Mapping[str, object]]):
+    since = serializers.DateTimeField()
+    message = serializers.CharField()
 
 
 class ChosenPlugin(StrictSerializer):

@@ -10,23 +10,23 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Count, F, Q
 
-from scheduler.cells.selectors import cells_in_force
-from scheduler.clock import database_now
 from scheduler.core.model.gpu_parts import SHARE_MEASURED
 from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.round.guarantees.binding import CELLS
-from scheduler.events.models import Event
-from scheduler.jobs.models import Job
-from scheduler.jobs.selectors import SPARE_VIEW
 from scheduler.jobspec import did_you_mean
-from scheduler.market.models import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
-from scheduler.market.selectors import own_guarantees, problems_with_loans
-from scheduler.nodes.models import Gpu, GpuModel
-from scheduler.plugins import PLACER, POLICY, ChosenPlugin
-from scheduler.virtual_clusters.models import LONGEST_WAIT_SECONDS, Restraint
+from scheduler.models.events import Event
+from scheduler.models.jobs import Job
+from scheduler.models.market import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
+from scheduler.models.nodes import Gpu, GpuModel
+from scheduler.models.selectors.jobs import SPARE_VIEW
+from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, Restraint
+from scheduler.virtual_clusters.cells.selectors import cells_in_force
+from scheduler.virtual_clusters.market.selectors import own_guarantees, problems_with_loans
 from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
-from scheduler.wakeups import request_round_on_commit
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.plugins import PLACER, POLICY, ChosenPlugin
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid, QuotaExceeded
 from tenants.models import (
     SLUG,

@@ -39,7 +39,7 @@ def _expected(name: str, known: Collection[str]) -> str:
 class FilterBackend(DjangoFilterBackend):  # type: ignore[misc]  # it has no types
     """Filters lists by the filters that a view declares, and refuses what is none of these.
 
-    What a view reads by itself it declares as `query_serializer` (`scheduler.rest.checked`).
+    What a view reads by itself it declares as `query_serializer` (`scheduler.wiring.rest.checked`).
     """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: APIView) -> QuerySet[Any]:

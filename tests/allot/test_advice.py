@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from allot import schema
 from allot.client import Client
-from scheduler.adviser.services.advice import work_out
-from scheduler.adviser.services.comparisons import run_comparison
+from scheduler.forecasts.adviser.services.advice import work_out
+from scheduler.forecasts.adviser.services.comparisons import run_comparison
 from scheduler.forecasts.services import facts
 from scheduler.models import CellSpecification, Event
 from tests.allot.in_process import Allot, signed_in
@@ -63,8 +63,8 @@ def allot(live_server: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> 
             data={"code": "fragmented"},
         )
     monkeypatch.setattr(facts, "_read", None)
-    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", work_out)
-    monkeypatch.setattr("scheduler.adviser.services.comparisons.request_comparison", run_comparison)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.advice.request_advice", work_out)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.comparisons.request_comparison", run_comparison)
     monkeypatch.setattr("allot.commands.advice.PAUSE_SECONDS", 0.01)
 
     return signed_in(monkeypatch, str(live_server.url), make_token(make_user("olga", operator=True)), "vc")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from scheduler.adviser.services.elasticity import give_up, work_out
+from scheduler.forecasts.adviser.services.elasticity import give_up, work_out
 from scheduler.forecasts.services import facts
 from scheduler.models import Allocation
 from tests.allot.in_process import Allot, signed_in
@@ -25,7 +25,7 @@ from tests.scheduler.builders import (
     make_vc,
 )
 
-ASKS = "scheduler.adviser.services.elasticity.request_elasticity_savings"
+ASKS = "scheduler.forecasts.adviser.services.elasticity.request_elasticity_savings"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.metrics.services import sample_fragmentation
+from scheduler.telemetry.metrics.services import sample_fragmentation
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_round, make_user

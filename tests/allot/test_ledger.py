@@ -13,12 +13,12 @@ import pytest
 from allot import schema
 from allot.client import Client
 from allot.commands.ledger import new_lines
-from scheduler.clock import database_now
 from scheduler.core.model.plan import LedgerLine as Line
-from scheduler.fairness.services import account_for_rounds
-from scheduler.ledger.services import ledger_write
+from scheduler.forecasts.fairness.services import account_for_rounds
 from scheduler.models import FairnessViolation
 from scheduler.rounds.run import run_round
+from scheduler.virtual_clusters.ledger.services import ledger_write
+from scheduler.wiring.clock import database_now
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc

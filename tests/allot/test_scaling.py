@@ -10,12 +10,12 @@ import pytest
 
 from allot import schema
 from allot.client import Client
-from scheduler.attempts.services.progress import fit_due
-from scheduler.attempts.services.scaling_facts import ALLOCATIONS_MOST
-from scheduler.clock import database_now
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
-from scheduler.events.models import Event
+from scheduler.jobs.attempts.services.progress import fit_due
+from scheduler.jobs.attempts.services.scaling_facts import ALLOCATIONS_MOST
 from scheduler.models import Allocation, Attempt, Job, JobScaling
+from scheduler.models.events import Event
+from scheduler.wiring.clock import database_now
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import (

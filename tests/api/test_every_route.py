@@ -20,9 +20,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from controlplane.auth import scopes_needed
-from scheduler.adviser.services.comparisons import nothing_found
 from scheduler.core.model.plan import LedgerLine as Line
-from scheduler.ledger.services import ledger_write
+from scheduler.forecasts.adviser.services.comparisons import nothing_found
 from scheduler.models import (
     Advice,
     Allowance,
@@ -34,6 +33,7 @@ from scheduler.models import (
     ServingPool,
     WhatIf,
 )
+from scheduler.virtual_clusters.ledger.services import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error, make_token
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES

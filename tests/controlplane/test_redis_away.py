@@ -8,8 +8,8 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from controlplane.embedded import ports
-from scheduler import wakeups
 from scheduler.models import Job
+from scheduler.wiring import wakeups
 from tenants.after_commit import after_commit
 from tenants.models import Token
 from tests.api.caller import caller, make_token

@@ -8,17 +8,17 @@ from django.db import transaction
 from controlplane.asgi import application
 from controlplane.live import NOT_SIGNED_IN, TOO_LARGE, TOO_MANY, Pace
 from nodeagent.messages import GpuSample
-from scheduler import stream
 from scheduler.agents.services.reports import publish_samples
-from scheduler.clock import database_now
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.jobs.representations import publish_jobs
-from scheduler.ledger.services import publish_lines, row_of
-from scheduler.logs.services.storing import publish_log
-from scheduler.market.representations import publish_accounts, publish_loans, publish_offers
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.managing import node_create
+from scheduler.telemetry.logs.services.storing import publish_log
+from scheduler.virtual_clusters.ledger.services import publish_lines, row_of
+from scheduler.virtual_clusters.market.representations import publish_accounts, publish_loans, publish_offers
 from scheduler.virtual_clusters.representations import publish_virtual_clusters
+from scheduler.wiring import stream
+from scheduler.wiring.clock import database_now
 from tenants.models import Token
 from tenants.tokens import USER_PREFIX, new_secret
 from tests.live.sockets import Socket

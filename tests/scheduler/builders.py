@@ -26,7 +26,6 @@ from scheduler.core.model.lifecycle import (
     Outcome,
     PartState,
 )
-from scheduler.market.models import BANK
 from scheduler.models import (
     AllocatedGpu,
     Allocation,
@@ -49,7 +48,8 @@ from scheduler.models import (
     SpeedMeasurement,
     Webhook,
 )
-from scheduler.rounds.models import RoundState
+from scheduler.models.market import BANK
+from scheduler.models.rounds import RoundState
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import (
     Guarantee,

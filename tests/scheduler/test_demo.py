@@ -19,7 +19,6 @@ from django.core.management import CommandError, call_command
 from nodeagent.configuration import read_configuration
 from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.cells.selectors import cells_in_force
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.round.decide import decide
 from scheduler.management import closed_folders
@@ -29,6 +28,7 @@ from scheduler.management.commands.demo import isolation_words
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.nodes.services.managing import node_of_token
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from tenants.models import Guarantee
 from tests.scheduler.builders import make_user
 

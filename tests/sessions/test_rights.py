@@ -21,8 +21,8 @@ from websockets.exceptions import ConnectionClosed
 from controlplane import rights
 from controlplane.live import NOT_SIGNED_IN, RIGHTS_CHANGED
 from nodeagent.frames import OPENED, PROBLEM
-from scheduler.logs import api as log_api
-from scheduler.logs.services.reading import Chunk
+from scheduler.telemetry.logs import api as log_api
+from scheduler.telemetry.logs.services.reading import Chunk
 from tenants.models import Membership, Token, User
 from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_user

@@ -26,10 +26,7 @@ from controlplane.audited import by_viewer
 from controlplane.lanes import in_agents_thread
 from controlplane.sessions.relay import Event, Relay, RelayError, problem_frame
 from nodeagent.frames import EXIT, FROM_JOB, TAKEN, TOWARDS_JOB
-from scheduler.jobspec import Fields
-from scheduler.jobspec.fields import described, is_storable
-from scheduler.nodes.services.managing import node_of_token
-from scheduler.sessions.services.opening import (
+from scheduler.jobs.sessions.services.opening import (
     SessionRequest,
     session_end,
     session_is_open,
@@ -37,6 +34,9 @@ from scheduler.sessions.services.opening import (
     session_open,
     session_problem,
 )
+from scheduler.jobspec import Fields
+from scheduler.jobspec.fields import described, is_storable
+from scheduler.nodes.services.managing import node_of_token
 from tenants.errors import ApplicationError, FieldError, Invalid
 
 log = logging.getLogger(__name__)

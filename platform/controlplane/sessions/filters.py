@@ -9,7 +9,7 @@ from controlplane.limits import Scope
 from tenants.signin import BROWSER_COOKIE
 from tenants.tokens import USER_PREFIX
 
-#: The browser's pass to one port of one job (`scheduler.sessions.services.port_passes`).
+#: The browser's pass to one port of one job (`scheduler.jobs.sessions.services.port_passes`).
 COOKIE = "allot_pass"
 Headers = list[tuple[bytes, bytes]]
 

@@ -32,7 +32,7 @@ from controlplane.sessions.filters import (
 )
 from controlplane.sessions.tunnel import NoTunnel, TunnelBackend
 from controlplane.sessions.upgrade import pass_on_socket
-from scheduler.sessions.services.port_passes import (
+from scheduler.jobs.sessions.services.port_passes import (
     PASS_VALID,
     HeldPass,
     pass_held,

@@ -12,9 +12,9 @@ from channels.layers import get_channel_layer
 
 from controlplane.sessions.relay import Event, Relay, RelayError
 from nodeagent.frames import DATA_BYTES, END, INPUT, OPENED, OUTPUT, PROBLEM, TAKEN, TOWARDS_JOB, Flow
-from scheduler.sessions.models import Session
-from scheduler.sessions.services.opening import SessionRequest, session_end, session_open
-from scheduler.sessions.services.port_passes import HeldPass
+from scheduler.jobs.sessions.services.opening import SessionRequest, session_end, session_open
+from scheduler.jobs.sessions.services.port_passes import HeldPass
+from scheduler.models.sessions import Session
 from tenants.errors import ApplicationError
 
 OPEN_SECONDS = 10.0

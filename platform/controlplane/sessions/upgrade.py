@@ -13,7 +13,7 @@ from websockets.uri import parse_uri
 from controlplane.limits import Receive, Scope, Send
 from controlplane.sessions.filters import request_headers
 from controlplane.sessions.tunnel import Tunnel
-from scheduler.sessions.services.port_passes import HeldPass
+from scheduler.jobs.sessions.services.port_passes import HeldPass
 
 #: Of one message, in either direction; programs in notebooks send pictures.
 MESSAGE_BYTES = 64 * 1024**2

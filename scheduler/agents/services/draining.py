@@ -5,15 +5,15 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from scheduler.attempts.models import Attempt, AttemptPart
-from scheduler.attempts.services.lifecycle import attempt_stop
-from scheduler.attempts.services.steps import attempt_event, lock_jobs
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import AttemptState, PartState, StopCause
-from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.nodes.models import Node
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
+from scheduler.jobs.attempts.services.steps import attempt_event, lock_jobs
+from scheduler.models.attempts import Attempt, AttemptPart
+from scheduler.models.nodes import Node
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import change_node, node_locked, withdrawn
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.deadlocks import repeated_on_deadlock
 from tenants.errors import Conflict
 
 

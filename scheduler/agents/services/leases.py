@@ -6,15 +6,15 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from scheduler.attempts.models import Attempt, AttemptPart
-from scheduler.attempts.services.lifecycle import attempt_stop, part_exited
-from scheduler.attempts.services.steps import lock_jobs
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState, StopCause
-from scheduler.nodes.models import AgentService, Node, NodeState
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop, part_exited
+from scheduler.jobs.attempts.services.steps import lock_jobs
+from scheduler.models.attempts import Attempt, AttemptPart
+from scheduler.models.nodes import AgentService, Node, NodeState
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event
-from scheduler.wakeups import request_round_on_commit
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
 
 #: How often the server shows that agents are served, and how old the last time may be.
 PULSE_SECONDS = 1.0

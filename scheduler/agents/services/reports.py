@@ -22,28 +22,28 @@ from nodeagent.messages import (
     Turn,
     decode,
 )
-from scheduler.attempts.models import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
-from scheduler.attempts.selectors import time_slices_of
-from scheduler.attempts.services import lifecycle as attempts
-from scheduler.attempts.services.preemption_cost import settle_lost_work
-from scheduler.attempts.services.profiling import profile_note
-from scheduler.attempts.services.progress import pace_note, scaling_note, training_note
-from scheduler.attempts.services.steps import lock_jobs
 from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
-from scheduler.jobs.models import Job
+from scheduler.jobs.attempts.services import lifecycle as attempts
+from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
+from scheduler.jobs.attempts.services.profiling import profile_note
+from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
+from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import AUTO
-from scheduler.metrics.services import readings_store
-from scheduler.nodes.models import Gpu, GpuModel, Node, NodeState
+from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
+from scheduler.models.jobs import Job
+from scheduler.models.nodes import Gpu, GpuModel, Node, NodeState
+from scheduler.models.selectors.attempts import time_slices_of
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import node_event
 from scheduler.nodes.services.health import findings_apply
 from scheduler.nodes.services.isolation import refuse_unisolated
-from scheduler.stream import EVERYONE, log_group, on_commit, send
-from scheduler.throughputs.services.measuring import measure
-from scheduler.wakeups import request_round_on_commit
+from scheduler.telemetry.metrics.services import readings_store
+from scheduler.telemetry.throughputs.services.measuring import measure
+from scheduler.wiring.stream import EVERYONE, log_group, on_commit, send
+from scheduler.wiring.wakeups import request_round_on_commit
 
 #: So that several reports may be lost before the lease is.
 _REPORTS_PER_LEASE = 6

@@ -21,14 +21,14 @@ from scheduler.core.sim.what_if import (
     NodeChange,
     what_if,
 )
-from scheduler.forecasts.models import WhatIf, WhatIfState
 from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
 from scheduler.forecasts.services.forecasting import instant
 from scheduler.forecasts.services.questions import expires_at, is_given_up
-from scheduler.jobs.models import Job
 from scheduler.jobspec import parse
+from scheduler.models.forecasts import WhatIf, WhatIfState
+from scheduler.models.jobs import Job
+from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
-from scheduler.rounds.models import Leadership
 from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
 from tenants.selectors import Viewer

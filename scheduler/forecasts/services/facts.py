@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connection
 
-from scheduler.budgets.models import Budget, BudgetAction, BudgetUnit
-from scheduler.budgets.services import period_of, used
 from scheduler.core.model import snapshot as core
 from scheduler.core.serving_pools.load_curve import curve_of
 from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.run_times import RunTimes
-from scheduler.nodes.models import LoanState, Node
-from scheduler.nodes.models import ServingPool as PoolRow
+from scheduler.jobs.budgets.services import period_of, used
+from scheduler.models.budgets import Budget, BudgetAction, BudgetUnit
+from scheduler.models.nodes import LoanState, Node
+from scheduler.models.nodes import ServingPool as PoolRow
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.snapshot import read_snapshot
 

@@ -12,12 +12,12 @@ from django.db.models import Func, JSONField, TextField, Value
 from scheduler.core.model.snapshot import JobId
 from scheduler.core.sim.forecast import Forecast as CoreForecast
 from scheduler.core.sim.forecast import Prediction, forecast, waiting_jobs
-from scheduler.forecasts.models import Forecast
 from scheduler.forecasts.services.facts import facts_ahead, known_run_times, serving_pools
-from scheduler.jobs.models import Job
 from scheduler.jobs.representations import publish_explanations
+from scheduler.models.forecasts import Forecast
+from scheduler.models.jobs import Job
+from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
-from scheduler.rounds.models import Leadership
 from scheduler.rounds.watchdog import within_budget
 
 #: Forecasts kept; the newest counts, the others are for whoever wonders.

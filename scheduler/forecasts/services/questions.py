@@ -11,18 +11,18 @@ import redis
 from django.conf import settings
 from django.db import transaction
 
-from scheduler.cells.selectors import cells_in_force
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
-from scheduler.forecasts.models import WhatIf, WhatIfState
-from scheduler.jobs.models import Job
-from scheduler.jobs.selectors import job_get
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobs.services.submission_facts import submission_facts
 from scheduler.jobspec import ANY_MODEL, Fields, did_you_mean
-from scheduler.nodes.models import GpuModel, Node
-from scheduler.wakeups import request_answer
+from scheduler.models.forecasts import WhatIf, WhatIfState
+from scheduler.models.jobs import Job
+from scheduler.models.nodes import GpuModel, Node
+from scheduler.models.selectors.jobs import job_get
+from scheduler.virtual_clusters.cells.selectors import cells_in_force
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_answer
 from tenants.after_commit import after_commit
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound, TooManyRequests
 from tenants.models import VirtualCluster

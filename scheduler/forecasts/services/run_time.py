@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from scheduler.attempts.services.progress import pace_of
 from scheduler.core.building_blocks.pace import measured_seconds
 from scheduler.core.perf.recurrence import Like
-from scheduler.jobs.models import Job
+from scheduler.jobs.attempts.services.progress import pace_of
 from scheduler.jobspec.shape import stored_shape
+from scheduler.models.jobs import Job
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import known_throughputs
 

@@ -6,17 +6,17 @@ from typing import Any
 
 from django.db import transaction
 
-from scheduler.attempts.models import Attempt
-from scheduler.attempts.services.steps import job_event, lock_jobs, touch_job
-from scheduler.clock import database_now
 from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState
-from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.jobs.models import Job
+from scheduler.jobs.attempts.services.steps import job_event, lock_jobs, touch_job
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobspec import JobSpec, did_you_mean, parse
-from scheduler.wakeups import request_round_on_commit
+from scheduler.models.attempts import Attempt
+from scheduler.models.jobs import Job
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role
 from tenants.selectors import Viewer

@@ -9,10 +9,6 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
-from scheduler.attempts.models import Attempt
-from scheduler.attempts.services.lifecycle import attempt_stop
-from scheduler.attempts.services.steps import cancel_waiting_jobs, job_event, lock_jobs, step_job, touch_job
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import (
     ATTEMPT_LIVE,
     JOB_FINAL,
@@ -21,13 +17,23 @@ from scheduler.core.model.lifecycle import (
     JobState,
     StopCause,
 )
-from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.jobs.models import Job
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
+from scheduler.jobs.attempts.services.steps import (
+    cancel_waiting_jobs,
+    job_event,
+    lock_jobs,
+    step_job,
+    touch_job,
+)
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs
 from scheduler.jobs.services.dependencies import dependencies_write
 from scheduler.jobs.services.submission import FeasibleJob, Submission
 from scheduler.jobspec.arrays import JobArray
-from scheduler.wakeups import request_round_on_commit
+from scheduler.models.attempts import Attempt
+from scheduler.models.jobs import Job
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role, Tenant, VirtualCluster
 from tenants.selectors import Viewer

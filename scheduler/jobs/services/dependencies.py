@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from django.db import connection, transaction
 from django.db.models import Q
 
-from scheduler.attempts.services.steps import cancel_waiting_jobs
 from scheduler.core.model import wording
 from scheduler.core.model.awaited import ENDED, FAILED, STARTED, SUCCEEDED, Awaited
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
-from scheduler.deadlocks import repeated_on_deadlock
-from scheduler.jobs.models import Dependency, DependencyState, Job
+from scheduler.jobs.attempts.services.steps import cancel_waiting_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import CANCEL, JobSpec
-from scheduler.wakeups import request_round_on_commit
+from scheduler.models.jobs import Dependency, DependencyState, Job
+from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid
 
 _ACTOR = "dependencies"

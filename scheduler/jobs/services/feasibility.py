@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from scheduler.cells.selectors import layout_of
-from scheduler.clock import database_now
 from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import least_gpus, models_of
@@ -16,9 +14,11 @@ from scheduler.core.model.plan import Reason
 from scheduler.core.round.admit import TOO_LARGE
 from scheduler.jobs.services.submission_facts import SubmissionFacts
 from scheduler.jobspec import TOPOLOGY_LEVELS
-from scheduler.market.models import MarketRule, RuleKind
-from scheduler.market.selectors import market_now
-from scheduler.nodes.models import Gpu, Node
+from scheduler.models.market import MarketRule, RuleKind
+from scheduler.models.nodes import Gpu, Node
+from scheduler.virtual_clusters.cells.selectors import layout_of
+from scheduler.virtual_clusters.market.selectors import market_now
+from scheduler.wiring.clock import database_now
 
 #: The cluster and what it was built from. Building it takes tens of milliseconds for 10,000 GPUs, so
 #: each process keeps it until the inventory changes.

@@ -13,12 +13,12 @@ from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job as CoreJob
-from scheduler.jobs.models import Job
 from scheduler.jobs.services.dependencies import AwaitedStates
 from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.jobspec.arrays import JobArray
+from scheduler.models.jobs import Job
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded

@@ -7,8 +7,8 @@ import sys
 
 from django.core.management.base import BaseCommand
 
-from scheduler.cells.services import problems_now
 from scheduler.simulation.cells_command import main
+from scheduler.virtual_clusters.cells.services import problems_now
 
 
 class Command(BaseCommand):

@@ -18,22 +18,22 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from nodeagent.messages import IsolationLevel, isolation_level
-from scheduler.cells.selectors import cells_in_force
-from scheduler.cells.services import cells_apply
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import JobState
-from scheduler.jobs.models import Job
 from scheduler.jobs.services.control import job_hold, job_submit
 from scheduler.management import demonstration as demo
 from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
-from scheduler.market.models import MarketRule
-from scheduler.market.services.credits import allowance_set
-from scheduler.market.services.offers import offer_make
-from scheduler.market.services.rules import rule_make
-from scheduler.market.services.terms import Terms
-from scheduler.nodes.models import GpuModel, Node, NodeState
+from scheduler.models.jobs import Job
+from scheduler.models.market import MarketRule
+from scheduler.models.nodes import GpuModel, Node, NodeState
 from scheduler.nodes.services.managing import node_create, node_token_rotate
+from scheduler.virtual_clusters.cells.selectors import cells_in_force
+from scheduler.virtual_clusters.cells.services import cells_apply
+from scheduler.virtual_clusters.market.services.credits import allowance_set
+from scheduler.virtual_clusters.market.services.offers import offer_make
+from scheduler.virtual_clusters.market.services.rules import rule_make
+from scheduler.virtual_clusters.market.services.terms import Terms
 from scheduler.virtual_clusters.services import VirtualClusterSettings, virtual_cluster_create
+from scheduler.wiring.clock import database_now
 from tenants.models import Membership, Role, Tenant, User, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
 from tenants.services import member_set, quota_set, tenant_create, user_create

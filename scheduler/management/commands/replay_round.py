@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
+from scheduler.models.rounds import Round
 from scheduler.rounds.ledger import lines_that_differ
-from scheduler.rounds.models import Round
 from scheduler.rounds.replay import decided_again
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from scheduler.rounds.models import Round
+from scheduler.models.rounds import Round
 from scheduler.rounds.run import run_round
 
 

@@ -5,11 +5,11 @@ from datetime import datetime
 
 from django.db.models import F
 
-from scheduler.clock import database_now
-from scheduler.events.models import Event
-from scheduler.nodes.models import Node
+from scheduler.models.events import Event
+from scheduler.models.nodes import Node
 from scheduler.nodes.representations import publish_nodes
-from scheduler.wakeups import request_round_on_commit
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
 
 
 def node_locked(node: Node) -> Node:

@@ -13,11 +13,11 @@ from django.db import transaction
 from django.db.models import F
 
 from nodeagent.messages import Finding
-from scheduler.clock import database_now
-from scheduler.events.models import Event
-from scheduler.nodes.models import Node, NodeCheck, NodeState, Verdict
+from scheduler.models.events import Event
+from scheduler.models.nodes import Node, NodeCheck, NodeState, Verdict
 from scheduler.nodes.representations import publish_nodes
 from scheduler.nodes.services.changes import change_node, cordon_node, node_event, node_locked, uncordon_node
+from scheduler.wiring.clock import database_now
 
 ACTOR = "health"
 #: Of one node: more than any has devices.

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from nodeagent.messages import Finding, Inventory, Verdict, runs_unisolated
-from scheduler.clock import database_now
-from scheduler.nodes.models import Node, NodeState
+from scheduler.models.nodes import Node, NodeState
 from scheduler.nodes.services.health import findings_apply
+from scheduler.wiring.clock import database_now
 
 #: Of the finding that an agent has about the same; the agent's replaces ours once it is let in.
 CHECK = "isolation"

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
 
-from scheduler.attempts.models import AttemptPart
-from scheduler.clock import database_now
 from scheduler.core.model.lifecycle import PartState
-from scheduler.nodes.models import NODE_NAME, Node, NodeState
+from scheduler.models.attempts import AttemptPart
+from scheduler.models.nodes import NODE_NAME, Node, NodeState
 from scheduler.nodes.services.changes import (
     change_node,
     cordon_node,
@@ -17,7 +16,8 @@ from scheduler.nodes.services.changes import (
     record_node,
     uncordon_node,
 )
-from scheduler.wakeups import request_round_on_commit
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
 from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
 

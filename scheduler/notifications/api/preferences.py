@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.notifications.models import JobNotices
+from scheduler.models.notifications import JobNotices
 from scheduler.notifications.services.preferences import (
     address_confirm,
     address_set,

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.notifications.models import Delivery, DeliveryState, Webhook
+from scheduler.models.notifications import Delivery, DeliveryState, Webhook
 from scheduler.notifications.services.delivery import MOST_CHARACTERS
 from scheduler.notifications.services.topics import TOPICS
 from scheduler.notifications.services.webhooks import (
@@ -26,7 +26,7 @@ from scheduler.notifications.services.webhooks import (
     webhook_remove,
     webhook_test,
 )
-from scheduler.rest import checked
+from scheduler.wiring.rest import checked
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer

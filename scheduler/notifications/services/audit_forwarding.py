@@ -18,10 +18,10 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F
 
-from scheduler.clock import database_now
 from scheduler.notifications.services import syslog
 from scheduler.notifications.services.advisory_lock import AUDIT, advisory_lock
 from scheduler.notifications.services.delivery import post, signed_headers
+from scheduler.wiring.clock import database_now
 from tenants.audit.reading import next_entries, represented
 from tenants.audit.receivers import Receiver, key_of, receivers_of
 from tenants.models import AuditEntry, AuditReceiver

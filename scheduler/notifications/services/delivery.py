@@ -27,7 +27,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 from django.conf import settings
 
-from scheduler.notifications.models import Webhook
+from scheduler.models.notifications import Webhook
 from tenants.errors import FieldError, Invalid
 
 MOST_CHARACTERS = 500

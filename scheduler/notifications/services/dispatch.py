@@ -11,12 +11,12 @@ from datetime import timedelta
 
 from django.db import OperationalError, connection
 
-from scheduler.clock import database_now
-from scheduler.notifications.models import Delivery, DeliveryState
+from scheduler.models.notifications import Delivery, DeliveryState
 from scheduler.notifications.services.audit_forwarding import forward, forwarding_is_due
 from scheduler.notifications.services.fan_out import write_notifications
 from scheduler.notifications.services.mail import is_mail_configured, mail_is_due, send_due
 from scheduler.notifications.services.webhook_queue import deliver_due, deliveries_are_due
+from scheduler.wiring.clock import database_now
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from scheduler.clock import database_now
-from scheduler.events.models import TOLD_KINDS, Event
-from scheduler.jobs.models import Job
-from scheduler.notifications.models import Delivery, EmailNotice, JobNotices, NotificationSettings, Webhook
+from scheduler.models.events import TOLD_KINDS, Event
+from scheduler.models.jobs import Job
+from scheduler.models.notifications import Delivery, EmailNotice, JobNotices, NotificationSettings, Webhook
 from scheduler.notifications.services.advisory_lock import DISPATCH, advisory_lock
 from scheduler.notifications.services.mail import is_mail_configured
 from scheduler.notifications.services.topics import EMAIL_TOPICS, JOB_TOPICS, Notice, notices_of
+from scheduler.wiring.clock import database_now
 from tenants.models import Membership, Role, User
 
 #: Events taken at once, and taken in one call: what is left is for the next.

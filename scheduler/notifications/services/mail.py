@@ -17,10 +17,10 @@ from django.core.mail import EmailMessage, get_connection
 from django.db import transaction
 from django.db.models import F, Min, Q, QuerySet
 
-from scheduler.clock import database_now
-from scheduler.notifications.models import EmailNotice, NotificationSettings
+from scheduler.models.notifications import EmailNotice, NotificationSettings
 from scheduler.notifications.services.advisory_lock import MAIL, advisory_lock
 from scheduler.notifications.services.topics import link
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict
 from tenants.invitations import invitation_create
 from tenants.models import Invitation, Role, Tenant, User

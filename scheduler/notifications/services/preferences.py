@@ -7,10 +7,10 @@ from typing import Any
 from django.core import signing
 from django.db import transaction
 
-from scheduler.clock import database_now
-from scheduler.notifications.models import NotificationSettings
+from scheduler.models.notifications import NotificationSettings
 from scheduler.notifications.services.mail import is_mail_configured, send_one
 from scheduler.notifications.services.topics import link
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, Invalid, TooManyRequests
 from tenants.selectors import Viewer
 from tenants.services import address_change

@@ -7,14 +7,14 @@ from typing import Any
 
 from django.conf import settings
 
-from scheduler.attempts.models import Attempt
 from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE, FailureClass
 from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, GOES_ON_AT_ONCE
-from scheduler.events.models import Event
-from scheduler.jobs.models import Job
 from scheduler.jobspec.shape import stored_shape
-from scheduler.nodes.models import Node
+from scheduler.models.attempts import Attempt
+from scheduler.models.events import Event
+from scheduler.models.jobs import Job
+from scheduler.models.nodes import Node
 from tenants.models import Tenant
 
 #: By topic, in a few words. What a webhook may ask for.

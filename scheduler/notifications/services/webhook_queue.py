@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from scheduler.clock import database_now
-from scheduler.events.models import Event
-from scheduler.notifications.models import Delivery, DeliveryState, Webhook
+from scheduler.models.events import Event
+from scheduler.models.notifications import Delivery, DeliveryState, Webhook
 from scheduler.notifications.services.advisory_lock import WEBHOOKS, advisory_lock
 from scheduler.notifications.services.delivery import TIMEOUT_SECONDS, Answer, headers, post
+from scheduler.wiring.clock import database_now
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.db import transaction
 
-from scheduler.clock import database_now
-from scheduler.notifications.models import Delivery, DeliveryState, Webhook
+from scheduler.models.notifications import Delivery, DeliveryState, Webhook
 from scheduler.notifications.services.delivery import OVERLAP, checked_url, new_seed, secret_text
 from scheduler.notifications.services.fan_out import delivery_of
 from scheduler.notifications.services.topics import CLUSTER_TOPICS, link
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from scheduler import tasks
-from scheduler.adviser.services.advice import work_out
+from scheduler.forecasts.adviser.services.advice import work_out
 from scheduler.forecasts.services import facts
 from scheduler.models import Advice, CellSpecification
 from tenants.models import Guarantee
@@ -36,7 +36,7 @@ def _no_history(monkeypatch):
 def asked(monkeypatch, django_capture_on_commit_callbacks):
     """What workers were asked to work out."""
     ids = []
-    monkeypatch.setattr("scheduler.adviser.services.advice.request_advice", ids.append)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.advice.request_advice", ids.append)
     return ids
 
 
@@ -192,7 +192,7 @@ def test_wrong_questions_are_refused_at_once(operator, cluster, asked, question,
 
 def test_one_worker_answers_it(operator, cluster, asked, django_capture_on_commit_callbacks, monkeypatch):
     found = advice(operator, asked, django_capture_on_commit_callbacks, days=1)
-    monkeypatch.setattr("scheduler.adviser.services.advice.advise", None)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.advice.advise", None)
     work_out(found["id"])
     assert operator.get(f"/cells/advice/{found['id']}").json() == found
 
@@ -204,7 +204,7 @@ def test_a_failure_is_told(operator, cluster, asked, django_capture_on_commit_ca
     def broken(*arguments, **more):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("scheduler.adviser.services.advice.advise", broken)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.advice.advise", broken)
     with pytest.raises(RuntimeError):
         tasks.advise(row["id"])
     failed = operator.get(f"/cells/advice/{row['id']}").json()
@@ -221,7 +221,7 @@ def test_what_nobody_works_out_is_given_up(operator):
 
 def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_capture_on_commit_callbacks):
     names = []
-    monkeypatch.setattr("scheduler.adviser.services.comparisons.request_comparison", names.append)
+    monkeypatch.setattr("scheduler.forecasts.adviser.services.comparisons.request_comparison", names.append)
     member, viewer = make_user("mia"), make_user("val")
     tenant = make_tenant("vision", members={member: "member", viewer: "viewer"})
     make_vc("research", members=[tenant])

@@ -6,9 +6,9 @@ import pytest
 from django.utils import timezone
 
 from scheduler import tasks
-from scheduler.adviser.services import elasticity
 from scheduler.core.sim.run_times import RunTimes
 from scheduler.core.sim.speeds import Speeds
+from scheduler.forecasts.adviser.services import elasticity
 from scheduler.forecasts.services import facts
 from scheduler.models import Allocation, ElasticitySavings, JobScaling
 from tests.api.caller import caller
@@ -35,7 +35,9 @@ def _no_history(monkeypatch):
 def asked(monkeypatch):
     """What workers were asked to work out."""
     ids = []
-    monkeypatch.setattr("scheduler.adviser.services.elasticity.request_elasticity_savings", ids.append)
+    monkeypatch.setattr(
+        "scheduler.forecasts.adviser.services.elasticity.request_elasticity_savings", ids.append
+    )
     return ids
 
 

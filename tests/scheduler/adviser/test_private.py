@@ -5,13 +5,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler import tasks, wakeups
-from scheduler.adviser.services import comparisons
-from scheduler.adviser.services.comparisons import outdated
-from scheduler.adviser.services.past import read_past
-from scheduler.adviser.services.private import compare_with_private
+from scheduler import tasks
+from scheduler.forecasts.adviser.services import comparisons
+from scheduler.forecasts.adviser.services.comparisons import outdated
+from scheduler.forecasts.adviser.services.past import read_past
+from scheduler.forecasts.adviser.services.private import compare_with_private
 from scheduler.forecasts.services import facts
 from scheduler.models import AnomalyReport, Event, Job
+from scheduler.wiring import wakeups
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import (
     gpus_of,
@@ -41,7 +42,7 @@ def asked(monkeypatch, django_capture_on_commit_callbacks):
     names = []
     monkeypatch.setattr(wakeups, "request_comparison", lambda name, **_: names.append(name))
     monkeypatch.setattr(
-        "scheduler.adviser.services.comparisons.request_comparison", lambda name: names.append(name)
+        "scheduler.forecasts.adviser.services.comparisons.request_comparison", lambda name: names.append(name)
     )
     return names
 

@@ -6,10 +6,10 @@ import pytest
 from django.conf import settings
 
 from scheduler.agents.services.leases import expire_leases, pulse
-from scheduler.clock import database_now
 from scheduler.models import AgentService, Node
-from scheduler.nodes.models import NodeState
-from scheduler.nodes.selectors import served_since
+from scheduler.models.nodes import NodeState
+from scheduler.models.selectors.nodes import served_since
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import make_node
 
 pytestmark = pytest.mark.django_db

@@ -20,13 +20,13 @@ from nodeagent.messages import (
 )
 from scheduler.agents.services.leases import GANG_READY_SECONDS, expire_leases
 from scheduler.agents.services.reports import report_apply, report_read
-from scheduler.attempts import representations
-from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.lifecycle import attempt_stop
-from scheduler.logs.services.reading import next_chunks
-from scheduler.logs.services.storing import logs_append
+from scheduler.jobs.attempts import representations
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.models import Event, Job, Node
 from scheduler.models import LogChunk as StoredChunk
+from scheduler.models.attempts import StopCause
+from scheduler.telemetry.logs.services.reading import next_chunks
+from scheduler.telemetry.logs.services.storing import logs_append
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db

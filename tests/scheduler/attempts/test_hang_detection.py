@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, GpuSample, Reading, ReplicaSample, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.attempts.services.hang_detection import watch_idle_gpus, watch_jobs
-from scheduler.attempts.services.lifecycle import part_exited
+from scheduler.jobs.attempts.services.hang_detection import watch_idle_gpus, watch_jobs
+from scheduler.jobs.attempts.services.lifecycle import part_exited
 from scheduler.models import AgentService, Attempt, ClusterSettings, Event, ProgressPoint
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 

@@ -8,16 +8,16 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from scheduler.attempts.services import lifecycle
-from scheduler.attempts.services.lifecycle import part_exited
-from scheduler.attempts.services.steps import lock_jobs
-from scheduler.clock import database_now
-from scheduler.deadlocks import repeated_on_deadlock
+from scheduler.jobs.attempts.services import lifecycle
+from scheduler.jobs.attempts.services.lifecycle import part_exited
+from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.services import control as jobs
 from scheduler.jobs.services.control import job_cancel
 from scheduler.models import Job
 from scheduler.rounds import apply
 from scheduler.rounds.run import run_round
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.deadlocks import repeated_on_deadlock
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 

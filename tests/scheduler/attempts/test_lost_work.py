@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.attempts import representations as attempt_representations
-from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.lifecycle import attempt_stop
+from scheduler.jobs.attempts import representations as attempt_representations
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.models import Attempt, Event, Node
+from scheduler.models.attempts import StopCause
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

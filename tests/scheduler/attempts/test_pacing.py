@@ -4,7 +4,6 @@ import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.clock import database_now
 from scheduler.core.model import snapshot as core
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
@@ -12,6 +11,7 @@ from scheduler.core.sim.workload import Truth
 from scheduler.forecasts.services.run_time import run_time_of
 from scheduler.models import Allocation, Attempt, Gpu, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,
@@ -51,7 +51,7 @@ def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because a run time is known."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "scheduler.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
+        "scheduler.jobs.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
     )
     return asked
 

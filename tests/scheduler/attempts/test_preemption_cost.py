@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.attempts.models import StopCause
-from scheduler.attempts.services.lifecycle import part_exited
-from scheduler.attempts.services.preemption_cost import (
+from scheduler.jobs.attempts.services.lifecycle import part_exited
+from scheduler.jobs.attempts.services.preemption_cost import (
     preemptions_of_job,
     preemptions_of_virtual_cluster,
     settle_preemption_cost,
 )
 from scheduler.models import Attempt, Job, Restraint
+from scheduler.models.attempts import StopCause
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 

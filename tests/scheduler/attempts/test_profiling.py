@@ -16,12 +16,12 @@ from nodeagent.messages import (
     Report,
 )
 from scheduler.agents.services.reports import report_apply
-from scheduler.attempts.services.profiling import profiles_measure, prune_class_profiles
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.training import Profile
-from scheduler.metrics.services import metrics_roll_up, readings_store
+from scheduler.jobs.attempts.services.profiling import profiles_measure, prune_class_profiles
 from scheduler.models import Attempt, ClassProfile, Job, Node
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.telemetry.metrics.services import metrics_roll_up, readings_store
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

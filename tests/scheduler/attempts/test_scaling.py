@@ -4,13 +4,13 @@ import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.clock import database_now
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.throughput import Parameters, gradient_seconds, iteration_seconds
 from scheduler.core.model.training import Goodput
 from scheduler.models import Attempt, JobScaling, Node
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.tasks import fit_scaling
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

@@ -3,13 +3,13 @@
 import pytest
 
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.lifecycle import part_exited, part_running
-from scheduler.clock import database_now
 from scheduler.core.failures.retrying import HELD_AFTER
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
+from scheduler.jobs.attempts.services.lifecycle import part_exited, part_running
 from scheduler.models import Allocation, Attempt, Event, Job, Node
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -4,8 +4,8 @@ import pytest
 
 from nodeagent.messages import Turn
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts import representations as attempt_representations
 from scheduler.jobs import representations as job_representations
+from scheduler.jobs.attempts import representations as attempt_representations
 from scheduler.models import Allocation, Attempt
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node

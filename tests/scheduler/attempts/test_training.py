@@ -4,10 +4,10 @@ import pytest
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.clock import database_now
 from scheduler.core.model.training import Regime, Training
 from scheduler.models import Attempt, Node, TrainingProgress
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def hints(monkeypatch) -> list[str]:
     """One entry for each early round that is asked for because of a batch size."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "scheduler.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
+        "scheduler.jobs.attempts.services.progress.request_round_on_commit", lambda: asked.append("round")
     )
     return asked
 

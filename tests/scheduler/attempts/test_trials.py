@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import desired_parts, report_apply
-from scheduler.attempts.services.hang_detection import end_trials
 from scheduler.core.model.codec import dumps_snapshot, loads_snapshot
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
+from scheduler.jobs.attempts.services.hang_detection import end_trials
 from scheduler.jobs.services.control import job_cancel
 from scheduler.jobspec import parse
 from scheduler.jobspec.spec import TRIAL_START_SECONDS

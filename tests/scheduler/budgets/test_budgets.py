@@ -7,9 +7,10 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.budgets import services as budget_services
-from scheduler.budgets.models import BudgetPeriod
-from scheduler.budgets.services import (
+from scheduler.core.model import snapshot as core
+from scheduler.forecasts.services.facts import facts_ahead
+from scheduler.jobs.budgets import services as budget_services
+from scheduler.jobs.budgets.services import (
     Period,
     budget_remove,
     budget_set,
@@ -18,9 +19,8 @@ from scheduler.budgets.services import (
     used,
     watch_budgets,
 )
-from scheduler.core.model import snapshot as core
-from scheduler.forecasts.services.facts import facts_ahead
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Budget, Event, GpuModel
+from scheduler.models.budgets import BudgetPeriod
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.models import Tenant
 from tenants.selectors import Viewer, viewer_of

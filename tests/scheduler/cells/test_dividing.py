@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from scheduler.cells.services import cells_apply
 from scheduler.models import CellSpecification, Event
+from scheduler.virtual_clusters.cells.services import cells_apply
 from scheduler.virtual_clusters.services import (
     VirtualClusterSettings,
     virtual_cluster_create,

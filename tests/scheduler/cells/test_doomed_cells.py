@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cells.selectors import Owners, Use, WholeCells
 from scheduler.core.cells.chains import Cell, Chain
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification
+from scheduler.virtual_clusters.cells.selectors import Owners, Use, WholeCells
 
 #: Two nodes of two pairs of GPUs: cells of 8, 4, 2 and 1.
 CHAIN: Chain = compiled(

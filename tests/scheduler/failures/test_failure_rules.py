@@ -7,8 +7,8 @@ from django.db import connection
 
 from nodeagent.messages import PROTOCOL, PartReport, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.failures import services as failure_services
-from scheduler.failures.services import MatchTimeout, first_match, rules_read, rules_written
+from scheduler.jobs.failures import services as failure_services
+from scheduler.jobs.failures.services import MatchTimeout, first_match, rules_read, rules_written
 from scheduler.models import Event, Job
 from tenants.errors import Invalid
 from tests.api.caller import is_error

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler import tasks, wakeups
+from scheduler import tasks
 from scheduler.core.model import codec
 from scheduler.core.model.snapshot import Member, Snapshot, VirtualCluster
-from scheduler.fairness import services as fairness_services
-from scheduler.fairness.services import account_for_rounds
+from scheduler.forecasts.fairness import services as fairness_services
+from scheduler.forecasts.fairness.services import account_for_rounds
 from scheduler.models import FairnessProgress, FairnessSample, FairnessState, FairnessViolation, Round
 from scheduler.rounds.run import run_round
+from scheduler.wiring import wakeups
 from tests.builders import NOW as LONG_AGO
 from tests.builders import make_job, make_running, make_snapshot
 from tests.scheduler.builders import make_job as make_job_row

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.clock import database_now
 from scheduler.models import CreditTransfer, FairnessSample, FairnessState, FairnessViolation
+from scheduler.wiring.clock import database_now
 from tests.api.caller import is_error
 from tests.scheduler.builders import make_account, make_loan, make_tenant, make_vc
 from tests.scheduler.conftest import World

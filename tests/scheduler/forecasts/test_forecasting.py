@@ -6,11 +6,13 @@ import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.utils import timezone
 
-from scheduler import pruning, tasks, wakeups
+from scheduler import tasks
 from scheduler.forecasts.services import facts, forecasting
 from scheduler.forecasts.services.forecasting import prediction_of, run_forecast, steadied
 from scheduler.models import Attempt, Forecast, Leadership, ServingPool
 from scheduler.rounds.run import run_round
+from scheduler.tasks import pruning
+from scheduler.wiring import wakeups
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from nodeagent.messages import HandedSecret, MessageError, SecretsAnswer, SecretsRequest
-from scheduler.attempts.services.secrets import secrets_hand_out
+from scheduler.jobs.attempts.services.secrets import secrets_hand_out
+from scheduler.jobs.sessions.services.opening import require_may_enter
 from scheduler.models import Attempt, Event, Job
-from scheduler.sessions.services.opening import require_may_enter
 from tenants.errors import NotAllowed
 from tenants.models import Membership, Secret, Tenant
 from tenants.secrets import SECRETS_PER_OWNER, keyring

@@ -5,10 +5,10 @@ import io
 
 import pytest
 
-from scheduler import rest
-from scheduler.clock import database_now
 from scheduler.core.model.plan import LedgerLine as Line
-from scheduler.ledger.services import ledger_write
+from scheduler.virtual_clusters.ledger.services import ledger_write
+from scheduler.wiring import rest
+from scheduler.wiring.clock import database_now
 from tests.api.caller import caller, is_error
 from tests.scheduler.builders import make_job, make_member, make_tenant, make_vc
 from tests.scheduler.conftest import World

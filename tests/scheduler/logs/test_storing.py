@@ -9,11 +9,11 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.logs.services import search as log_search
-from scheduler.logs.services.reading import next_chunks, removal_text
-from scheduler.logs.services.retention import prune_logs
-from scheduler.logs.services.search import Matcher, Place, SearchOutcome, matcher_of, search
 from scheduler.models import Attempt, AttemptPart, LogChunk, LogRemoval
+from scheduler.telemetry.logs.services import search as log_search
+from scheduler.telemetry.logs.services.reading import next_chunks, removal_text
+from scheduler.telemetry.logs.services.retention import prune_logs
+from scheduler.telemetry.logs.services.search import Matcher, Place, SearchOutcome, matcher_of, search
 from tenants.errors import Invalid
 from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant

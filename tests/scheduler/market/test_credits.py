@@ -6,9 +6,10 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Sum
 
-from scheduler.market.models import BANK
-from scheduler.market.services import credits
-from scheduler.market.services.credits import (
+from scheduler.models import Allowance, CreditAccount, CreditTransfer
+from scheduler.models.market import BANK
+from scheduler.virtual_clusters.market.services import credits
+from scheduler.virtual_clusters.market.services.credits import (
     MOST_MILLICREDITS,
     allowance_remove,
     allowance_set,
@@ -16,7 +17,6 @@ from scheduler.market.services.credits import (
     balance_of,
     credits_grant,
 )
-from scheduler.models import Allowance, CreditAccount, CreditTransfer
 from tenants.errors import Conflict, NotAllowed, NotFound
 from tenants.models import AuditEntry
 from tenants.selectors import viewer_of

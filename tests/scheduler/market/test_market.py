@@ -15,24 +15,24 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.cells.services import cells_apply
-from scheduler.clock import database_now
 from scheduler.core.model.loan_terms import Lot
-from scheduler.market.models import BANK
-from scheduler.market.selectors import market_now
-from scheduler.market.services import credits, loans
-from scheduler.market.services.credits import balance_of
-from scheduler.market.services.loans import loan_end, market_settle, offer_take
-from scheduler.market.services.offers import offer_make, offer_withdraw
-from scheduler.market.services.rules import Borrowing, Lending, rule_make, rule_remove
-from scheduler.market.services.terms import MOST_OPEN_OFFERS, Terms
 from scheduler.models import CreditAccount, CreditTransfer, Event, LedgerLine, Loan, MarketRule, Offer
+from scheduler.models.market import BANK
 from scheduler.virtual_clusters import services as virtual_cluster_services
+from scheduler.virtual_clusters.cells.services import cells_apply
+from scheduler.virtual_clusters.market.selectors import market_now
+from scheduler.virtual_clusters.market.services import credits, loans
+from scheduler.virtual_clusters.market.services.credits import balance_of
+from scheduler.virtual_clusters.market.services.loans import loan_end, market_settle, offer_take
+from scheduler.virtual_clusters.market.services.offers import offer_make, offer_withdraw
+from scheduler.virtual_clusters.market.services.rules import Borrowing, Lending, rule_make, rule_remove
+from scheduler.virtual_clusters.market.services.terms import MOST_OPEN_OFFERS, Terms
 from scheduler.virtual_clusters.services import (
     VirtualClusterSettings,
     virtual_cluster_delete,
     virtual_cluster_set,
 )
+from scheduler.wiring.clock import database_now
 from tenants.errors import ApplicationError, Conflict, Invalid, NotAllowed, NotFound
 from tenants.models import Membership, Tenant, VirtualCluster
 from tenants.selectors import Viewer, viewer_of
@@ -153,7 +153,7 @@ def test_what_is_borrowed_is_not_lent_on_and_each_has_so_many_offers(market, mon
     with pytest.raises(Invalid, match="vision owns 0 P100"):
         market.offer(by=market.vera, vc=market.vision)
     make_lots = [make_offer(market.speech, {"P100": 1}) for _ in range(2)]
-    monkeypatch.setattr("scheduler.market.services.terms.MOST_OPEN_OFFERS", len(make_lots))
+    monkeypatch.setattr("scheduler.virtual_clusters.market.services.terms.MOST_OPEN_OFFERS", len(make_lots))
     assert len(make_lots) < MOST_OPEN_OFFERS
     with pytest.raises(Conflict, match="has 2 open offers; withdraw some"):
         market.offer(lot=Lot(gpus={"P100": 1}), starts_at=in_hours(3), ends_at=in_hours(4))

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.metrics.services import HISTORY, sample_fragmentation, workload_counted
 from scheduler.models import FragmentationSample
-from scheduler.pruning import prune
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.tasks.pruning import prune
+from scheduler.telemetry.metrics.services import HISTORY, sample_fragmentation, workload_counted
 from tenants.models import User
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import (

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 
 from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, ReplicaSample, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.metrics.selectors.buckets import count_mean_least_most, figure_of, merged, merged_table
-from scheduler.metrics.selectors.idleness import idle_gpu_seconds
-from scheduler.metrics.selectors.reading import finest_kept, node_rows, part_rows
-from scheduler.metrics.services import metrics_prune, metrics_roll_up, readings_store
 from scheduler.models import Attempt, Node, NodeMetrics, PartMetrics
+from scheduler.telemetry.metrics.selectors.buckets import (
+    count_mean_least_most,
+    figure_of,
+    merged,
+    merged_table,
+)
+from scheduler.telemetry.metrics.selectors.idleness import idle_gpu_seconds
+from scheduler.telemetry.metrics.selectors.reading import finest_kept, node_rows, part_rows
+from scheduler.telemetry.metrics.services import metrics_prune, metrics_roll_up, readings_store
 from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from scheduler.attempts.models import PartState, StopCause
-from scheduler.attempts.services.lifecycle import part_exited, part_ready, part_running
-from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import GpuId, Snapshot
+from scheduler.jobs.attempts.services.lifecycle import part_exited, part_ready, part_running
 from scheduler.jobs.services.control import job_cancel, job_submit
 from scheduler.models import Attempt, AttemptPart, Job, Node, Round
+from scheduler.models.attempts import PartState, StopCause
 from scheduler.rounds.run import run_round
+from scheduler.wiring.clock import database_now
 from tenants.models import Tenant, User
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import make_member

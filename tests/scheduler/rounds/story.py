@@ -12,19 +12,19 @@ from nodeagent.messages import PROTOCOL, GpuSample, HostSample, Reading, Replica
 from scheduler import jobspec
 from scheduler.agents.services.draining import drain_overdue, node_drain
 from scheduler.agents.services.leases import expire_leases
-from scheduler.attempts.services.profiling import profiles_measure
-from scheduler.clock import database_now
+from scheduler.agents.serving_pools.services import watch_serving_pools
 from scheduler.core.model.lifecycle import AttemptState
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.model.training import Profile
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.workload import Truth
-from scheduler.metrics.services import metrics_roll_up, readings_store
+from scheduler.jobs.attempts.services.profiling import profiles_measure
 from scheduler.models import AttemptPart
 from scheduler.models import Node as NodeRow
-from scheduler.nodes.models import NodeState
+from scheduler.models.nodes import NodeState
 from scheduler.nodes.services.managing import node_change
-from scheduler.serving_pools.services import watch_serving_pools
+from scheduler.telemetry.metrics.services import metrics_roll_up, readings_store
+from scheduler.wiring.clock import database_now
 from tenants.models import Tenant
 from tenants.selectors import viewer_of
 from tenants.services import quota_set

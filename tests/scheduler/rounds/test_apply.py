@@ -5,9 +5,9 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.lifecycle import part_exited, release_gpus
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations
+from scheduler.jobs.attempts.services.lifecycle import part_exited, release_gpus
 from scheduler.models import Attempt, Event, Explanation, PolicyMemory, QueueOrder
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.snapshot import read_snapshot

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler.clock import database_now
 from scheduler.models import Allocation, Attempt, Event
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 
-from scheduler.cells.selectors import cell_nodes, cells_in_force, children_of, virtual_cluster_cells
-from scheduler.cells.services import cells_apply
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.document import from_document
 from scheduler.jobs import representations as job_representations
 from scheduler.models import Attempt, Event, Job, Node, PolicyMemory, Round
 from scheduler.rounds.preview import effects_of
 from scheduler.rounds.run import run_round
+from scheduler.virtual_clusters.cells.selectors import (
+    cell_nodes,
+    cells_in_force,
+    children_of,
+    virtual_cluster_cells,
+)
+from scheduler.virtual_clusters.cells.services import cells_apply
 from tenants.models import Tenant, VirtualCluster
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 

@@ -12,7 +12,6 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from scheduler.clock import database_now
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Decision, Plan
@@ -24,6 +23,7 @@ from scheduler.core.solvers.solving import solve
 from scheduler.forecasts.services.forecasting import run_forecast
 from scheduler.jobspec import parse
 from scheduler.models import ClusterSettings, Event, Forecast, PolicyMemory, Round, ViewComputing
+from scheduler.models.selectors.rounds import overruns
 from scheduler.rounds import run
 from scheduler.rounds.circuit_breaker import (
     IN_TIME,
@@ -34,10 +34,10 @@ from scheduler.rounds.circuit_breaker import (
 )
 from scheduler.rounds.preview import preview
 from scheduler.rounds.run import run_round
-from scheduler.rounds.selectors import overruns
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.solver import Budget, Solver
 from scheduler.virtual_clusters import representations as virtual_cluster_representations
+from scheduler.wiring.clock import database_now
 from tenants.models import VirtualCluster
 from tests.core.solvers.instances import large_instance
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from scheduler.clock import database_now
 from scheduler.core.model import codec
 from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.models import Attempt, Explanation, Job, Round
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.clock import database_now
 from tests.effort import first_every_day
 from tests.scheduler.builders import make_node, make_tenant, make_vc
 from tests.scheduler.rounds.live_loop import LiveLoop, Places

@@ -8,16 +8,16 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 
-from scheduler.clock import database_now
 from scheduler.core.model.plan import Decision, Grant
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.round import registry
-from scheduler.ledger.services import ledger_write, prune_ledger
 from scheduler.models import LedgerLine, Round
 from scheduler.rounds import replay as replaying
 from scheduler.rounds import run
 from scheduler.rounds.replay import replay
 from scheduler.rounds.run import run_round
+from scheduler.virtual_clusters.ledger.services import ledger_write, prune_ledger
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, TooManyRequests
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.attempts.services.steps import step_job
 from scheduler.core.model.lifecycle import JobEvent
+from scheduler.jobs.attempts.services.steps import step_job
 from scheduler.jobs.services.control import job_hold, job_release
 from scheduler.jobs.services.dependencies import dependencies_settle
 from scheduler.models import Dependency, Explanation, Job
+from scheduler.models.virtual_clusters import Restraint
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.virtual_clusters.models import Restraint
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db

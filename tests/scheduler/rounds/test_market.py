@@ -10,12 +10,12 @@ from django.db import connection
 from scheduler.core.model.loan_terms import MARKET, Lot, MarketAction
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.core.model.plan import Plan
-from scheduler.market.services.credits import balance_of
 from scheduler.models import CreditTransfer, LedgerLine, Loan, Offer
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.ledger import lines_that_differ
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.virtual_clusters import services as virtual_cluster_services
+from scheduler.virtual_clusters.market.services.credits import balance_of
 from tests.scheduler.builders import (
     make_account,
     make_borrow_rule,
@@ -132,7 +132,9 @@ def test_what_no_longer_holds_is_dropped_and_the_rest_stands(clusters):
 def test_a_failure_in_the_database_costs_one_deed(clusters, monkeypatch):
     lending = make_lend_rule(clusters[0], {"P100": 4})
     broken = iter([None, {"gpus": {"P100": 1}, "cells": {}}])
-    monkeypatch.setattr("scheduler.market.services.offers.lot_document", lambda lot: next(broken))
+    monkeypatch.setattr(
+        "scheduler.virtual_clusters.market.services.offers.lot_document", lambda lot: next(broken)
+    )
     (dropped,) = carried_out(offer_by(lending), offer_by(lending))
     assert (dropped["position"], dropped["why"]) == (0, "the database refused it: IntegrityError")
     assert Offer.objects.count() == 1

@@ -10,18 +10,18 @@ from django.db.migrations.executor import MigrationExecutor
 
 from nodeagent.messages import GpuPart
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.lifecycle import promote_overdue, release_gpus
-from scheduler.budgets.models import BudgetUnit
-from scheduler.budgets.services import used
-from scheduler.clock import database_now
+from scheduler.jobs.attempts.services.lifecycle import promote_overdue, release_gpus
+from scheduler.jobs.budgets.services import used
 from scheduler.jobs.representations import jobs as represented
 from scheduler.jobs.services.control import job_submit
-from scheduler.metrics.models import UsageSample
-from scheduler.metrics.services import sample_usage
 from scheduler.models import AllocatedGpu, Attempt, Explanation, Job
+from scheduler.models.budgets import BudgetUnit
+from scheduler.models.metrics import UsageSample
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.telemetry.metrics.services import sample_usage
+from scheduler.wiring.clock import database_now
 from tenants.audit import triggers
 from tenants.selectors import viewer_of
 from tests.scheduler.builders import gpus_of, make_member, make_node, make_tenant, make_vc

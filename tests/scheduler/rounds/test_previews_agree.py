@@ -7,10 +7,10 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.clock import database_now
 from scheduler.forecasts.services.answers import answer
 from scheduler.models import Attempt, WhatIf
 from scheduler.rounds.run import run_round
+from scheduler.wiring.clock import database_now
 from tenants.models import Quota
 from tests.effort import examples
 from tests.scheduler.builders import gpus_of, make_attempt, make_gpu_model, make_job, make_node

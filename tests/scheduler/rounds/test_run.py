@@ -8,17 +8,17 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from scheduler import wakeups
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.services.lifecycle import part_exited, part_running, release_gpus
 from scheduler.core.building_blocks.growing import SETTLED_SECONDS
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
+from scheduler.jobs.attempts.services.lifecycle import part_exited, part_running, release_gpus
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Event, Explanation, Leadership, Node, Round
 from scheduler.rounds import run
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring import wakeups
 from tests.scheduler.builders import (
     gpus_of,
     make_attempt,

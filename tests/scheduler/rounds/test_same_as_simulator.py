@@ -14,9 +14,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db.models import F
 
-from scheduler.attempts.models import StopCause
-from scheduler.cells.services import cells_apply
-from scheduler.clock import database_now
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Candidates, Snapshot
 from scheduler.core.model.training import Profile
@@ -29,8 +26,11 @@ from scheduler.core.sim.rules import Rules
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Job, Loan, MarketRule, Offer
 from scheduler.models import Event as EventRow
 from scheduler.models import ServingPool as PoolRow
-from scheduler.nodes.models import LoanState
+from scheduler.models.attempts import StopCause
+from scheduler.models.nodes import LoanState
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.virtual_clusters.cells.services import cells_apply
+from scheduler.wiring.clock import database_now
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     make_account,

@@ -7,13 +7,13 @@ import pytest
 from django.db import connection, transaction
 
 from scheduler.agents.services.reports import desired_parts
-from scheduler.attempts.representations import attempts as represented
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.codec import loads_plan
 from scheduler.core.model.plan import Plan
-from scheduler.jobs.models import Job
+from scheduler.jobs.attempts.representations import attempts as represented
 from scheduler.jobspec import parse
 from scheduler.models import ClusterSettings, Round
+from scheduler.models.jobs import Job
 from scheduler.rounds.apply import apply_plan
 from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round

@@ -30,7 +30,7 @@ from scheduler.models import (
 )
 from scheduler.rounds.job_facts import _JOBS, JobRow
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.throughputs.services import on_record
+from scheduler.telemetry.throughputs.services import on_record
 from tenants.models import VirtualCluster
 from tests.scheduler.builders import (
     gpus_of,

@@ -24,12 +24,12 @@ from scheduler.core.round.decide import decide
 from scheduler.forecasts.services import answers, facts
 from scheduler.forecasts.services.forecasting import run_forecast
 from scheduler.models import Forecast, Leadership, Round, ViewComputing
-from scheduler.prometheus import _Database
 from scheduler.rounds import run
 from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.rounds.watchdog import within_budget
+from scheduler.telemetry.prometheus import _Database
 from scheduler.virtual_clusters.representations import virtual_clusters
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 from tests.scheduler.conftest import World, spec

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from scheduler.attempts.services.lifecycle import attempt_stop, part_exited, part_running
-from scheduler.cells.services import cells_check, cells_proposal
-from scheduler.clock import database_now
-from scheduler.core.model.lifecycle import StopCause
-from scheduler.models import Attempt, Event, Explanation, Job, Node, Round, ServingPool
-from scheduler.nodes.selectors import gpu_models
-from scheduler.rounds.run import run_round
-from scheduler.serving_pools.services import (
+from scheduler.agents.serving_pools.services import (
     node_ask_back,
     node_join,
     node_lend,
@@ -24,7 +17,14 @@ from scheduler.serving_pools.services import (
     pool_change,
     watch_serving_pools,
 )
+from scheduler.core.model.lifecycle import StopCause
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop, part_exited, part_running
+from scheduler.models import Attempt, Event, Explanation, Job, Node, Round, ServingPool
+from scheduler.models.selectors.nodes import gpu_models
+from scheduler.rounds.run import run_round
+from scheduler.virtual_clusters.cells.services import cells_check, cells_proposal
 from scheduler.virtual_clusters.services import VirtualClusterSettings, virtual_cluster_set
+from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, Invalid, QuotaExceeded
 from tests.scheduler.builders import (
     gpus_of,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.models import GpuModel, JobProfile, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
-from scheduler.throughputs.services import rows as throughputs
+from scheduler.telemetry.throughputs.services import rows as throughputs
 from tenants.models import AuditEntry, Tenant
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import (
@@ -264,7 +264,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
 
 
 def test_too_large_a_file_is_refused(world: World, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.throughputs.services.files.MOST_CORRECTIONS_PER_TENANT", 2)
+    monkeypatch.setattr("scheduler.telemetry.throughputs.services.files.MOST_CORRECTIONS_PER_TENANT", 2)
     content = HEADER + "".join(f"a{n},1,V100,1,,\n" for n in range(3))
     is_error(send(admin, content), 409, "quota_exceeded")
     assert not SpeedCorrection.objects.exists()

@@ -8,16 +8,16 @@ from django.utils import timezone
 
 from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
-from scheduler.clock import database_now
 from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.perf.estimator import Pair
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models import Attempt, Node, SpeedMeasurement
-from scheduler.pruning import prune
-from scheduler.throughputs.services import measuring
-from scheduler.throughputs.services.measuring import fewest_nodes
-from scheduler.throughputs.services.on_record import read_estimator
+from scheduler.tasks.pruning import prune
+from scheduler.telemetry.throughputs.services import measuring
+from scheduler.telemetry.throughputs.services.measuring import fewest_nodes
+from scheduler.telemetry.throughputs.services.on_record import read_estimator
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_measurement, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db

@@ -5,9 +5,9 @@ import pytest
 from scheduler.core.round.registry import PLACERS, POLICIES, make_placer, make_policy
 from scheduler.core.solvers.solving import OBJECTIVES
 from scheduler.models import Event, Round
-from scheduler.plugins import POLICY, ChosenPlugin
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.wiring.plugins import POLICY, ChosenPlugin
 from tenants.models import AuditEntry
 from tests.api.caller import is_error
 from tests.scheduler.builders import make_job

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.clock import database_now
 from scheduler.models import PolicyMemory
+from scheduler.wiring.clock import database_now
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_tenant
 from tests.scheduler.conftest import World
 

@@ -1,0 +1,106 @@
+"""Jobs that run and do nothing, as far as their owners or the site can tell; and trial runs that are over."""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Max
+from django.db.models.functions import Coalesce
+
+from scheduler.core.model.lifecycle import AttemptState, StopCause
+from scheduler.jobs.attempts.services.lifecycle import attempt_stop
+from scheduler.jobs.attempts.services.steps import attempt_event, lock_jobs
+from scheduler.models.attempts import Attempt
+from scheduler.models.events import Event
+from scheduler.models.selectors.cluster import cluster_settings
+from scheduler.models.selectors.nodes import served_since
+from scheduler.telemetry.metrics.selectors.idleness import idle_gpu_seconds
+from scheduler.wiring.clock import database_now
+
+_ACTOR = "watch"
+_WARNING = "attempt.stuck"
+
+
+def watch_jobs() -> None:
+    """Warn of each attempt that is silent once, or stop it, as its job says."""
+    watched = Attempt.objects.filter(state=AttemptState.RUNNING, job__spec__watch__silent__isnull=False)
+    heard = watched.exclude(job__spec__watch__silent=None).annotate(
+        heard_at=Coalesce(Max("progress__at"), F("running_at"))
+    )
+    since = served_since()
+    for attempt_id, job_id, watch, heard_at in heard.values_list(
+        "id", "job_id", "job__spec__watch", "heard_at"
+    ):
+        # A node's clock may be ahead: then it is found a little later.
+        if database_now() - _later(heard_at, since) >= timedelta(seconds=watch["silent"]):
+            message = f"It reported no progress for {watch['silent']:g} s."
+            _act(attempt_id, job_id, StopCause.STUCK, watch["then"], message)
+
+
+def watch_idle_gpus() -> None:
+    """Warn of each attempt whose GPUs do nothing once, or stop it, as its job or else the site says."""
+    settings = cluster_settings()
+    usual = None
+    if settings["idle_gpus_seconds"] is not None:
+        usual = {name: settings[f"idle_gpus_{name}"] for name in ("seconds", "below_percent", "then")}
+    running = Attempt.objects.filter(state=AttemptState.RUNNING).select_related("job", "allocation")
+    if usual is None:
+        running = running.filter(job__spec__watch__idle_gpus__isnull=False)
+    now, since = database_now(), served_since()
+    for attempt in running.iterator(chunk_size=500):
+        watch = attempt.job.spec.get("watch") or {}
+        own = watch.get("idle_gpus")
+        rule = {**own, "then": watch["then"]} if own else usual
+        if rule is None or attempt.running_at is None:
+            continue
+        # Only then may it have been idle for so long: most are asked nothing.
+        if now - _later(attempt.running_at, since) < timedelta(seconds=rule["seconds"]):
+            continue
+        idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
+        if idle_seconds is not None and idle_seconds >= rule["seconds"]:
+            message = f"Its GPUs were less than {rule['below_percent']:g} % busy for {rule['seconds']:g} s."
+            _act(attempt.id, attempt.job_id, StopCause.IDLE_GPUS, rule["then"], message)
+
+
+def _later(at: datetime, since: datetime | None) -> datetime:
+    return at if since is None else max(at, since)
+
+
+@transaction.atomic
+def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str) -> None:
+    attempt = _running_locked(attempt_id, job_id)
+    if attempt is None:
+        return
+    if then == "stop":
+        attempt_stop(attempt, cause=cause, actor=_ACTOR, message=message)
+        return
+    # Once of each sign.
+    warnings = Event.objects.filter(kind=_WARNING, subject="attempt", subject_id=attempt_id)
+    if not warnings.filter(data__sign=cause).exists():
+        data = {"sign": str(cause)}
+        attempt_event(attempt, _WARNING, at=database_now(), actor=_ACTOR, why=message, data=data).save()
+
+
+def end_trials() -> None:
+    """Stop the trial runs that have shown that their jobs work: told of a step, or run for long enough."""
+    trials = Attempt.objects.filter(state=AttemptState.RUNNING, is_trial=True).exclude(running_at=None)
+    now = database_now()
+    for attempt in trials.select_related("job"):
+        seconds = attempt.job.spec["trial"]["seconds"]
+        if attempt.step:
+            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it came to step {attempt.step}.")
+        elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=seconds):
+            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {seconds:g} s.")
+
+
+@transaction.atomic
+def _end_trial(attempt_id: int, job_id: int, message: str) -> None:
+    attempt = _running_locked(attempt_id, job_id)
+    if attempt is not None:
+        attempt_stop(attempt, cause=StopCause.TRIAL_OVER, actor="trial", message=message)
+
+
+def _running_locked(attempt_id: int, job_id: int) -> Attempt | None:
+    """Lock the job; return the attempt if it still runs."""
+    lock_jobs([job_id])
+    attempt = Attempt.objects.select_related("job", "allocation").get(id=attempt_id)
+    return attempt if attempt.state == AttemptState.RUNNING else None

@@ -1,0 +1,228 @@
+"""Budgets of tenants: what of them is used up, told at thresholds, and enforced where an operator says so.
+
+What was used is computed from the allocations, those that run included: each GPU counts from when it was
+held until it was given back, and for jobs that share it an equal part for each of them meanwhile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+
+from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
+from scheduler.models.events import Event
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
+from tenants.models import Tenant
+from tenants.selectors import Viewer
+
+#: In percent; each is told of once in a period.
+THRESHOLDS = (50, 80, 100)
+#: What is expected until the period's end follows from what was used in so long.
+_PACE = timedelta(days=1)
+# Who shares, and when, is looked for once for each attempt, before there is a row for each GPU.
+_USED = """
+WITH own AS (
+    SELECT a.id, a.allocation_id, least(l.released_at, a.ended_at, %(until)s) AS own_end,
+           greatest(a.starting_at, %(since)s) AS start,
+           CASE WHEN %(by_price)s THEN coalesce(m.price_per_hour, 1) ELSE 1 END AS price
+    FROM scheduler_job j
+    JOIN scheduler_attempt a ON a.job_id = j.id
+    JOIN scheduler_allocation l ON l.id = a.allocation_id
+    LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
+    WHERE j.tenant_id = %(tenant)s AND (j.ended_at IS NULL OR j.ended_at > %(since)s)
+      AND a.starting_at < %(until)s
+), part AS MATERIALIZED (
+    -- From one coming or going of those beside it to the next it has an equal part.
+    SELECT own.allocation_id, price, cut.at AS start,
+           coalesce(lead(cut.at) OVER (PARTITION BY own.id ORDER BY cut.at), own_end) AS own_end,
+           (SELECT count(*) FROM scheduler_attempt b
+            WHERE b.allocation_id = own.allocation_id AND b.starting_at <= cut.at
+                  AND (b.ended_at IS NULL OR b.ended_at > cut.at)) AS sharers
+    FROM own, LATERAL (
+        SELECT own.start AS at
+        UNION SELECT change.at
+        FROM scheduler_attempt b, LATERAL (VALUES (b.starting_at), (b.ended_at)) AS change (at)
+        WHERE b.allocation_id = own.allocation_id AND b.id <> own.id
+              AND change.at > own.start AND change.at < own.own_end
+    ) cut
+    WHERE own_end > own.start
+), held AS (
+    -- A part of a GPU costs its part.
+    SELECT price * g.request / 1000 / greatest(sharers, 1) AS price, start,
+           least(g.released_at, own_end) AS own_end
+    FROM part JOIN scheduler_allocatedgpu g USING (allocation_id)
+)
+SELECT coalesce(sum(price * extract(epoch FROM own_end - start)::float8), 0) / 3600
+FROM held WHERE own_end > start
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """From when to when use counts; without end when the budget is for all time."""
+
+    starts_at: datetime
+    ends_at: datetime | None
+
+
+def period_of(period: str, at: datetime) -> Period:
+    """Return the calendar period, by UTC, that an instant is in."""
+    day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == BudgetPeriod.WEEK:
+        monday = day - timedelta(days=day.weekday())
+        return Period(starts_at=monday, ends_at=monday + timedelta(days=7))
+    if period == BudgetPeriod.MONTH:
+        first = day.replace(day=1)
+        return Period(starts_at=first, ends_at=(first + timedelta(days=32)).replace(day=1))
+    return Period(starts_at=datetime.min.replace(tzinfo=UTC), ends_at=None)
+
+
+def used(tenant: Tenant, unit: str, since: datetime, until: datetime) -> float:
+    """Return the GPU-hours that a tenant's jobs held in a time, or what they cost."""
+    by_price = unit == BudgetUnit.COST
+    values: dict[str, Any] = {"tenant": tenant.pk, "since": since, "until": until, "by_price": by_price}
+    with connection.cursor() as cursor:
+        cursor.execute(_USED, values)
+        return float(cursor.fetchone()[0])
+
+
+def budget_state(tenant: Tenant) -> dict[str, Any]:
+    """Return the budget, what of it is used, and what is expected, JSON-ready.
+
+    Of a tenant without one, it tells the GPU-hours of the month.
+    """
+    budget = Budget.objects.filter(tenant=tenant).first()
+    now = database_now()
+    unit = budget.unit if budget else BudgetUnit.GPU_HOURS
+    period = period_of(budget.period if budget else BudgetPeriod.MONTH, now)
+    since = max(period.starts_at, budget.starts_at) if budget else period.starts_at
+    spent = used(tenant, unit, since, now)
+    per_second = used(tenant, unit, now - _PACE, now) / _PACE.total_seconds()
+    left = None if period.ends_at is None else (period.ends_at - now).total_seconds()
+    return {
+        "budget": _terms(budget) if budget else None,
+        "used": spent,
+        "counts_from": since.isoformat(),
+        "ends_at": period.ends_at.isoformat() if period.ends_at else None,
+        "used_last_day": per_second * _PACE.total_seconds(),
+        "expected": None if left is None else spent + per_second * left,
+        "reached_at": _reached_at(budget, spent, per_second, now, period.ends_at),
+        "is_holding": bool(budget and budget.action == BudgetAction.HOLD and budget.is_spent),
+    }
+
+
+def _reached_at(
+    budget: Budget | None, spent: float, per_second: float, now: datetime, ends_at: datetime | None
+) -> str | None:
+    """Return when the budget will be used up if things go on so; None: not in this period."""
+    if budget is None or spent >= budget.amount or per_second <= 0:
+        return None
+    seconds = (budget.amount - spent) / per_second
+    # Beyond some years it is no forecast.
+    if seconds > timedelta(days=3_650).total_seconds():
+        return None
+    reached_at = now + timedelta(seconds=seconds)
+    return None if ends_at is not None and reached_at >= ends_at else reached_at.isoformat()
+
+
+@transaction.atomic
+def budget_set(
+    *,
+    by: Viewer,
+    tenant: Tenant,
+    amount: float,
+    unit: str,
+    period: str,
+    action: str,
+    starts_at: datetime | None = None,
+) -> None:
+    """Give a tenant a budget that counts from the period's beginning, or from now where there are none."""
+    by.require_operator()
+    now = database_now()
+    current = period_of(period, now)
+    default = now if period == BudgetPeriod.NONE else current.starts_at
+    budget, _ = Budget.objects.update_or_create(
+        tenant=tenant,
+        defaults={
+            "amount": amount,
+            "unit": unit,
+            "period": period,
+            "action": action,
+            "starts_at": starts_at or default,
+            "period_starts_at": current.starts_at,
+            "period_ends_at": current.ends_at,
+            "told_percent": 0,
+            "is_spent": False,
+        },
+    )
+    _look_at(budget, now)
+    request_round_on_commit()
+
+
+@transaction.atomic
+def budget_remove(*, by: Viewer, tenant: Tenant) -> None:
+    by.require_operator()
+    budget = Budget.objects.select_for_update().filter(tenant=tenant).first()
+    if budget is not None:
+        budget.delete()
+        request_round_on_commit()
+
+
+def watch_budgets() -> None:
+    """Look at each budget: tell of thresholds, hold back or let go."""
+    for tenant in Budget.objects.order_by("pk").values_list("pk", flat=True):
+        with transaction.atomic():
+            rows = Budget.objects.select_for_update(of=("self",)).select_related("tenant")
+            if budget := rows.filter(pk=tenant).first():
+                _look_at(budget, database_now())
+
+
+def _look_at(budget: Budget, now: datetime) -> None:
+    period = period_of(budget.period, now)
+    if period.starts_at != budget.period_starts_at:
+        budget.period_starts_at, budget.period_ends_at = period.starts_at, period.ends_at
+        budget.told_percent = 0
+    was_spent = budget.is_spent
+    spent = used(budget.tenant, budget.unit, max(period.starts_at, budget.starts_at), now)
+    budget.is_spent = spent >= budget.amount
+    reached = max([line for line in THRESHOLDS if spent * 100 >= line * budget.amount], default=0)
+    if reached > budget.told_percent:
+        budget.told_percent = reached
+        _tell(budget, reached, spent, now)
+    budget.save()
+    if budget.is_spent != was_spent and budget.action == BudgetAction.HOLD:
+        request_round_on_commit()
+
+
+def _tell(budget: Budget, percent: int, spent: float, now: datetime) -> None:
+    words = "GPU-hours" if budget.unit == BudgetUnit.GPU_HOURS else "in cost"
+    until = f" until {budget.period_ends_at:%-d %B %Y}" if budget.period_ends_at else ""
+    message = (
+        f"Tenant {budget.tenant.name} has used {spent:,.1f} of {budget.amount:,.12g} {words} of its budget"
+        f"{until}, {percent} % or more."
+    )
+    if percent >= 100 and budget.action == BudgetAction.HOLD:
+        message += " Its jobs that wait are not started; those that run go on."
+    Event.objects.create(
+        at=now,
+        kind="budget.reached",
+        subject="tenant",
+        subject_id=budget.tenant.pk,
+        tenant=budget.tenant,
+        actor="budgets",
+        message=message,
+        data={**_terms(budget), "percent": percent, "used": spent},
+    )
+
+
+def _terms(budget: Budget) -> Mapping[str, Any]:
+    return {
+        "amount": budget.amount,
+        "unit": str(budget.unit),
+        "period": str(budget.period),
+        "action": str(budget.action),
+        "starts_at": budget.starts_at.isoformat(),
+    }

@@ -1,0 +1,78 @@
+"""Who is inside a job, and tickets for the pages of its programs. The sessions themselves are WebSockets."""
+
+from collections.abc import Mapping
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from controlplane.job_pages import NoPages, page_address
+from scheduler.jobs.sessions.services.port_passes import ticket_issue
+from scheduler.models.selectors.jobs import job_get
+from scheduler.models.sessions import Session
+from tenants.errors import Conflict
+from tenants.models import Scope
+from tenants.selectors import viewer
+
+
+class SessionSerializer(serializers.ModelSerializer[Session]):
+    user = serializers.CharField(source="user.username")
+    attempt = serializers.IntegerField(source="attempt.number")
+    node = serializers.CharField(source="node.name")
+    port = serializers.CharField(help_text="Name or number of the port; empty: a command.")
+    command = serializers.CharField(help_text="Empty: a shell.")
+
+    class Meta:
+        model = Session
+        fields = [
+            "id",
+            "user",
+            "attempt",
+            "rank",
+            "node",
+            "port",
+            "command",
+            "opened_at",
+            "ended_at",
+            "exit_code",
+        ]
+
+
+class PageAddress(serializers.Serializer[Mapping[str, object]]):
+    url = serializers.CharField(help_text="Good for one browser, within a minute.")
+
+
+class JobSessions(ListAPIView[Session]):
+    """Who is, and was, inside the job in the last 30 days: the newest first."""
+
+    queryset = Session.objects.none()
+    serializer_class = SessionSerializer
+    filter_backends = []
+
+    def get_queryset(self) -> QuerySet[Session]:
+        job = job_get(viewer(self.request), self.kwargs["job_id"])
+        return Session.objects.filter(attempt__job=job).select_related("user", "attempt", "node")
+
+
+class JobPortOpen(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: PageAddress})
+    def post(self, request: Request, job_id: int, port: str) -> Response:
+        """Return the address of the pages that one of the job's programs serves, with a ticket in it."""
+        session = getattr(request._request, "session", None)
+        job, ticket = ticket_issue(
+            viewer=viewer(request),
+            job_id=job_id,
+            port=port,
+            session_key=(session.session_key or "") if session is not None else "",
+        )
+        try:
+            url = page_address(request._request, job_id=job.id, port=port, ticket=ticket)
+        except NoPages as error:
+            raise Conflict(str(error)) from None
+        return Response({"url": url})

@@ -1,0 +1,238 @@
+"""Ways into running attempts: who may have one, where it leads, and what becomes of it.
+
+A session ends with the right to it: `session_problem` is asked when its user's rights change, and every
+minute for what else may end it. The bytes themselves never come here (`controlplane.sessions`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from nodeagent.messages import SessionOffer, encode
+from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.jobs.attempts.services.steps import job_event
+from scheduler.models.attempts import Attempt, AttemptPart
+from scheduler.models.jobs import Job
+from scheduler.models.nodes import Node
+from scheduler.models.selectors.jobs import job_get
+from scheduler.models.sessions import Session
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.stream import node_group, on_commit, send
+from tenants.errors import Conflict, Invalid, NotAllowed
+from tenants.models import Role, Scope
+from tenants.selectors import Viewer
+
+#: One that nobody has held for so long is over: its server process was killed.
+UNSEEN = timedelta(minutes=3)
+KEPT = timedelta(days=30)
+#: Connections to a port make one event, not one each.
+_SAME_VISIT = timedelta(minutes=10)
+_COMMAND_CHARACTERS = 500
+#: What they can be visited in. One that is stopping may be worth a look, too.
+_OPEN = (AttemptState.RUNNING, AttemptState.STOPPING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """What somebody wants to do: a command with or without a terminal, or a connection to a port."""
+
+    rank: int = 0
+    command: tuple[str, ...] = ()
+    terminal: str = ""
+    rows: int = 24
+    columns: int = 80
+    port: str = ""
+
+
+@transaction.atomic
+def session_open(
+    *, viewer: Viewer, job_id: int, request: SessionRequest, address: str, attempt_id: int | None = None
+) -> Session:
+    """Write a session down and offer it to the node's agent; raise an ApplicationError where it may not be.
+
+    `address` is where the agent's joining is to be told; `attempt_id` where it must be this attempt.
+    """
+    job = job_get(viewer, job_id)
+    require_may_enter(viewer, job)
+    part = _part_of(job, request.rank, attempt_id)
+    _check_room(viewer, part.attempt)
+    if request.port and not request.port.isdigit():
+        require_port(job, request.port)
+    at = database_now()
+    session = Session(
+        user=viewer.user,
+        attempt=part.attempt,
+        rank=request.rank,
+        node_id=part.node_id,
+        port=request.port,
+        command=_text(request.command),
+        address=address,
+        opened_at=at,
+        seen_at=at,
+    )
+    if not request.port or not _visited_lately(session):
+        _tell(viewer, job, session)
+    session.save(force_insert=True)
+    offer = SessionOffer(
+        id=str(session.id),
+        attempt=session.attempt_id,
+        rank=request.rank,
+        command=request.command,
+        terminal=request.terminal,
+        rows=request.rows,
+        columns=request.columns,
+        port=request.port,
+    )
+    offer_session(part.node_id, encode(offer))
+    return session
+
+
+def session_join(*, node: Node, session_id: UUID) -> Session | None:
+    """Let the agent of its node, and nobody else, join a session, and only once."""
+    at = database_now()
+    waiting = Session.objects.filter(id=session_id, node=node, joined_at=None, ended_at=None)
+    if not waiting.update(joined_at=at):
+        return None
+    return Session.objects.get(id=session_id)
+
+
+def session_problem(session_id: UUID, viewer: Viewer | None) -> str:
+    """Say why a session must end, "" when it may go on; what goes on has been seen."""
+    if viewer is None:
+        return "You are no longer signed in."
+    session = Session.objects.select_related("attempt__job__tenant", "user").get(id=session_id)
+    if session.ended_at is not None:
+        return "The session was ended."
+    if session.attempt.state == AttemptState.ENDED:
+        return "The attempt has ended."
+    try:
+        require_may_enter(viewer, session.attempt.job)
+    except NotAllowed as error:
+        return error.message
+    Session.objects.filter(id=session_id).update(seen_at=database_now())
+    return ""
+
+
+def session_end(session_id: UUID, *, exit_code: int | None = None) -> None:
+    Session.objects.filter(id=session_id, ended_at=None).update(ended_at=database_now(), exit_code=exit_code)
+
+
+def session_is_open(session_id: UUID, node_token_key: str) -> bool:
+    """Whether a session goes on, and its node's agent still signs in with the same token."""
+    return Session.objects.filter(id=session_id, ended_at=None, node__token_key=node_token_key).exists()
+
+
+def require_may_enter(viewer: Viewer, job: Job) -> None:
+    """Raise NotAllowed unless the viewer may do inside the job what the job itself may.
+
+    That is its submitter while he is a member, and the admins of its tenant unless it has secrets of the
+    submitter's own; operators where the installation says so. Others of the tenant can see and cancel the
+    job, but not act in its name.
+    """
+    viewer.require_scope(Scope.SUBMIT)
+    role = viewer.roles.get(job.tenant_id)
+    # To open a session is to change something, also where it is a WebSocket that asks.
+    operates = viewer.is_operator and Scope.OPERATE in viewer.scopes
+    is_own = job.submitted_by_id == viewer.user.pk and (role in (Role.MEMBER, Role.ADMIN) or operates)
+    if uses_own_secrets(job) and not is_own:
+        raise NotAllowed(f"Job {job.id} was given secrets of its submitter's own, so only he gets into it.")
+    if role == Role.ADMIN or is_own or (operates and settings.CONFIG.operators_enter_jobs):
+        return
+    said = f"Only who submitted job {job.id} and the admins of tenant {job.tenant.name!r} get into it"
+    raise NotAllowed(f"{said}{'; operators where ALLOT_OPERATORS_ENTER_JOBS is set' * viewer.is_operator}.")
+
+
+def uses_own_secrets(job: Job) -> bool:
+    """Whether whoever is in the job can read secrets that are not its tenant's."""
+    return any(use["scope"] == "user" for use in job.spec.get("secrets") or [])
+
+
+def require_port(job: Job, name: str) -> None:
+    if name not in ports_of(job):
+        known = ", ".join(ports_of(job)) or "none"
+        raise Conflict(f"Job {job.id} has no port {name!r}; its ports: {known}.")
+
+
+def ports_of(job: Job) -> Mapping[str, int]:
+    """Return the job's ports by name, and the numbers that it insists on, else 0."""
+    return {port["name"]: port.get("port") or 0 for port in job.spec.get("ports") or []}
+
+
+def attempt_open(job: Job) -> Attempt:
+    """Return the job's attempt that can be visited; raise Conflict when none can."""
+    attempt = Attempt.objects.filter(job=job, state__in=_OPEN).first()
+    if attempt is None:
+        raise Conflict(f"Job {job.id} does not run now: it is {job.state}.")
+    return attempt
+
+
+def sessions_open() -> QuerySet[Session]:
+    return Session.objects.filter(ended_at=None, seen_at__gt=database_now() - UNSEEN)
+
+
+def prune_sessions() -> None:
+    Session.objects.filter(opened_at__lt=database_now() - KEPT).filter(
+        Q(ended_at__isnull=False) | Q(seen_at__lt=database_now() - UNSEEN)
+    ).delete()
+
+
+def _part_of(job: Job, rank: int, attempt_id: int | None) -> AttemptPart:
+    """Return the running part with that rank."""
+    attempt = attempt_open(job)
+    if attempt_id not in (None, attempt.id):
+        raise Conflict(f"The attempt of job {job.id} has ended; it runs as another now.")
+    attempt.job = job
+    parts = list(AttemptPart.objects.filter(attempt=attempt))
+    for part in parts:
+        if any(replica["rank"] == rank for replica in part.replicas):
+            if part.state not in (PartState.RUNNING, PartState.STOPPING):
+                raise Conflict(f"Rank {rank} of job {job.id} does not run: it is {part.state}.")
+            part.attempt = attempt
+            return part
+    ranks = sum(len(part.replicas) for part in parts)
+    raise Invalid(f"rank: job {job.id} has no rank {rank}; its ranks are 0 to {ranks - 1}.")
+
+
+def _check_room(viewer: Viewer, attempt: Attempt) -> None:
+    most_of_user, most_of_job = settings.CONFIG.sessions_per_user, settings.CONFIG.sessions_per_job
+    if sessions_open().filter(user=viewer.user).count() >= most_of_user:
+        raise Conflict(f"You have {most_of_user} sessions already; end one of them.")
+    if sessions_open().filter(attempt=attempt).count() >= most_of_job:
+        raise Conflict(f"There are {most_of_job} sessions in this job already.")
+
+
+def _visited_lately(session: Session) -> bool:
+    return Session.objects.filter(
+        user=session.user,
+        attempt_id=session.attempt_id,
+        port=session.port,
+        opened_at__gt=session.opened_at - _SAME_VISIT,
+    ).exists()
+
+
+def _tell(viewer: Viewer, job: Job, session: Session) -> None:
+    what = f"port {session.port}" if session.port else session.command or "a shell"
+    job_event(
+        job,
+        "job.port_visited" if session.port else "job.entered",
+        at=session.opened_at,
+        actor=viewer.actor,
+        why=f"Rank {session.rank}: {what}",
+        data={"rank": session.rank, "session": str(session.id)},
+    ).save()
+
+
+def _text(command: Sequence[str]) -> str:
+    # PostgreSQL's text cannot hold a zero byte.
+    return " ".join(command).replace("\x00", "\ufffd")[:_COMMAND_CHARACTERS]
+
+
+def offer_session(node_id: int, offer: Mapping[str, Any]) -> None:
+    """Let the node's agent know that somebody wants to get into one of its attempts."""
+    on_commit(send, [((node_group(node_id),), {"type": "agent.session", "session": dict(offer)})])

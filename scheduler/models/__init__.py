@@ -1,0 +1,97 @@
+"""Every table of the scheduler, for Django, and for tests and scripts that look at many of them.
+
+Each slice declares its own. Facts are declared once more, as values, in `core.model.snapshot`.
+"""
+
+from scheduler.models.adviser import Advice, AnomalyReport, ElasticitySavings
+from scheduler.models.attempts import (
+    AllocatedGpu,
+    Allocation,
+    Attempt,
+    AttemptPart,
+    JobProfile,
+    JobScaling,
+    ProgressPoint,
+    TrainingProgress,
+)
+from scheduler.models.budgets import Budget
+from scheduler.models.cells import CellSpecification
+from scheduler.models.cluster import ClusterSettings
+from scheduler.models.events import Event
+from scheduler.models.failures import FailureRules
+from scheduler.models.fairness import FairnessProgress, FairnessSample, FairnessState, FairnessViolation
+from scheduler.models.forecasts import Forecast, WhatIf
+from scheduler.models.jobs import Dependency, Explanation, Job, QueueOrder
+from scheduler.models.ledger import LedgerLine
+from scheduler.models.logs import LogChunk, LogRemoval
+from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
+from scheduler.models.metrics import FragmentationSample, NodeMetrics, PartMetrics, UsageSample
+from scheduler.models.nodes import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
+from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
+from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
+from scheduler.models.sessions import PortPass, Session
+from scheduler.models.throughputs import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
+from scheduler.models.virtual_clusters import Restraint
+
+__all__ = [
+    "Advice",
+    "AgentService",
+    "AllocatedGpu",
+    "Allocation",
+    "Allowance",
+    "AnomalyReport",
+    "Attempt",
+    "AttemptPart",
+    "Budget",
+    "CellSpecification",
+    "ClassProfile",
+    "ClusterSettings",
+    "CreditAccount",
+    "CreditTransfer",
+    "Delivery",
+    "Dependency",
+    "ElasticitySavings",
+    "EmailNotice",
+    "Event",
+    "Explanation",
+    "FailureRules",
+    "FairnessProgress",
+    "FairnessSample",
+    "FairnessState",
+    "FairnessViolation",
+    "Forecast",
+    "FragmentationSample",
+    "Gpu",
+    "GpuModel",
+    "InterferenceFit",
+    "Job",
+    "JobProfile",
+    "JobScaling",
+    "Leadership",
+    "LedgerLine",
+    "Loan",
+    "LogChunk",
+    "LogRemoval",
+    "MarketRule",
+    "Node",
+    "NodeCheck",
+    "NodeMetrics",
+    "NotificationSettings",
+    "Offer",
+    "PartMetrics",
+    "PolicyMemory",
+    "PortPass",
+    "ProgressPoint",
+    "QueueOrder",
+    "Restraint",
+    "Round",
+    "ServingPool",
+    "Session",
+    "SpeedCorrection",
+    "SpeedMeasurement",
+    "TrainingProgress",
+    "UsageSample",
+    "ViewComputing",
+    "Webhook",
+    "WhatIf",
+]

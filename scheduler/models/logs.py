@@ -1,0 +1,45 @@
+"""Output of jobs, piece by piece, and what of it was removed."""
+
+from django.db import models
+
+from scheduler.models.attempts import Attempt
+
+
+class LogChunk(models.Model):
+    """Consecutive output of one rank, stored once by its number."""
+
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="log_chunks", db_index=False)
+    rank = models.PositiveIntegerField()
+    sequence = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    #: As it is shown and searched: what is no UTF-8, and zero bytes, are replaced.
+    text = models.TextField()
+    #: The bytes themselves where the text does not say them.
+    raw = models.BinaryField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "rank", "sequence"], name="log_chunk_stored_once"),
+        ]
+
+
+class RemovalCause(models.TextChoices):
+    """Which limit of the retention the output was removed for."""
+
+    AGE = "age"
+    PLATFORM_BYTES = "platform_bytes"
+    TENANT_BYTES = "tenant_bytes"
+
+
+class LogRemoval(models.Model):
+    """That the output of an attempt was kept, and is no longer."""
+
+    attempt = models.OneToOneField(
+        Attempt, on_delete=models.CASCADE, primary_key=True, related_name="log_removal"
+    )
+    at = models.DateTimeField()
+    cause = models.CharField(max_length=16, choices=RemovalCause.choices)
+    #: The limit as it was then: days, or bytes.
+    limit = models.PositiveBigIntegerField()
+    #: What was removed.
+    bytes = models.PositiveBigIntegerField()

@@ -1,0 +1,76 @@
+"""What nodes and attempts used, how many GPUs each tenant held, and how fragmented the idle ones were."""
+
+from django.db import models
+
+from scheduler.models.attempts import AttemptPart
+from scheduler.models.nodes import Node
+
+
+class Resolution(models.IntegerChoices):
+    """Seconds between two rows. The finest rows are the readings themselves, by their own times."""
+
+    READING = 10
+    MINUTE = 60
+    QUARTER = 900
+
+
+class Metrics(models.Model):
+    """One row for a reading, or for all readings of a bucket of time that begins at `at`.
+
+    There is no row where there was no reading. The form of `values` is in `metrics.selectors.buckets`.
+    """
+
+    seconds = models.PositiveSmallIntegerField(choices=Resolution.choices)
+    at = models.DateTimeField()
+    #: How many readings the row is made of: a row that is made of fewer than there are is made anew.
+    readings = models.PositiveIntegerField(default=1)
+    #: Whether figures of GPUs were made up rather than measured.
+    simulated = models.BooleanField()
+    values = models.JSONField()
+
+    class Meta:
+        abstract = True
+
+
+class NodeMetrics(Metrics):
+    """Of a whole node: {"host": group, "gpus": {index: group}}, in readings also what each attempt used:
+    {"parts": {attempt id: {rank: group}}}."""
+
+    pk = models.CompositePrimaryKey("node_id", "seconds", "at")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, db_index=False, related_name="metrics")
+
+    class Meta:
+        indexes = [models.Index(fields=["seconds", "at", "node"], name="node_metrics_by_time")]
+
+
+class PartMetrics(Metrics):
+    """Of an attempt on one of its nodes: {"gpus": {index: group}, "ranks": {rank: group}}. No readings: these
+    are in the node's."""
+
+    pk = models.CompositePrimaryKey("part_id", "seconds", "at")
+    part = models.ForeignKey(AttemptPart, on_delete=models.CASCADE, db_index=False, related_name="metrics")
+
+    class Meta:
+        indexes = [models.Index(fields=["seconds", "at", "part"], name="part_metrics_by_time")]
+
+
+class UsageSample(models.Model):
+    """GPUs in use at one instant, and what tenants have of them by name, parts as such."""
+
+    at = models.DateTimeField(unique=True)
+    total = models.PositiveIntegerField()
+    held = models.PositiveIntegerField()
+    by_tenant = models.JSONField(default=dict)
+
+
+class FragmentationSample(models.Model):
+    """How much of the GPUs that were idle at one instant was of no use to what this cluster usually runs."""
+
+    at = models.DateTimeField(unique=True)
+    #: In GPUs, of which parts count as such.
+    idle = models.FloatField()
+    fragmented = models.FloatField()
+    #: GPUs by what tasks found missing; their sum is `fragmented`.
+    causes = models.JSONField(default=dict)
+    #: Of the newest only: {"kinds": [...], "nodes": [...]}, as the API shows them.
+    details = models.JSONField(null=True)

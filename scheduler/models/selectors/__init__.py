@@ -1,0 +1,1 @@
+"""What a viewer may see of the tables, a module for each."""

@@ -1,0 +1,52 @@
+"""Jobs as far as the viewer may see them.
+
+Members of a job's tenant and operators see it; to everybody else it does not exist.
+"""
+
+from django.db.models import QuerySet
+
+from scheduler.models.jobs import Dependency, Job
+from tenants.errors import NotFound
+from tenants.selectors import Viewer
+
+#: The view that serves the opportunistic jobs of every virtual cluster.
+SPARE_VIEW = "spare"
+
+
+def view_of(job: Job) -> str:
+    """Return the name of the view whose policy considers the job."""
+    return job.virtual_cluster.name if job.guaranteed else SPARE_VIEW
+
+
+def jobs_visible(viewer: Viewer) -> QuerySet[Job]:
+    if viewer.is_operator:
+        return Job.objects.all()
+    return Job.objects.filter(tenant_id__in=list(viewer.roles))
+
+
+def job_visible(viewer: Viewer, job_id: int) -> bool:
+    return jobs_visible(viewer).filter(id=job_id).exists()
+
+
+#: Of the jobs that wait for one.
+MOST_DEPENDENTS = 100
+
+
+def dependencies_of(job: Job) -> list[Dependency]:
+    """Return what a job waits for of others, with these."""
+    return list(job.dependencies.select_related("awaited").order_by("id"))
+
+
+def dependents_of(job: Job) -> tuple[list[Dependency], int]:
+    """Return which jobs wait for this one, the latest `MOST_DEPENDENTS` of them, and how many there are."""
+    rows = Dependency.objects.filter(awaited=job).select_related("job").order_by("-id")
+    found = list(rows[:MOST_DEPENDENTS])
+    return found, rows.count() if len(found) == MOST_DEPENDENTS else len(found)
+
+
+def job_get(viewer: Viewer, job_id: int) -> Job:
+    """Return a job the viewer may see; else raise NotFound, whether it exists or not."""
+    job = jobs_visible(viewer).select_related("tenant", "virtual_cluster").filter(id=job_id).first()
+    if job is None:
+        raise NotFound(f"There is no job {job_id}, or it belongs to a tenant you are not a member of.")
+    return job

@@ -1,0 +1,140 @@
+"""The cluster as a whole: GPU models, a summary, usage over time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
+from scheduler.jobspec import WATCHED_THEN
+from scheduler.models.selectors import jobs as job_selectors
+from scheduler.models.selectors.cluster import cluster_settings, cluster_summary
+from scheduler.models.selectors.rounds import overruns
+from scheduler.rounds.cluster import schemas
+from scheduler.rounds.cluster.services import cluster_settings_change
+from scheduler.telemetry.metrics.selectors.fragmentation import fragmentation
+from scheduler.telemetry.metrics.selectors.series import usage_points
+from scheduler.virtual_clusters.schemas import ChosenPlugin as ChosenPluginSchema
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.plugins import ChosenPlugin
+from scheduler.wiring.rest import checked
+from tenants.api.strict import StrictSerializer
+from tenants.models import Scope
+from tenants.selectors import viewer
+
+POINTS_MOST = 720
+MINUTES_MOST = 7 * 24 * 60
+
+
+class UsageQuery(serializers.Serializer[Mapping[str, object]]):
+    minutes = serializers.IntegerField(default=60, min_value=1, max_value=MINUTES_MOST)
+
+
+class ClusterSummary(APIView):
+    @extend_schema(responses=schemas.Cluster)
+    def get(self, request: Request) -> Response:
+        """The cluster in a few numbers; jobs are counted as far as the caller may see them."""
+        return Response(cluster_summary(viewer(request)))
+
+
+PREEMPTIONS_MOST = 1_000_000
+BACKOFF_MOST_SECONDS = 7 * 86_400
+#: Readings of GPUs are seconds apart.
+IDLE_LEAST_SECONDS = 60
+
+
+class ClusterSettingsChange(StrictSerializer):
+    """What is left out stays as it is."""
+
+    spare_policy_plugin = ChosenPluginSchema(required=False, help_text="Policy of opportunistic jobs.")
+    spare_placer_plugin = ChosenPluginSchema(required=False, help_text="Placer of opportunistic jobs.")
+    auxiliary = serializers.ChoiceField(
+        choices=list(DIVISIONS),
+        required=False,
+        help_text="How a node's CPUs and memory are divided among jobs that leave them to the platform.",
+    )
+    preemptions_per_round = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=0,
+        max_value=PREEMPTIONS_MOST,
+        help_text="Jobs that policies may take GPUs from in a round, guarantees exempt; null: any number.",
+    )
+    backoff_seconds = serializers.FloatField(
+        required=False,
+        min_value=0,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="How long a job may not borrow after it was preempted too early; twice as long each time.",
+    )
+    most_backoff_seconds = serializers.FloatField(
+        required=False, min_value=0, max_value=BACKOFF_MOST_SECONDS, help_text="But never longer than this."
+    )
+    idle_gpus_seconds = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        min_value=IDLE_LEAST_SECONDS,
+        max_value=BACKOFF_MOST_SECONDS,
+        help_text="When a job counts as stuck whose GPUs do nothing, unless it says otherwise; null: never.",
+    )
+    idle_gpus_below_percent = serializers.FloatField(
+        required=False, min_value=0.1, max_value=100, help_text="A GPU that is less busy does nothing."
+    )
+    idle_gpus_then = serializers.ChoiceField(
+        choices=WATCHED_THEN, required=False, help_text="What is done then."
+    )
+
+
+class ClusterSettings(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(responses=schemas.ClusterSettings)
+    def get(self, request: Request) -> Response:
+        """How the spare GPUs are handed out."""
+        return Response(_represented(cluster_settings()))
+
+    @extend_schema(request=ClusterSettingsChange, responses=schemas.ClusterSettings)
+    def patch(self, request: Request) -> Response:
+        """Change how the spare GPUs are handed out. For operators."""
+        by = viewer(request)
+        by.require_operator()
+        given = ClusterSettingsChange(data=request.data)
+        given.is_valid(raise_exception=True)
+        changes = dict(given.validated_data)
+        for at in ("spare_policy_plugin", "spare_placer_plugin"):
+            if at in changes:
+                changes[at] = ChosenPlugin(**changes[at])
+        return Response(_represented(cluster_settings_change(by=by, changes=changes)))
+
+
+def _represented(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings as the API tells them."""
+    return {
+        **settings,
+        "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW),
+    }
+
+
+class ClusterUsage(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses=schemas.Usage)
+    def get(self, request: Request) -> Response:
+        """GPUs in use over time by tenant; members see other tenants as one sum."""
+        minutes = checked(UsageQuery, request)["minutes"]
+        points = usage_points(viewer(request), now=database_now(), minutes=minutes, most=POINTS_MOST)
+        return Response({"points": points})
+
+
+class ClusterFragmentation(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses=schemas.Fragmentation)
+    def get(self, request: Request) -> Response:
+        """How much of the idle GPUs what usually runs here cannot use, and why. For operators."""
+        viewer(request).require_operator()
+        minutes = checked(UsageQuery, request)["minutes"]
+        return Response(fragmentation(database_now(), minutes=minutes, most=POINTS_MOST))

@@ -1,0 +1,46 @@
+"""The pruning of what nobody will read again."""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Max
+
+from scheduler.forecasts.services.questions import KEPT
+from scheduler.jobs.attempts.services.profiling import prune_class_profiles
+from scheduler.jobs.sessions.services.opening import prune_sessions
+from scheduler.jobs.sessions.services.port_passes import prune_passes
+from scheduler.models.fairness import FairnessSample, FairnessViolation
+from scheduler.models.forecasts import WhatIf
+from scheduler.models.metrics import FragmentationSample, UsageSample
+from scheduler.models.rounds import Round
+from scheduler.notifications.services.dispatch import prune_deliveries
+from scheduler.telemetry.logs.services.retention import prune_logs
+from scheduler.telemetry.metrics.services import metrics_prune
+from scheduler.telemetry.throughputs.services.measuring import prune_measurements
+from scheduler.virtual_clusters.ledger.services import prune_ledger
+from scheduler.wiring.clock import database_now
+from tenants.audit.entries import prune_audit_log
+
+_USAGE_KEPT = timedelta(days=7)
+#: Samples of fairness, one a minute, and violations after their end.
+SAMPLES_KEPT = timedelta(days=14)
+VIOLATIONS_KEPT = timedelta(days=90)
+
+
+def prune() -> None:
+    newest = Round.objects.aggregate(newest=Max("number"))["newest"] or 0
+    Round.objects.filter(number__lte=newest - settings.CONFIG.rounds_kept).delete()
+    UsageSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+    FragmentationSample.objects.filter(at__lt=database_now() - _USAGE_KEPT).delete()
+    WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
+    prune_measurements()
+    prune_class_profiles()
+    metrics_prune()
+    prune_ledger()
+    prune_audit_log()
+    prune_deliveries()
+    prune_logs()
+    prune_sessions()
+    prune_passes()
+    FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()
+    FairnessViolation.objects.filter(ended_at__lt=database_now() - VIOLATIONS_KEPT).delete()

@@ -1,0 +1,113 @@
+"""The ledger: what was bid, won, paid, traded and lent, and each line decided once more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from django_filters import rest_framework as filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from scheduler.models.ledger import LedgerLine
+from scheduler.models.selectors.jobs import job_visible
+from scheduler.virtual_clusters.ledger.selectors import FIELDS, Sight, line_get, lines_of_party, lines_visible
+from scheduler.wiring.rest import exported
+from tenants.api.instants import InstantFilter
+from tenants.selectors import viewer
+
+
+class Line(serializers.Serializer[Mapping[str, object]]):
+    """A line of the ledger; docs/ledger.md says what each kind has."""
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    round_number = serializers.IntegerField(allow_null=True, help_text="Null for what a person did.")
+    view = serializers.CharField(help_text='A virtual cluster, "spare" or "market".')
+    position = serializers.IntegerField(help_text="Among the lines of its round and view.")
+    kind = serializers.CharField()
+    party = serializers.CharField(
+        allow_blank=True, help_text="A tenant, in the market a virtual cluster; empty: everyone in the view."
+    )
+    counterparty = serializers.CharField(allow_blank=True)
+    jobs = serializers.ListField(child=serializers.IntegerField())
+    gpus = serializers.DictField(child=serializers.FloatField(), help_text="That the party gets, by model.")
+    given = serializers.DictField(child=serializers.FloatField(), help_text="That it gives, by model.")
+    price = serializers.FloatField(allow_null=True)
+    seconds = serializers.FloatField(allow_null=True)
+    rho_before = serializers.FloatField(allow_null=True)
+    rho_after = serializers.FloatField(allow_null=True)
+    message = serializers.CharField(allow_blank=True)
+    details = serializers.DictField()
+    person = serializers.CharField(allow_blank=True, help_text="Empty for lines of a round; else who did it.")
+
+
+class LedgerFilter(filters.FilterSet):
+    kind = filters.CharFilter(field_name="kind")
+    view = filters.CharFilter(field_name="view")
+    party = filters.CharFilter(method="by_party", help_text="On one side or the other.")
+    job = filters.NumberFilter(
+        method="by_job", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="A job's number."
+    )
+    round = filters.NumberFilter(
+        field_name="round_number", min_value=0, max_value=2**63 - 1, decimal_places=0
+    )
+    since = InstantFilter(field_name="at", lookup_expr="gte")
+    until = InstantFilter(field_name="at", lookup_expr="lt")
+
+    class Meta:
+        model = LedgerLine
+        fields: list[str] = []
+
+    def by_party(self, queryset: QuerySet[LedgerLine], name: str, value: str) -> QuerySet[LedgerLine]:
+        return lines_of_party(queryset, viewer(self.request), value)
+
+    def by_job(self, queryset: QuerySet[LedgerLine], name: str, value: int) -> QuerySet[LedgerLine]:
+        if not job_visible(viewer(self.request), int(value)):
+            return queryset.none()
+        return queryset.filter(jobs__contains=[int(value)])
+
+
+class Ledger(ListAPIView):
+    """The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
+    Other tenants are not named."""
+
+    queryset = LedgerLine.objects.none()
+    serializer_class = Line
+    filterset_class = LedgerFilter
+
+    def get_queryset(self) -> QuerySet[LedgerLine]:
+        return lines_visible(viewer(self.request))
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(Sight.of(viewer(request)).lines(page or ()))
+
+
+class LedgerDetail(APIView):
+    @extend_schema(responses=Line)
+    def get(self, request: Request, line_id: int) -> Response:
+        """One line."""
+        by = viewer(request)
+        return Response(Sight.of(by).lines([line_get(by, line_id)])[0])
+
+
+class LedgerExport(GenericAPIView[LedgerLine]):
+    is_heavy = True
+    queryset = LedgerLine.objects.none()
+    filterset_class = LedgerFilter
+    pagination_class = None
+
+    @extend_schema(responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)})
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """The same lines as CSV, the oldest first; of more than 100,000 the newest, as the last row says."""
+        by = viewer(request)
+        lines = self.filter_queryset(lines_visible(by))
+        return exported("ledger", lines, FIELDS, Sight.of(by).lines)
