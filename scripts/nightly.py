@@ -19,6 +19,8 @@ FOLDER = ROOT / ".nightly"
 PAGE = FOLDER / "report.md"
 #: So much of what a failed step wrote is on the page.
 LINES_SHOWN = 40
+#: How make hands its own options, and the ARGS of `make nightly`, to each make that it starts.
+OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def carry_out(step: Step) -> Outcome:
         process = subprocess.Popen(
             ["sh", "-c", step.command],
             cwd=ROOT,
+            # A step takes its own arguments, not which steps to run.
+            env={name: value for name, value in os.environ.items() if name not in OF_MAKE},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

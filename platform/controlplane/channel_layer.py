@@ -9,7 +9,7 @@ from channels_redis.pubsub import RedisPubSubChannelLayer
 _TIMEOUT_SECONDS = 2.0
 
 
-class ChannelLayer(RedisPubSubChannelLayer):
+class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # channels has no types
     """The pub/sub layer: no queues in Redis to grow or to expire, and a message may be lost.
 
     Its own `group_send` waits for Redis message by message, and in a process without an event loop opens a

@@ -56,7 +56,7 @@ class Pace:
         return max(0.0, -self._left / rate)
 
 
-class LiveConsumer(AsyncJsonWebsocketConsumer):
+class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """A page's stream of whole objects: those of its viewer's tenants, or everything for an operator."""
 
     right: rights.Right | None = None
@@ -176,7 +176,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self.send_json({**event, "type": event["type"].removeprefix("live.")})
 
 
-class AgentConsumer(AsyncJsonWebsocketConsumer):
+class AgentConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """A node agent's socket: it hears "wake", and of sessions that somebody wants (`sessions.consumers`)."""
 
     async def connect(self) -> None:

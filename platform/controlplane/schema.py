@@ -75,12 +75,14 @@ class Schema(AutoSchema):
             return " ".join(first.split())
         return self.get_operation_id().replace("_", " ").capitalize()
 
-    def get_serializer_name(self, serializer: serializers.Serializer, direction: str) -> str:
+    def get_serializer_name(self, serializer: serializers.Serializer[Any], direction: str) -> str:
         """The object's name: TokenOutput is what the API calls a Token."""
         return type(serializer).__name__.removesuffix("Output")
 
-    def _map_basic_serializer(self, serializer: serializers.Serializer, direction: str) -> dict[str, Any]:
-        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)
+    def _map_basic_serializer(
+        self, serializer: serializers.Serializer[Any], direction: str
+    ) -> dict[str, Any]:
+        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]  # it has no types
         # A stored object has a value in every field, also where a request may leave it to its default.
         is_row = isinstance(serializer, serializers.ModelSerializer)
         if direction == "response" and (is_row or getattr(serializer, "is_stored", False)):
@@ -109,7 +111,9 @@ class Schema(AutoSchema):
         for status, description in self._errors().items():
             if str(status) not in bodies:
                 stated = OpenApiResponse(response=ErrorSchema, description=description)
-                bodies[str(status)] = self._get_response_for_code(stated, str(status), direction=direction)
+                bodies[str(status)] = self._get_response_for_code(  # type: ignore[no-untyped-call]  # it has no types
+                    stated, str(status), direction=direction
+                )
         return dict(sorted(bodies.items()))
 
     def _errors(self) -> dict[int, str]:

@@ -222,7 +222,7 @@ _UNFINISHED = ("queued", "running")
 
 def _filtered(by: Viewer, given: Mapping[str, str]) -> QuerySet[Job]:
     """Return the visible jobs under a filter; one that says nothing, or too much, would meet other jobs."""
-    known = list(JobFilter.base_filters)
+    known = list(JobFilter.get_filters())  # type: ignore[no-untyped-call]
     unknown = [name for name in given if name not in known]
     if unknown or not given:
         field = f"filter.{unknown[0][:80]}" if unknown else "filter"
@@ -234,14 +234,15 @@ def _filtered(by: Viewer, given: Mapping[str, str]) -> QuerySet[Job]:
     elif not by.is_operator and not any(by.may(one, Role.MEMBER) for one in by.roles):
         raise NotAllowed("A viewer can not cancel jobs; an admin of the tenant can make you a member.")
     chosen = JobFilter(data=given, queryset=jobs_visible(by))
-    if not chosen.is_valid():
+    if not chosen.is_valid():  # type: ignore[no-untyped-call]
         problems = [
             FieldError(f"filter.{name}", str(said), "")
             for name, errors in chosen.errors.items()
             for said in errors
         ]
         raise Invalid(f"{problems[0].field}: {problems[0].problem}", problems)
-    return chosen.qs
+    found: QuerySet[Job] = chosen.qs
+    return found
 
 
 class JobHold(APIView):
@@ -273,7 +274,7 @@ def tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
     return tenant, rest
 
 
-class JobEvents(ListAPIView):
+class JobEvents(ListAPIView[Any]):
     """What happened to a job, the newest first."""
 
     queryset = Event.objects.none()

@@ -1,6 +1,7 @@
 """What the API says of virtual clusters and of the policies they can use, for its schema."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from rest_framework import serializers
 
@@ -45,7 +46,7 @@ class IncomingLoan(serializers.Serializer[Mapping[str, object]]):
     lot = Lot()
     ends_at = serializers.DateTimeField()
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of the language, so it can not be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField()}
 

@@ -100,14 +100,14 @@ def checked(kind: type[serializers.Serializer[Any]], request: Request) -> dict[s
     return parameters
 
 
-class CommaSeparatedChoices(filters.BaseCSVFilter, filters.ChoiceFilter):  # type: ignore[misc]  # they have no types
+class CommaSeparatedChoices(filters.BaseCSVFilter, filters.ChoiceFilter):
     """Any of several words, separated by commas."""
 
     def filter(self, queryset: QuerySet[Any], value: list[str] | None) -> QuerySet[Any]:
         return queryset.filter(**{f"{self.field_name}__in": value}) if value else queryset
 
 
-class CommaSeparatedIds(filters.BaseInFilter, filters.NumberFilter):  # type: ignore[misc]  # they have no types
+class CommaSeparatedIds(filters.BaseInFilter, filters.NumberFilter):
     """Any of several numbers, separated by commas."""
 
     def __init__(self, **options: Any) -> None:

@@ -91,7 +91,7 @@ class AuditEntryOutput(serializers.Serializer[Mapping[str, object]]):
     after = serializers.JSONField(allow_null=True)
 
 
-class AuditView(ListAPIView):
+class AuditView(ListAPIView[Any]):
     """Who changed, read or was refused what, from where. For operators; of a tenant for its admins."""
 
     serializer_class = AuditEntryOutput

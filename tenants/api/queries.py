@@ -36,7 +36,7 @@ def _expected(name: str, known: Collection[str]) -> str:
     return near[0] if near else ", ".join(sorted(known)) or "none"
 
 
-class FilterBackend(DjangoFilterBackend):  # type: ignore[misc]  # it has no types
+class FilterBackend(DjangoFilterBackend):
     """Filters lists by the filters that a view declares, and refuses what is none of these.
 
     What a view reads by itself it declares as `query_serializer` (`scheduler.wiring.rest.checked`).

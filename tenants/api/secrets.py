@@ -29,7 +29,7 @@ SECRET_NAME = RegexValidator(
 
 
 @extend_schema_field(OpenApiTypes.STR)
-class SecretText(serializers.Field):
+class SecretText(serializers.Field[Any, Any, Any, Any]):
     """Text that no error message repeats, as those of other fields do."""
 
     def to_internal_value(self, data: Any) -> str:

@@ -16,7 +16,7 @@ BODY = "body"
 
 PROBLEMS = {"required": "is missing", "null": "is null", "blank": "is empty"}
 
-EXPECTED_BY_TYPE: Mapping[type[serializers.Field], str] = {
+EXPECTED_BY_TYPE: Mapping[type[serializers.Field[Any, Any, Any, Any]], str] = {
     serializers.BooleanField: "true or false",
     serializers.EmailField: "an email address",
     serializers.IntegerField: "a whole number",
@@ -27,7 +27,7 @@ EXPECTED_BY_TYPE: Mapping[type[serializers.Field], str] = {
 }
 
 # JSON's own types: the framework would also take "5" for 5, 1 for true and 5 for "5".
-JSON_TYPES: Mapping[type[serializers.Field], tuple[type, ...]] = {
+JSON_TYPES: Mapping[type[serializers.Field[Any, Any, Any, Any]], tuple[type, ...]] = {
     serializers.BooleanField: (bool,),
     serializers.IntegerField: (int,),
     serializers.FloatField: (int, float),
@@ -115,7 +115,7 @@ def expected(field: Any) -> str:
     return text
 
 
-def _type_errors(field: serializers.Field, value: Any) -> Any:
+def _type_errors(field: serializers.Field[Any, Any, Any, Any], value: Any) -> Any:
     """The framework's nested details for values of the wrong JSON type; empty when there are none."""
     if isinstance(field, serializers.DictField) and isinstance(value, Mapping):
         found = {str(key): _type_errors(field.child, inner) for key, inner in value.items()}

@@ -62,7 +62,7 @@ def socket_may_be_gone() -> Iterator[None]:
         yield
 
 
-class SessionEnd(AsyncWebsocketConsumer):
+class SessionEnd(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """What both ends have in common: frames come in on the socket, go out by the relay, and the other way."""
 
     relay: Relay | None = None

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from controlplane.embedded.spawn import Spawn
 from controlplane.up.child import describe_status
@@ -24,7 +25,7 @@ class Commands:
         self._process = process
         self._log = log
 
-    async def run(self, *command: str) -> list[dict]:
+    async def run(self, *command: str) -> list[dict[str, Any]]:
         """Run one management command; the JSON objects among the lines that it printed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -6,6 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from controlplane.config import PROJECT_ROOT, home
@@ -52,9 +53,9 @@ class _Start:
     home: Home
     console: Console
     environment: dict[str, str]
-    logins: list[dict] = field(default_factory=list)
+    logins: list[dict[str, Any]] = field(default_factory=list)
     #: What keeps the demonstration's jobs apart, in words.
-    isolation: dict = field(default_factory=lambda: {"summary": "", "warnings": []})
+    isolation: dict[str, Any] = field(default_factory=lambda: {"summary": "", "warnings": []})
 
     async def __call__(self, supervisor: Supervisor) -> None:
         self.supervisor = supervisor
@@ -173,7 +174,7 @@ class _Start:
         return [*lines, f"Logs: {self.home.logs} (--follow shows them here)", "Stop: Ctrl-C"]
 
 
-def _table(logins: list[dict]) -> list[str]:
+def _table(logins: list[dict[str, Any]]) -> list[str]:
     unknown = "(as printed at the first start)"
     return [f"{who['role']:<10} {who['username']:<12} {who['password'] or unknown}" for who in logins]
 

@@ -362,8 +362,8 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
 
 
 def _replica(
-    placed: dict,
-    task: dict,
+    placed: dict[str, Any],
+    task: dict[str, Any],
     image: str,
     parts: Mapping[int, GpuPart],
     *,

@@ -176,7 +176,7 @@ def _paid(by: Viewer, name: str, at: datetime) -> float:
     return sum(paid_by_minute(name, at - timedelta(seconds=WINDOW_SECONDS), at + _MINUTE).values())
 
 
-class VirtualClusterFairnessHistory(GenericAPIView):
+class VirtualClusterFairnessHistory(GenericAPIView[Any]):
     """Minutes of tenants in a virtual cluster, the oldest first: of those that the reader may see."""
 
     is_heavy = True
@@ -213,7 +213,7 @@ class VirtualClusterFairnessHistory(GenericAPIView):
         return paid_by_minute(name, min(minutes), max(minutes) + _MINUTE)
 
 
-class Violations(ListAPIView):
+class Violations(ListAPIView[Any]):
     """Times in which a tenant's jobs did less than they would have done on its own part alone, the newest
     first: the reader's tenants', for operators all."""
 

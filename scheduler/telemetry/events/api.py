@@ -32,7 +32,7 @@ class EventFilter(filters.FilterSet):
         return queryset.filter(node_id__in=Node.objects.filter(name=value).values("id"))
 
 
-class Events(ListAPIView):
+class Events(ListAPIView[Any]):
     """What happened, the newest first: to the caller's tenants' jobs, to nodes and virtual clusters."""
 
     queryset = Event.objects.none()

@@ -1,6 +1,7 @@
 """Events as the API's schema describes them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from rest_framework import serializers
 
@@ -22,6 +23,6 @@ class Event(serializers.Serializer[Mapping[str, object]]):
     node = serializers.IntegerField(allow_null=True)
     tenant = serializers.CharField(allow_null=True)
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of Python's, so it can not be declared above.
         return {**super().get_fields(), "from": serializers.CharField(allow_blank=True)}

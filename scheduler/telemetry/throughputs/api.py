@@ -105,7 +105,7 @@ class PriceInput(StrictSerializer):
     price_per_hour = serializers.FloatField(min_value=0, max_value=PRICE_MOST)
 
 
-class ThroughputList(GenericAPIView):
+class ThroughputList(GenericAPIView[Any]):
     """What is known of throughputs, by job class."""
 
     queryset = SpeedCorrection.objects.none()

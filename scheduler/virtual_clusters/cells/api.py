@@ -98,7 +98,7 @@ class CellsProposal(APIView):
         return Response({"specification": to_document(cells_proposal())})
 
 
-class CellTree(GenericAPIView):
+class CellTree(GenericAPIView[Any]):
     """The cells inside a cell, or the topmost ones, with what their GPUs are doing."""
 
     queryset = CellSpecification.objects.none()

@@ -1,6 +1,7 @@
 """The objects about cells as the API's schema describes them; `selectors` makes them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from rest_framework import serializers
 
@@ -118,7 +119,7 @@ class CellsProposal(serializers.Serializer[Mapping[str, object]]):
 class CellOnLoan(serializers.Serializer[Mapping[str, object]]):
     until = serializers.DateTimeField()
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of the language, so it can not be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField()}
 

@@ -75,7 +75,7 @@ class LedgerFilter(filters.FilterSet):
         return queryset.filter(jobs__contains=[int(value)])
 
 
-class Ledger(ListAPIView):
+class Ledger(ListAPIView[Any]):
     """The ledger, the newest line first: for members what concerns their tenants, all of it for operators.
     Other tenants are not named."""
 

@@ -30,7 +30,7 @@ from tenants.selectors import Viewer, viewer
 
 class Offers(ListAPIView[Offer]):
     #: Raises Conflict where running jobs need the lot; `urls` gives it, for it decides a round.
-    require_unused: RequireUnused
+    require_unused: RequireUnused | None = None
     scope = Scope.MANAGE
     queryset = Offer.objects.none()
     serializer_class = schemas.Offer

@@ -275,7 +275,7 @@ class CreditTransfer(serializers.Serializer[models.CreditTransfer]):
     by = serializers.CharField()
     round_number = serializers.IntegerField(allow_null=True)
 
-    def get_fields(self) -> dict[str, serializers.Field]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         # A word of the language, so it can not be written as the others are.
         return {**super().get_fields(), "from": serializers.CharField(help_text='As "to".')}
 

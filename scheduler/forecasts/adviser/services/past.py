@@ -155,7 +155,7 @@ def read_past(
     return [_past_job(row, throughputs) for row in reversed(rows)]
 
 
-def _past_job(row: Sequence, throughputs: KnownThroughputs) -> PastJob:
+def _past_job(row: Sequence[Any], throughputs: KnownThroughputs) -> PastJob:
     """Return a job of the past; what is known of throughputs today is taken to have been known then."""
     (
         job_id, name, tenant, virtual_cluster, submitted_at, shape, gpu_models, priority, guaranteed,
@@ -202,5 +202,5 @@ def _stay(
     )
 
 
-def _json(value: object) -> list | None:
+def _json(value: object) -> list[Any] | None:
     return json.loads(value) if isinstance(value, str) else value  # type: ignore[return-value]

@@ -46,8 +46,8 @@ ORDER BY s.at DESC, s.id DESC LIMIT %s
 class _CachedEstimator(NamedTuple):
     #: Of the averages, of which settings there are, of corrections, and of tenants.
     marks: tuple[str, ...]
-    measured: Sequence[tuple]
-    corrected: Sequence[tuple]
+    measured: Sequence[tuple[Any, ...]]
+    corrected: Sequence[tuple[Any, ...]]
     estimator: ThroughputEstimator
     #: When its references were made, by the monotonic clock.
     compared_at: float
@@ -85,7 +85,9 @@ def read_estimator(cursor: Any = None) -> ThroughputEstimator:
     return estimator
 
 
-def _entries(measured: Sequence[tuple], corrected: Sequence[tuple]) -> dict[JobClass, dict[Setting, Entry]]:
+def _entries(
+    measured: Sequence[tuple[Any, ...]], corrected: Sequence[tuple[Any, ...]]
+) -> dict[JobClass, dict[Setting, Entry]]:
     entries: dict[JobClass, dict[Setting, Entry]] = defaultdict(dict)
     for tenant, application, *place, average, variance, samples in measured:
         entries[JobClass(tenant, application)][Setting(*place)] = Entry(
