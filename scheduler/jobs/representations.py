@@ -96,7 +96,7 @@ def dependency(row: Dependency, other: Job) -> Representation:
 
 
 def _deadline_at(job: Job) -> str | None:
-    seconds = job.shape.get("deadline_seconds")
+    seconds = job.needs.deadline_seconds
     return None if seconds is None else iso(job.submitted_at + timedelta(seconds=seconds))
 
 

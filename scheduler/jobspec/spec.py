@@ -5,9 +5,11 @@ that is stored and shown, and that `parse` accepts again unchanged. What else a 
 said in `declaring`.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
@@ -29,6 +31,7 @@ from scheduler.core.perf.throughput import HIGHEST
 from scheduler.jobspec.arrays import ARRAY, JobArray
 from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
 from scheduler.jobspec.declaring import Flag, Object, stated
+from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kinds import (
     NAME,
     Choice,
@@ -434,6 +437,22 @@ class JobSpec:
 
 #: The whole specification.
 JOB = Object(JobSpec, "JobSpec")
+
+
+def stored_specification(column: Mapping[str, Any]) -> JobSpec:
+    """Return the specification of a job that was read with its column."""
+    return _specification_of(json.dumps(column))
+
+
+# Nodes ask for the same few again and again.
+@lru_cache(maxsize=4_096)
+def _specification_of(text: str) -> JobSpec:
+    """Return a stored normal form. What was stored before a field could be stated has its default.
+
+    It was checked when it was stored: what a later version would refuse is no reason to lose the job.
+    """
+    read: JobSpec = JOB.read_fields(Fields(json.loads(text), "", []))
+    return read
 
 
 def in_order(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from django.db.models import Q
 
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.perf.throughput import JobClass, job_class_of
+from scheduler.jobspec.shape import Shape, stored_shape
+from scheduler.jobspec.spec import JobSpec, stored_specification
 from tenants.models import Tenant, VirtualCluster
 
 
@@ -22,7 +24,8 @@ _FINAL = sorted(JOB_FINAL)
 
 
 class Job(models.Model):
-    """What a user submitted. `spec` is the normalised specification; columns repeat what is queried."""
+    """What a user submitted. `spec` is its normal form as it is stored and `specification` that as a value;
+    columns repeat what is queried."""
 
     # No index of its own, here and below: another one begins with it, and each is written with every row.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
@@ -30,13 +33,8 @@ class Job(models.Model):
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=63)
     spec = models.JSONField()
-    #: What a round needs of the spec, small: {"tasks": [[replicas, gpus, cpus, memory_bytes], ...],
-    #: "min_gpus": number or null if not elastic, "topology": [level, required] or null,
-    #: "throughput": {gpu model: samples per second}, "estimate_seconds": number or null,
-    #: "application": text, "search": text, "skew": number or null, "pinned_cell": text,
-    #: "nodes": {"only": names, "avoid": names} or null, "on_reclaim": "preempt", "downgrade" or "",
-    #: "deadline_seconds": number from submission or null, "needs_containers": truth}. Until its trial run is
-    #: over that of the trial, with "limit_seconds" and, as "after_trial", the job's own.
+    #: What a round needs of the spec, as `jobspec.shape.Shape` stores it; `needs` is that as a value. Until
+    #: its trial run is over it is that of the trial, which keeps the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
 
@@ -110,19 +108,29 @@ class Job(models.Model):
         ]
 
     @property
+    def specification(self) -> JobSpec:
+        """What its user asked for."""
+        return stored_specification(self.spec)
+
+    @property
+    def needs(self) -> Shape:
+        """What a round needs of it: of its trial while that is due."""
+        return stored_shape(self.shape)
+
+    @property
     def job_class(self) -> JobClass:
         """Which throughputs and run times it shares; its tenant is read along."""
-        return job_class_of(self.tenant.name, self.shape.get("application") or "", self.name)
+        return job_class_of(self.tenant.name, self.needs.application, self.name)
 
     @property
     def grace_seconds(self) -> float:
         """How long its processes may take to end when they are stopped."""
-        return float(self.spec["checkpoint"]["grace_seconds"])
+        return self.specification.grace_seconds
 
     @property
     def is_trial_due(self) -> bool:
         """Whether the next attempt is a trial run."""
-        return "after_trial" in self.shape
+        return bool(self.needs.after_trial)
 
 
 class DependencyState(StrEnum):

@@ -280,7 +280,7 @@ def _represented(jobs: Iterable[Job], known: ViewTargets) -> list[dict[str, Any]
             "job": job.id,
             "name": job.name,
             "tenant": job.tenant.name,
-            "application": job.shape.get("application") or "",
+            "application": job.needs.application,
             "gpus": job.gpus,
             "gpu_model": runs_on.get(job.id),
             "targets": known.shares[job.id],

@@ -31,7 +31,7 @@ from scheduler.jobs.attempts.services.profiling import profile_note
 from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.representations import publish_jobs
-from scheduler.jobspec import AUTO
+from scheduler.jobspec import TaskSpec
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu, GpuModel, Node, NodeState
@@ -315,16 +315,16 @@ def _has_parts(node: Node) -> bool:
 
 def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart]) -> DesiredPart:
     attempt, job = part.attempt, part.attempt.job
-    tasks = {task["name"]: task for task in job.spec["tasks"]}
-    image = job.spec.get("image") or ""  # Of the first jobs ever submitted, nothing says.
+    stated = job.specification
+    tasks = {task.name: task for task in stated.tasks}
     variables: dict[str, str] = {_TRIAL_VARIABLE: "1"} if attempt.is_trial else {}
     if job.array is not None:
         values = (job.array["index"], job.array_id, job.array["size"])
         variables |= dict(zip(_ARRAY_VARIABLES, map(str, values), strict=True))
     # Of an elastic job, as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
-    if not attempt.is_trial and (job.spec.get("elastic") or {}).get("mode") == FIXED_WORLD:
-        replicas = sum(task["replicas"] for task in tasks.values())
+    if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
+        replicas = sum(task.replicas for task in stated.tasks)
         variables[_LOGICAL_WORLD_SIZE], ranks = str(replicas), replicas // world_size
     return DesiredPart(
         attempt=attempt.id,
@@ -337,7 +337,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
             _replica(
                 replica,
                 tasks[replica["task"]],
-                image,
+                stated.image,
                 parts,
                 shares=attempt.auxiliary["replicas"] if attempt.auxiliary else [],
                 variables=variables,
@@ -355,15 +355,14 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
         shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
         turn=turn,
-        has_secrets=bool(job.spec.get("secrets")),
-        # Jobs of an earlier version say nothing of ports.
-        ports={port["name"]: port["port"] or 0 for port in job.spec.get("ports") or []},
+        has_secrets=bool(stated.secrets),
+        ports={name: number or 0 for name, number in stated.ports.items()},
     )
 
 
 def _replica(
     placed: dict[str, Any],
-    task: dict[str, Any],
+    task: TaskSpec,
     image: str,
     parts: Mapping[int, GpuPart],
     *,
@@ -375,7 +374,6 @@ def _replica(
 
     `shares`: by rank, the CPUs and memory that it has now of what its task leaves to the platform.
     """
-    resources = task["resources"]
     rank = placed["rank"]
     # Of what nobody gave it a share, it has no limit.
     cpus, memory = shares[rank] if rank < len(shares) else (0.0, 0)
@@ -383,12 +381,10 @@ def _replica(
         rank=rank,
         task=placed["task"],
         gpu_indexes=tuple(placed["gpu_indexes"]),
-        command=tuple(task["command"]),
-        env={**(task.get("env") or {}), **variables},
-        cpus=float(cpus if resources.get("cpu") == AUTO else resources.get("cpu") or 0),
-        memory_bytes=int(memory)
-        if resources.get("memory") == AUTO
-        else int(resources.get("memory") or 0) * ranks,
+        command=tuple(task.command),
+        env={**task.env, **variables},
+        cpus=float(cpus if isinstance(task.cpus, str) else task.cpus),
+        memory_bytes=int(memory) if isinstance(task.memory_bytes, str) else task.memory_bytes * ranks,
         image=image,
         gpu_part=parts.get(placed["gpus"][0]),
     )

@@ -132,9 +132,10 @@ def _changes(viewer: Viewer, job_id: int, fields: Fields) -> dict[str, Any]:
         "priority": priority if priority != job.priority else None,
         "virtual_cluster": fields.word("virtual_cluster", _WORD, "a virtual cluster", default="") or None,
     }
-    if (changes["gpus"] or changes["replicas"]) and len(job.spec["tasks"]) > 1:
+    tasks = len(job.specification.tasks)
+    if (changes["gpus"] or changes["replicas"]) and tasks > 1:
         name = "gpus" if changes["gpus"] else "replicas"
-        fields.refuse(name, f"is not clear for a job of {len(job.spec['tasks'])} tasks", "a job of one task")
+        fields.refuse(name, f"is not clear for a job of {tasks} tasks", "a job of one task")
     if changes["virtual_cluster"] and not viewer.is_operator:
         facts = submission_facts(job.tenant.name)
         usable = list(facts.virtual_clusters) if facts else []

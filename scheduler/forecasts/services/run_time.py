@@ -7,7 +7,6 @@ from django.db import connection
 from scheduler.core.building_blocks.pace import measured_seconds
 from scheduler.core.perf.recurrence import Like
 from scheduler.jobs.attempts.services.progress import pace_of
-from scheduler.jobspec.shape import stored_shape
 from scheduler.models.jobs import Job
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import known_throughputs
@@ -38,13 +37,13 @@ class RunTime:
 
 def run_time_of(job: Job) -> RunTime:
     """Return what is known of the job's run time now."""
-    declared, pace = job.spec.get("estimate"), pace_of(job)
+    declared, pace = job.specification.estimate_seconds, pace_of(job)
     with connection.cursor() as cursor:
         throughputs = known_throughputs(cursor)
-    stated = job.shape.get("throughput") or {}
+    stated = job.needs.throughput
     job_class = job.job_class
     throughput = throughputs.of(job_class, job.gpus, stated, (job.gpus, *sorted(stated.items()))).throughput
-    amount = stored_shape(job.shape).amount(job.gpus)
+    amount = job.needs.amount(job.gpus)
     measured = None if pace is None else measured_seconds(pace, amount, throughput)
     like = Like(job.tenant.name, job.submitted_by.username, job_class.application, job.gpus)
     usual = known_recurrence().usual(like)

@@ -107,7 +107,7 @@ class _Readers:
 
     def _wants(self, owner: User, topic: str, job: Job) -> bool:
         """Whether a mail is wanted: as the job says, or else as its owner says."""
-        stated = (job.spec.get("notify") or {}).get("email")
+        stated = job.specification.notify_email
         if stated is not None:
             return any(topic in EMAIL_TOPICS[one] for one in stated)
         chosen = self._chosen.get(owner.pk, JobNotices.FAILURES)

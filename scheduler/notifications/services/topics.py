@@ -10,7 +10,6 @@ from django.conf import settings
 from scheduler.core.failures.taxonomy import CLASSES, NO_SIGNATURE, FailureClass
 from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, GOES_ON_AT_ONCE
-from scheduler.jobspec.shape import stored_shape
 from scheduler.models.attempts import Attempt
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
@@ -119,7 +118,7 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
         return None
     if event.kind == "job.started":
         topic, verb = "job.started", "started"
-        text = f"{title} runs on {wording.gpus(stored_shape(job.shape).amount(job.gpus))}."
+        text = f"{title} runs on {wording.gpus(job.needs.amount(job.gpus))}."
         data = {"is_first_start": job.started_at == event.at}
     elif event.kind in ("job.succeeded", "job.cancelled"):
         topic, verb = "job.finished", event.to_state

@@ -4,7 +4,7 @@ the node."""
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from scheduler.core.failures.retrying import AfterLoss, FailedAttempt, RetryRules, Verdict, after_loss, judge
+from scheduler.core.failures.retrying import AfterLoss, FailedAttempt, Verdict, after_loss, judge
 from scheduler.core.failures.site_rules import class_in, to_match
 from scheduler.core.failures.taxonomy import IDLE_GPUS, STUCK, class_of
 from scheduler.core.model.lifecycle import AttemptState, Outcome, StopCause
@@ -34,7 +34,7 @@ def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
         return None
     rows = Attempt.objects.filter(job=job, outcome=Outcome.FAILED, number__lt=attempt.number)
     before = [one for row in rows.order_by("number") if (one := _failed(row)) is not None]
-    return judge(failed, before, RetryRules(**job.spec["retry"]))
+    return judge(failed, before, job.specification.retry)
 
 
 def _failed(attempt: Attempt) -> FailedAttempt | None:

@@ -1,6 +1,7 @@
 """Jobs that run and do nothing, as far as their owners or the site can tell; and trial runs that are over."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Max
@@ -11,6 +12,7 @@ from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.jobs.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.models.attempts import Attempt
 from scheduler.models.events import Event
+from scheduler.models.jobs import Job
 from scheduler.models.selectors.cluster import cluster_settings
 from scheduler.models.selectors.nodes import served_since
 from scheduler.telemetry.metrics.selectors.idleness import idle_gpu_seconds
@@ -47,9 +49,7 @@ def watch_idle_gpus() -> None:
         running = running.filter(job__spec__watch__idle_gpus__isnull=False)
     now, since = database_now(), served_since()
     for attempt in running.iterator(chunk_size=500):
-        watch = attempt.job.spec.get("watch") or {}
-        own = watch.get("idle_gpus")
-        rule = {**own, "then": watch["then"]} if own else usual
+        rule = _own_rule(attempt.job) or usual
         if rule is None or attempt.running_at is None:
             continue
         # Only then may it have been idle for so long: most are asked nothing.
@@ -59,6 +59,18 @@ def watch_idle_gpus() -> None:
         if idle_seconds is not None and idle_seconds >= rule["seconds"]:
             message = f"Its GPUs were less than {rule['below_percent']:g} % busy for {rule['seconds']:g} s."
             _act(attempt.id, attempt.job_id, StopCause.IDLE_GPUS, rule["then"], message)
+
+
+def _own_rule(job: Job) -> dict[str, Any] | None:
+    """Return what the job says of its idle GPUs; None: nothing."""
+    watch = job.specification.watch
+    if watch is None or watch.idle_seconds is None:
+        return None
+    return {
+        "seconds": watch.idle_seconds,
+        "below_percent": watch.idle_below_percent,
+        "then": watch.then,
+    }
 
 
 def _later(at: datetime, since: datetime | None) -> datetime:
@@ -85,11 +97,12 @@ def end_trials() -> None:
     trials = Attempt.objects.filter(state=AttemptState.RUNNING, is_trial=True).exclude(running_at=None)
     now = database_now()
     for attempt in trials.select_related("job"):
-        seconds = attempt.job.spec["trial"]["seconds"]
+        trial = attempt.job.specification.trial
+        assert trial is not None, "only a job with a trial has an attempt that is one"
         if attempt.step:
             _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it came to step {attempt.step}.")
-        elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=seconds):
-            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {seconds:g} s.")
+        elif attempt.running_at is not None and now - attempt.running_at >= timedelta(seconds=trial.seconds):
+            _end_trial(attempt.id, attempt.job_id, f"The trial run is over: it ran for {trial.seconds:g} s.")
 
 
 @transaction.atomic

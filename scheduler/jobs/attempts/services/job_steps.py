@@ -7,6 +7,7 @@ the trial needs, so that they know of nothing but a small job. A trial is over w
 run for as long as its job says, or has ended well. One that fails is a failure of the job like any other.
 """
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -75,7 +76,7 @@ def _trial_passed(
         at=at,
         actor=actor,
         why=f"Its trial run of {ran:.0f} s went well: now it waits for all of its {job.gpus} GPUs.",
-        shape=job.shape["after_trial"],
+        shape=json.loads(job.needs.after_trial),
         service=received,
     )
 

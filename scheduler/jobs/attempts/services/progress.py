@@ -25,7 +25,6 @@ from scheduler.core.goodput.reports import Line as GoodputLine
 from scheduler.core.goodput.throughput import GoodputError
 from scheduler.core.perf.training_reports import BatchSizeEpochs, TrainingReport
 from scheduler.core.perf.training_reports import Line as TrainingLine
-from scheduler.jobspec.shape import stored_shape
 from scheduler.models.attempts import Attempt, JobScaling, ProgressPoint, TrainingProgress
 from scheduler.models.jobs import Job
 from scheduler.telemetry.throughputs.services.measuring import has_parts, partners
@@ -54,7 +53,7 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
         return
     job.pace = asdict(known)
     Job.objects.filter(id=job.id).update(pace=job.pace)
-    amount = stored_shape(job.shape).amount(job.gpus)
+    amount = job.needs.amount(job.gpus)
     if known.is_trusted(amount) and not before.is_trusted(amount):
         request_round_on_commit()
 
@@ -66,7 +65,7 @@ def pace_of(job: Job) -> Pace | None:
 
 def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, since_seconds: float) -> Pace:
     allocation, now = attempt.allocation, database_now()
-    gpus = stored_shape(attempt.job.shape).amount(sum(map(len, allocation.replicas)))
+    gpus = attempt.job.needs.amount(sum(map(len, allocation.replicas)))
     # By the database's clock, as in a round's facts; lines have that of their node.
     held = now - (attempt.starting_at or attempt.planned_at)
     service = dict(attempt.job.service)

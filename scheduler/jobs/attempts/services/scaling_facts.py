@@ -13,7 +13,7 @@ from scheduler.core.goodput.speedups import CurvePoint, curve
 from scheduler.core.goodput.throughput import GoodputError, Parameters, throughput
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobs.attempts.services.progress import scaling_of
-from scheduler.jobspec.shape import Shape, shape_of, stored_shape
+from scheduler.jobspec.shape import Shape, shape_of
 from scheduler.models.attempts import Attempt, JobScaling
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
@@ -28,7 +28,7 @@ _GPUS_OF_A_NODE = 8
 
 def scaling_of_job(job: Job) -> dict[str, Any]:
     """Return it JSON-ready; what is not known is None, and lists are empty."""
-    shape = stored_shape(job.shape)
+    shape = job.needs
     if shape.after_trial:
         shape = shape_of(shape.after_trial)
     attempts = list(

@@ -28,25 +28,22 @@ def secrets_hand_out(node: Node, request: SecretsRequest) -> SecretsAnswer:
     if part is None:
         raise MessageError("attempt: does not start on this node now")
     attempt, job = part.attempt, part.attempt.job
-    uses = job.spec.get("secrets") or []
+    uses = job.specification.secrets
     values, problem = secret_values(
-        [(use["scope"], use["name"]) for use in uses], user=job.submitted_by, tenant=job.tenant
+        [(use.scope, use.name) for use in uses], user=job.submitted_by, tenant=job.tenant
     )
     attempt_event(
         attempt,
         "attempt.secrets_refused" if problem else "attempt.secrets_read",
         at=database_now(),
         actor=f"node {node.name}",
-        why=problem or ", ".join(f"{use['name']} ({use['scope']})" for use in uses),
-        data={"node": node.name, "secrets": [{"name": use["name"], "scope": use["scope"]} for use in uses]},
+        why=problem or ", ".join(f"{use.name} ({use.scope})" for use in uses),
+        data={"node": node.name, "secrets": [{"name": use.name, "scope": use.scope} for use in uses]},
     ).save()
     if problem:
         return SecretsAnswer(problem=f"It was not started, because {problem}.")
     return SecretsAnswer(
         secrets=tuple(
-            HandedSecret(
-                value=values[use["scope"], use["name"]], env=use["env"] or "", file=use["file"] or ""
-            )
-            for use in uses
+            HandedSecret(value=values[use.scope, use.name], env=use.env, file=use.file) for use in uses
         )
     )

@@ -150,7 +150,7 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
 
 def uses_own_secrets(job: Job) -> bool:
     """Whether whoever is in the job can read secrets that are not its tenant's."""
-    return any(use["scope"] == "user" for use in job.spec.get("secrets") or [])
+    return any(use.scope == "user" for use in job.specification.secrets)
 
 
 def require_port(job: Job, name: str) -> None:
@@ -161,7 +161,7 @@ def require_port(job: Job, name: str) -> None:
 
 def ports_of(job: Job) -> Mapping[str, int]:
     """Return the job's ports by name, and the numbers that it insists on, else 0."""
-    return {port["name"]: port.get("port") or 0 for port in job.spec.get("ports") or []}
+    return {name: number or 0 for name, number in job.specification.ports.items()}
 
 
 def attempt_open(job: Job) -> Attempt:

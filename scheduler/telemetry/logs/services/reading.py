@@ -90,7 +90,7 @@ def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:
     placed = {replica["rank"]: replica["task"] for replicas in parts for replica in replicas}
     if placed:
         return dict(sorted(placed.items()))
-    named = [task["name"] for task in job.spec["tasks"] for _ in range(task["replicas"])]
+    named = [task.name for task in job.specification.tasks for _ in range(task.replicas)]
     return dict(enumerate(named))
 
 

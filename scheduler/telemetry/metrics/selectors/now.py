@@ -8,7 +8,6 @@ from typing import Any
 
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE
 from scheduler.jobspec.parts import IDLE_BELOW_PERCENT
-from scheduler.jobspec.shape import stored_shape
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.metrics import NodeMetrics, Resolution
 from scheduler.telemetry.metrics.selectors.buckets import GPU_MEASURES, REPLICA_MEASURES, Group, values_of
@@ -55,7 +54,7 @@ def _represented(attempt: Attempt, readings: dict[int, Row], now: datetime) -> d
         "tenant": job.tenant.name,
         "virtual_cluster": job.virtual_cluster.name,
         "attempt": attempt.number,
-        "gpus": stored_shape(job.shape).amount(attempt.allocation.gpu_count),
+        "gpus": job.needs.amount(attempt.allocation.gpu_count),
         "gpu_model": attempt.allocation.gpu_model,
         "nodes": sorted(part.node.name for part in parts)[:64],
         "running_at": attempt.running_at.isoformat() if attempt.running_at else None,

@@ -28,7 +28,6 @@ from scheduler.core.perf.throughput import (
     problem_with,
     too_far_apart,
 )
-from scheduler.jobspec.shape import stored_shape
 from scheduler.models.attempts import AllocatedGpu, Attempt, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu
@@ -132,7 +131,7 @@ def gpu_limit(job: Job) -> int | None:
 
 
 def _tasks(job: Job) -> tuple[Task, ...]:
-    return stored_shape(job.shape).tasks
+    return job.needs.tasks
 
 
 def others_on_gpus(attempt: Attempt, since: datetime) -> QuerySet[Attempt]:
@@ -188,7 +187,7 @@ def _record(
     job_class, setting = job.job_class, _setting(attempt)
     if partners:
         if alone is None:
-            declared = job.shape.get("throughput", {}).get(setting.gpu_model)
+            declared = job.needs.throughput.get(setting.gpu_model)
             # Of a part it would be what was meant of a whole GPU, or not.
             is_declared = setting.gpus == job.gpus and setting.gpu_limit == WHOLE_GPU
             known = read_estimator().at(job_class, setting, declared if is_declared else None)

@@ -75,7 +75,7 @@ def _profile(job: Job) -> dict[str, Any] | None:
 
 
 def _throughputs(job: Job, job_class: JobClass, prices: Mapping[str, float]) -> dict[str, Throughput]:
-    declared = job.shape.get("throughput") or {}
+    declared = job.needs.throughput
     return read_estimator().throughputs(job_class, job.gpus, sorted({*prices, *declared}), declared)
 
 
