@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.jobspec.declaring import Flag, Object, stated
+from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields
-from scheduler.jobspec.kinds import Kind, Schema, Whole
+from scheduler.jobspec.kind import Flag, Kind, Schema
+from scheduler.jobspec.kinds import Whole
 
 #: As many as one request submits.
 MOST_TASKS = 1_000

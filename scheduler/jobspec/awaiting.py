@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scheduler.core.model.awaited import SUCCEEDED, WHEN, Awaited
 from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields, described
-from scheduler.jobspec.kinds import Choice, Kind, Schema, Whole
-
-if TYPE_CHECKING:
-    from scheduler.jobspec.schema import Definitions
+from scheduler.jobspec.kind import Definitions, Kind, Schema
+from scheduler.jobspec.kinds import Choice, Whole
 
 MAX_AWAITED = 100
 #: The largest number that a job may have.
@@ -66,7 +64,7 @@ class AwaitedJobs(Kind):
     def in_order(self, value: Any) -> Any:
         return [AWAITED.in_order(each) for each in value] if isinstance(value, list) else value
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         one = AWAITED.schema(definitions)
         number: Schema = {"type": "integer", "minimum": 1, "maximum": MOST_JOB}
         text: Schema = {"type": "string", "pattern": rf"^{_SHORT.pattern}$"}

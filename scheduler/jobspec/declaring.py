@@ -6,70 +6,13 @@ of `allot submit` and the fields of the dashboard's form (both read the JSON Sch
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, Field, field, fields, replace
+from typing import Any
 
 from scheduler.jobspec.fields import Fields
-from scheduler.jobspec.kinds import Kind, Schema
-
-if TYPE_CHECKING:
-    from scheduler.jobspec.schema import Definitions
+from scheduler.jobspec.kind import REQUIRED, Definitions, FieldDeclaration, Flag, Group, Kind, Schema
 
 _KEY = "declared"
-#: In the place of a default: the field must be given.
-REQUIRED: Any = object()
-
-
-@dataclass(frozen=True)
-class Group:
-    """An object of the written form whose fields are kept as attributes of what it stands in."""
-
-    name: str
-    #: Its name in the schema.
-    title: str
-    help: str
-    #: Null in the normal form while its first field says nothing.
-    is_optional: bool = False
-    #: The normal form has only those of its fields that differ from their defaults, and null where none does.
-    is_sparse: bool = False
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A flag of `allot submit`."""
-
-    #: With their dashes. A choice of two words may have one flag each: "--opportunistic/--guaranteed".
-    names: tuple[str, ...]
-    metavar: str = ""
-    #: Of a choice with a flag for each word: the words, in the flags' order.
-    words: tuple[str, ...] = ()
-    #: Only a job of one task can have it.
-    is_of_one_task: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldDeclaration:
-    """One field of a specification."""
-
-    kind: Kind
-    help: str
-    #: Of the attribute that keeps it, and in the written form.
-    attribute: str = ""
-    name: str = ""
-    #: The attribute's value where the field is left out.
-    default: Any = REQUIRED
-    unit: str = ""
-    example: Any = None
-    group: Group | None = None
-    flag: Flag | None = None
-    #: Of the field in the dashboard's form; empty: the form does not show it, or by a control of its own.
-    label: str = ""
-    #: The normal form has it only where it differs from its default.
-    is_sparse: bool = False
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is REQUIRED
 
 
 def stated(
@@ -202,8 +145,20 @@ class Object(Kind):
             found.setdefault(place, (one.group, []))[1].append(one)
         return [(place, group, members) for place, (group, members) in found.items()]
 
-    def schema(self, definitions: "Definitions") -> Schema:
-        return definitions.of_object(self)
+    def schema(self, definitions: Definitions) -> Schema:
+        if self.title in definitions.schemas:
+            return definitions.reference(self.title)
+        properties, required = {}, []
+        for place, group, members in self.places():
+            if group is None:
+                properties[place] = field_schema(members[0], definitions)
+                must = members[0].is_required
+            else:
+                properties[place] = _group_schema(group, members, definitions)
+                must = not group.is_optional and any(each.is_required for each in members)
+            if must:
+                required.append(place)
+        return definitions.define(self.title, _object_schema(self.doc, properties, required, definitions))
 
 
 class ListOf(Kind):
@@ -226,6 +181,76 @@ class ListOf(Kind):
     def in_order(self, value: Any) -> Any:
         return [self.of.in_order(each) for each in value] if isinstance(value, list) else value
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         schema: Schema = {"type": "array", "items": self.of.schema(definitions), "maxItems": self.most}
         return schema | {"minItems": self.least} if self.least else schema
+
+
+def field_schema(one: FieldDeclaration, definitions: Definitions) -> Schema:
+    """Return the JSON Schema of a field, with what clients read of its flag and its label."""
+    schema = one.kind.schema(definitions)
+    default = None if one.is_required else one.kind.write(one.default)
+    if not one.is_required and (not definitions.normal or default is None):
+        schema = or_null(schema)
+    schema = {"description": one.help, **schema}
+    # Clients take what has a default to be always there, which is not true of every stored job.
+    if default is not None and not (
+        definitions.normal and (one.is_sparse or isinstance(default, list | dict))
+    ):
+        schema["default"] = default
+    if definitions.normal:
+        return schema
+    if one.label:
+        schema = {"title": one.label, **schema}
+    if one.example is not None:
+        schema["examples"] = [one.example]
+    if one.unit:
+        schema["x-unit"] = one.unit
+    return schema | ({"x-flag": _flag(one)} if one.flag is not None else {})
+
+
+def _group_schema(group: Group, members: list[FieldDeclaration], definitions: Definitions) -> Schema:
+    properties = {each.name: field_schema(each, definitions) for each in members}
+    if definitions.normal and group.is_sparse:
+        for schema in properties.values():
+            schema.pop("default", None)
+    required = [each.name for each in members if each.is_required]
+    told = {"description": group.help}
+    described = _object_schema(group.help, properties, required, definitions)
+    reference = told | definitions.define(group.title, described)
+    # What must be given in the group can not be left out with it.
+    is_never_null = bool(required) or (definitions.normal and not group.is_optional)
+    return reference if is_never_null else or_null(reference)
+
+
+def _object_schema(
+    description: str, properties: Schema, required: list[str], definitions: Definitions
+) -> Schema:
+    schema = {"type": "object", "description": description, "properties": properties}
+    if required:
+        schema["required"] = required
+    # The normal form may have more fields tomorrow.
+    return schema if definitions.normal else schema | {"additionalProperties": False}
+
+
+def _flag(one: FieldDeclaration) -> Schema:
+    assert one.flag is not None
+    flag: Schema = {"names": list(one.flag.names), "takes": one.kind.takes}
+    if one.flag.metavar:
+        flag["metavar"] = one.flag.metavar
+    if one.flag.words:
+        flag["words"] = list(one.flag.words)
+    if one.flag.is_of_one_task:
+        flag["of_one_task"] = True
+    return flag
+
+
+def or_null(schema: Schema) -> Schema:
+    """Return the schema, with null allowed too."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    if "type" not in schema:
+        return {"anyOf": [schema, {"type": "null"}]}
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    either = {**schema, "type": [*types, "null"]}
+    return either | {"enum": [*schema["enum"], None]} if "enum" in schema else either

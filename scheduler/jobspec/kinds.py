@@ -7,59 +7,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scheduler.jobspec.fields import Fields, bytes_of, described, is_storable
-
-if TYPE_CHECKING:
-    from scheduler.jobspec.declaring import FieldDeclaration
-    from scheduler.jobspec.schema import Definitions
-
-Schema = dict[str, Any]
+from scheduler.jobspec.kind import Definitions, Kind, Schema
 
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 NAME_EXPECTED = "1 to 63 letters, digits, '.', '_' and '-', beginning and ending with a letter or digit"
 MOST_SECONDS = 365 * 86_400
-
-
-class Kind:
-    """What a field may hold. The methods here are those of a value that is kept as it is written."""
-
-    #: What would be right, for the message about a field that is missing.
-    expected = "a value"
-    #: In the place of a required value that is missing or wrong, so that reading goes on.
-    blank: Any = None
-    #: How a flag of the command line takes it; "": it can not (`allot/spec_flags.py` knows these words).
-    takes = ""
-
-    def read(self, fields: Fields, declared: "FieldDeclaration") -> Any:
-        """Take the field and return its checked value, its default when it is left out, null or wrong."""
-        value = fields.take(declared.name)
-        if value is None:
-            if not declared.is_required:
-                return declared.default
-            fields.refuse(declared.name, "is missing", self.expected)
-            return self.blank
-        problems = len(fields.problems)
-        checked = self.check(fields, declared.name, value)
-        is_wrong = len(fields.problems) > problems
-        return declared.default if is_wrong and not declared.is_required else checked
-
-    def check(self, fields: Fields, name: str, value: object) -> Any:
-        """Return the value as the specification keeps it; note in `fields` what is wrong with it."""
-        raise NotImplementedError
-
-    def write(self, value: Any) -> Any:
-        """Return the kept value in the normal form, JSON-ready."""
-        return None if value == "" else value
-
-    def in_order(self, value: Any) -> Any:
-        """Return a stored normal form with its fields in their order."""
-        return value
-
-    def schema(self, definitions: "Definitions") -> Schema:
-        """Return the JSON Schema of what may be written, or of the normal form (`definitions.normal`)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -75,7 +30,7 @@ class Word(Kind):
     def check(self, fields: Fields, name: str, value: object) -> str:
         return fields.checked_word(name, value, self.form, self.expected)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         schema: Schema = {"type": "string", "maxLength": self.most}
         return schema if definitions.normal else schema | {"pattern": f"^{self.form.pattern}$"}
 
@@ -100,7 +55,7 @@ class Text(Kind):
             return value
         return ""
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "string", "maxLength": self.most}
 
 
@@ -123,7 +78,7 @@ class Whole(Kind):
     def check(self, fields: Fields, name: str, value: object) -> int:
         return fields.checked_integer(name, value, least=self.least, most=self.most)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
@@ -141,7 +96,7 @@ class Number(Kind):
     def write(self, value: float | None) -> float | None:
         return None if value is None else plain(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "number", "minimum": self.least, "maximum": self.most}
 
 
@@ -161,7 +116,7 @@ class Duration(Kind):
     def write(self, value: float | None) -> float | None:
         return None if value is None else plain(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         seconds = {"type": "number", "minimum": self.least, "maximum": self.most}
         if definitions.normal:
             return seconds
@@ -187,7 +142,7 @@ class Size(Kind):
             return amount
         return 0
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         in_bytes = {"type": "integer", "minimum": 0, "maximum": self.most}
         if definitions.normal:
             return in_bytes
@@ -216,7 +171,7 @@ class OrAuto(Kind):
     def write(self, value: Any) -> Any:
         return value if value == AUTO else self.of.write(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         amount = self.of.schema(definitions)
         return {"anyOf": [{"type": "string", "enum": [AUTO]}, *amount.get("anyOf", (amount,))]}
 
@@ -281,7 +236,7 @@ class Curve(Kind):
     def write(self, value: tuple[tuple[float, float], ...]) -> dict[str, float]:
         return {str(plain(amount)): plain(speed) for amount, speed in value}
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         values = {"type": "number", "minimum": 0, "maximum": 1e6}
         return {"type": "object", "additionalProperties": values, "maxProperties": self.most}
 
@@ -294,7 +249,7 @@ class Truth(Kind):
     def check(self, fields: Fields, name: str, value: object) -> bool:
         return fields.checked_boolean(name, value, default=False)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "boolean"}
 
 
@@ -322,7 +277,7 @@ class Choice(Kind):
             return super().write(value)
         return next(word for word, kept in self.kept.items() if kept == value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "string", "enum": list(self.words)}
 
     def _kept(self, word: str) -> Any:
@@ -351,7 +306,7 @@ class Words(Kind):
     def write(self, value: tuple[str, ...] | None) -> list[str] | None:
         return None if value is None else list(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         items = {"type": "string", "enum": list(self.words)}
         return {"type": "array", "items": items, "uniqueItems": True}
 
@@ -382,7 +337,7 @@ class Names(Kind):
     def write(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         items = {"type": "string", "pattern": f"^{self.form.pattern}$"}
         return {"type": "array", "items": items, "maxItems": self.most}
 
@@ -420,7 +375,7 @@ class Table(Kind):
     def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
         return dict(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         values = self.kept_values if definitions.normal and self.kept_values else self.values
         return {"type": "object", "additionalProperties": dict(values), "maxProperties": self.most}
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
@@ -16,9 +16,10 @@ from scheduler.core.model.snapshot import (
     Topology,
 )
 from scheduler.core.model.tag_constraints import SCOPES, TagConstraint
-from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
+from scheduler.jobspec.declaring import ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described
-from scheduler.jobspec.kinds import Choice, Duration, Kind, Names, Number, Schema, Table, Truth, Whole, Word
+from scheduler.jobspec.kind import Definitions, FieldDeclaration, Flag, Group, Kind, Schema
+from scheduler.jobspec.kinds import Choice, Duration, Names, Number, Table, Truth, Whole, Word
 from scheduler.jobspec.tables import (
     MAX_ATTEMPTS,
     MAX_RETRY_LINES,
@@ -29,9 +30,6 @@ from scheduler.jobspec.tables import (
 )
 from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA
 from tenants import SECRET_SCOPES
-
-if TYPE_CHECKING:
-    from scheduler.jobspec.schema import Definitions
 
 #: What can be done about a job that is stuck.
 WATCHED_THEN = ("warn", "stop")
@@ -294,7 +292,7 @@ class VariableName(Kind):
     def check(self, fields: Fields, name: str, value: object) -> str:
         return str(value) if is_variable(fields, name, value) else ""
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         return {"type": "string", "pattern": f"^{VARIABLE.pattern}$", "maxLength": 128}
 
 
@@ -364,7 +362,7 @@ class Secrets(Kind):
     def in_order(self, value: Any) -> Any:
         return [self._use.in_order(use) for use in value] if isinstance(value, list) else value
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         use = self._use.schema(definitions)
         items = use if definitions.normal else {"anyOf": [Word().schema(definitions), use]}
         return {"type": "array", "items": items, "maxItems": MAX_SECRETS}
@@ -416,7 +414,7 @@ class Ports(Kind):
     def in_order(self, value: Any) -> Any:
         return [{"name": each["name"], "port": each["port"]} for each in value] if value else value
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         name = {"type": "string", "pattern": f"^{_PORT_NAME.pattern}$", "maxLength": 32}
         number = {
             "type": ["integer", "null"],

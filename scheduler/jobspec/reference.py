@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.jobspec.kinds import Schema
+from scheduler.jobspec.kind import Schema
 from scheduler.jobspec.schema import definitions, shorthand_names
 
 _HEAD = """\

@@ -30,8 +30,9 @@ from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.perf.throughput import HIGHEST
 from scheduler.jobspec.arrays import ARRAY, JobArray
 from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
-from scheduler.jobspec.declaring import Flag, Object, stated
+from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields
+from scheduler.jobspec.kind import Flag
 from scheduler.jobspec.kinds import (
     NAME,
     Choice,

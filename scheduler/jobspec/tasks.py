@@ -3,22 +3,21 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.snapshot import Task as CoreTask
-from scheduler.jobspec.declaring import FieldDeclaration, Flag, Group, ListOf, Object, stated
+from scheduler.jobspec.declaring import ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described, is_storable
+from scheduler.jobspec.kind import Definitions, FieldDeclaration, Flag, Group, Kind, Schema
 from scheduler.jobspec.kinds import (
     AUTO,
     NAME,
     NAME_EXPECTED,
     Curve,
-    Kind,
     Number,
     OrAuto,
-    Schema,
     Size,
     Table,
     Whole,
@@ -27,9 +26,6 @@ from scheduler.jobspec.kinds import (
 )
 from scheduler.jobspec.tables import MAX_VARIABLES, env_entry
 from tenants.errors import FieldError
-
-if TYPE_CHECKING:
-    from scheduler.jobspec.schema import Definitions
 
 #: In `gpu_model`: any model will do.
 ANY_MODEL = "any"
@@ -72,7 +68,7 @@ class Models(Kind):
     def write(self, value: tuple[str, ...] | None) -> list[str] | str:
         return list(value or ()) or ANY_MODEL
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         model = Word().schema(definitions)
         several = {"type": "array", "items": model, "minItems": 1, "maxItems": MAX_MODELS}
         return {"anyOf": [model, several]}
@@ -106,7 +102,7 @@ class GpuCount(Kind):
     def write(self, value: float) -> float:
         return plain(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         whole = {"type": "integer", "minimum": 1, "maximum": MAX_GPUS_PER_REPLICA}
         part = {"type": "number", "minimum": 0.001, "maximum": 0.999}
         return {"anyOf": [whole, part]}
@@ -140,7 +136,7 @@ class Command(Kind):
     def write(self, value: tuple[str, ...]) -> list[str]:
         return list(value)
 
-    def schema(self, definitions: "Definitions") -> Schema:
+    def schema(self, definitions: Definitions) -> Schema:
         words = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_WORDS}
         return words if definitions.normal else {"anyOf": [{"type": "string", "minLength": 1}, words]}
 
