@@ -26,6 +26,16 @@ from pathlib import Path
 
 from machine import describe_machine
 
+from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.replay import POLICIES, NodeState, Replay, published
+from benchmarks.reproduction.openb.replay import replay as run_again
+from benchmarks.reproduction.openb.workload import (
+    OpenbNode,
+    OpenbTask,
+    read_nodes,
+    read_tasks,
+    typical,
+)
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free, fragment, score
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.model.snapshot import (
@@ -45,16 +55,6 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import PLACERS
-from scheduler.simulation.reproduction.openb.go_random import GoRandom
-from scheduler.simulation.reproduction.openb.replay import POLICIES, NodeState, Replay, published
-from scheduler.simulation.reproduction.openb.replay import replay as run_again
-from scheduler.simulation.reproduction.openb.workload import (
-    OpenbNode,
-    OpenbTask,
-    read_nodes,
-    read_tasks,
-    typical,
-)
 
 TASKS = 10_000
 

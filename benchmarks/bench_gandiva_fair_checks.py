@@ -34,8 +34,8 @@ from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
+from scheduler.simulation.gavel.workload import generate_gavel, parse_gavel
 from scheduler.simulation.rates import ThroughputTable
-from scheduler.simulation.reproduction.gavel.workload import generate_gavel, parse_gavel
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions
 

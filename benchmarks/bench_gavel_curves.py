@@ -263,7 +263,7 @@ def _mean_hours(jobs: list[JobRecord]) -> float:
 
 def _heavy(run: Run) -> frozenset[int]:
     """Return the ids of the jobs that weigh more: the generator says, records do not."""
-    from scheduler.simulation.reproduction.gavel.workload import GavelSpec, draw
+    from scheduler.simulation.gavel.workload import GavelSpec, draw
 
     spec = GavelSpec(
         jobs=run.window[1], jobs_per_hour=run.jobs_per_hour, multi_gpu=run.multi_gpu, priorities=True

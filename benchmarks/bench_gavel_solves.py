@@ -24,8 +24,8 @@ from machine import describe_machine
 from scheduler.core.solvers.checking import checked_instance
 from scheduler.core.solvers.instance import Instance, Pairs
 from scheduler.core.solvers.solving import solve
+from scheduler.simulation.gavel.workload import GavelSpec, draw
 from scheduler.simulation.rates import ThroughputTable
-from scheduler.simulation.reproduction.gavel.workload import GavelSpec, draw
 from scheduler.simulation.throughputs import read_throughputs
 
 MODELS = ("v100", "p100", "k80")

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from machine import describe_machine
 
-from scheduler.simulation.reproduction.lucid.forecasts import read_forecasts
-from scheduler.simulation.reproduction.lucid.jobs import Outcome
-from scheduler.simulation.reproduction.lucid.packing import Lucid
-from scheduler.simulation.reproduction.lucid.profiler import Profiler
-from scheduler.simulation.reproduction.lucid.profiles import read_profiles
-from scheduler.simulation.reproduction.lucid.queues import FIFO, QSSF, SJF, run_queue
-from scheduler.simulation.reproduction.lucid.workload import make_jobs, read_nodes
+from benchmarks.reproduction.lucid.forecasts import read_forecasts
+from benchmarks.reproduction.lucid.jobs import Outcome
+from benchmarks.reproduction.lucid.packing import Lucid
+from benchmarks.reproduction.lucid.profiler import Profiler
+from benchmarks.reproduction.lucid.profiles import read_profiles
+from benchmarks.reproduction.lucid.queues import FIFO, QSSF, SJF, run_queue
+from benchmarks.reproduction.lucid.workload import make_jobs, read_nodes
 
 RUNS = 5
 #: Whose nodes the profiler has, and who lends it a third.

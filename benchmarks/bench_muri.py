@@ -29,10 +29,10 @@ from pathlib import Path
 import numpy as np
 from machine import describe_machine
 
+from benchmarks.reproduction.muri.baselines import run_shortest, run_tiresias
+from benchmarks.reproduction.muri.events import run_muri
+from benchmarks.reproduction.muri.jobs import MuriJob, Outcome, read_trace
 from scheduler.core.building_blocks.matching import pairs_of_most_weight
-from scheduler.simulation.reproduction.muri.baselines import run_shortest, run_tiresias
-from scheduler.simulation.reproduction.muri.events import run_muri
-from scheduler.simulation.reproduction.muri.jobs import MuriJob, Outcome, read_trace
 
 #: Milliseconds of an iteration on storage and preprocessing, GPU and network: of a job of each kind.
 KINDS = ((446, 8, 0.5), (0.5, 163, 18), (82, 75, 66), (723, 113, 73), (84, 85, 73), (514, 14, 0.4))

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_pai.py
 
-The jobs are made (`scheduler/simulation/reproduction/pai/workload.py`): how many are gangs is found so that
+The jobs are made (`benchmarks/reproduction/pai/workload.py`): how many are gangs is found so that
 jobs wait under FIFO as long as published, and everything else follows. Means over seeds, each seed's wait
 behind it.
 """
@@ -14,9 +14,9 @@ import time
 
 from machine import describe_machine
 
+from benchmarks.reproduction.pai.queue import PaiJob, run_queue
+from benchmarks.reproduction.pai.workload import estimates, make_jobs, scaled
 from scheduler.core.perf.recurrence import APPLICATION, SIZE, USER
-from scheduler.simulation.reproduction.pai.queue import PaiJob, run_queue
-from scheduler.simulation.reproduction.pai.workload import estimates, make_jobs, scaled
 
 PAST, JOBS, MILLIGPUS = 80_000, 20_000, 6_500_000
 FIFO_WAIT = 2_879.77

@@ -33,14 +33,14 @@ from pathlib import Path
 
 from machine import describe_machine
 
+from benchmarks.reproduction.pollux.baselines import Optimus, Tiresias
+from benchmarks.reproduction.pollux.pollux import Pollux
+from benchmarks.reproduction.pollux.ticks import Outcome, TickPolicy, read_workload, run_ticks
 from scheduler.core.building_blocks.elastic.arrangement import Gang, Row
 from scheduler.core.goodput.batch import GoodputModel, Limits, Noise
 from scheduler.core.goodput.throughput import Parameters
 from scheduler.core.policies.pollux.greedy import search
 from scheduler.core.policies.pollux.solving import GENETIC, GREEDY, Cycle, solve
-from scheduler.simulation.reproduction.pollux.baselines import Optimus, Tiresias
-from scheduler.simulation.reproduction.pollux.pollux import Pollux
-from scheduler.simulation.reproduction.pollux.ticks import Outcome, TickPolicy, read_workload, run_ticks
 from scheduler.simulation.sweep import Case, run_case
 
 #: Seconds of computing, by sample, over nodes, by replica, on one, by replica; overlap. And batches.

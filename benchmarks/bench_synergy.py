@@ -20,10 +20,10 @@ from pathlib import Path
 
 from machine import describe_machine
 
+from benchmarks.reproduction.synergy.jobs import CPUS, MEMORY, read_jobs
+from benchmarks.reproduction.synergy.rounds import MECHANISMS, POLICIES, run
 from scheduler.core.building_blocks.auxiliary_shares import Need, Servers, tune
 from scheduler.core.building_blocks.optimal_shares import Profile, divide, optimal
-from scheduler.simulation.reproduction.synergy.jobs import CPUS, MEMORY, read_jobs
-from scheduler.simulation.reproduction.synergy.rounds import MECHANISMS, POLICIES, run
 
 RUNS = 5
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import DEFAULT_POLICY, ROUND_SECONDS
+from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.modes import given_options, refuse_unused
-from scheduler.simulation.reproduction.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
 from scheduler.simulation.sweep import Case, expand
 from scheduler.simulation.traces.registry import FORMATS
 

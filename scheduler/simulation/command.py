@@ -29,9 +29,9 @@ from scheduler.simulation.autoscaling import service_words
 from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
+from scheduler.simulation.gavel.choices import shares_named
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.replay import replay_scenario
-from scheduler.simulation.reproduction.gavel.choices import shares_named
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
 from scheduler.simulation.traces.native import write_native

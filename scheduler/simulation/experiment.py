@@ -17,9 +17,9 @@ from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.autoscaling import refuse_autoscaling
 from scheduler.simulation.errors import InputError
+from scheduler.simulation.gavel.choices import rules_named, shares_named
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.rates import ThroughputTable
-from scheduler.simulation.reproduction.gavel.choices import rules_named, shares_named
 
 #: Seconds between rounds unless told otherwise; a minute is what most papers use.
 ROUND_SECONDS = 60.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scheduler.core.model import wording
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.gavel.workload import is_gavel
+from scheduler.simulation.gavel.workload import is_gavel
 
 #: Options by the names that argparse gives them, where these differ from what people type.
 _TYPED = {"moves": "no_moves"}

@@ -18,8 +18,8 @@ from scheduler.core.sim.stays import with_company
 from scheduler.core.sim.workload import Arrival
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
+from scheduler.simulation.gavel.run import simulate_rounds
 from scheduler.simulation.private import PrivateClusters
-from scheduler.simulation.reproduction.gavel.run import simulate_rounds
 
 _WITHHELD = (
     "What a job makes of GPUs is known when it, or one like it, has run alone for two to three minutes."

@@ -27,14 +27,14 @@ from scheduler.simulation.clusters import load_cluster
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import ROUND_SECONDS, Experiment
+from scheduler.simulation.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
+from scheduler.simulation.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.generate import generate
 from scheduler.simulation.generator_spec import read_generator
 from scheduler.simulation.inventory import ClusterSpec
 from scheduler.simulation.joining import join
 from scheduler.simulation.outside import placer_text, policy_text
 from scheduler.simulation.rates import ThroughputTable
-from scheduler.simulation.reproduction.gavel.run import ROUND_SECONDS as GAVEL_SECONDS
-from scheduler.simulation.reproduction.gavel.workload import generate_gavel, is_gavel, parse_gavel
 from scheduler.simulation.run import simulate
 from scheduler.simulation.throughputs import read_throughputs
 from scheduler.simulation.traces.options import TraceOptions, parse_options

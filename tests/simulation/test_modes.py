@@ -15,8 +15,8 @@ from scheduler.core.sim.result import Result
 from scheduler.simulation import command, replay
 from scheduler.simulation.arguments import parser
 from scheduler.simulation.experiment import Experiment
+from scheduler.simulation.gavel.workload import KINDS
 from scheduler.simulation.modes import typed
-from scheduler.simulation.reproduction.gavel.workload import KINDS
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, run_all
 

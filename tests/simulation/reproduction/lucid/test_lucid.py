@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduction.lucid.forecasts import Forecasts, read_forecasts
+from benchmarks.reproduction.lucid.jobs import LucidJob, Outcome
+from benchmarks.reproduction.lucid.nodes import LENT, Nodes
+from benchmarks.reproduction.lucid.packing import Lucid
+from benchmarks.reproduction.lucid.profiler import Profiler, profile
+from benchmarks.reproduction.lucid.profiles import Configuration, Profiles, read_profiles
+from benchmarks.reproduction.lucid.queues import FIFO, QSSF, SJF, run_queue
+from benchmarks.reproduction.lucid.workload import make_jobs, read_nodes
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.lucid.forecasts import Forecasts, read_forecasts
-from scheduler.simulation.reproduction.lucid.jobs import LucidJob, Outcome
-from scheduler.simulation.reproduction.lucid.nodes import LENT, Nodes
-from scheduler.simulation.reproduction.lucid.packing import Lucid
-from scheduler.simulation.reproduction.lucid.profiler import Profiler, profile
-from scheduler.simulation.reproduction.lucid.profiles import Configuration, Profiles, read_profiles
-from scheduler.simulation.reproduction.lucid.queues import FIFO, QSSF, SJF, run_queue
-from scheduler.simulation.reproduction.lucid.workload import make_jobs, read_nodes
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "lucid"
 FORECASTS = DATA / "venus_throughput_pred.csv.gz"

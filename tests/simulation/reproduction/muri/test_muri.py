@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduction.muri.baselines import run_shortest, run_tiresias
+from benchmarks.reproduction.muri.events import group_seconds, run_muri
+from benchmarks.reproduction.muri.jobs import MuriJob, Nodes, Outcome, read_trace
 from scheduler.core.building_blocks.interleaved_groups import grouped
 from scheduler.core.perf.interleaving import CONTENTION, Stages, cycle_seconds, efficiency
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.muri.baselines import run_shortest, run_tiresias
-from scheduler.simulation.reproduction.muri.events import group_seconds, run_muri
-from scheduler.simulation.reproduction.muri.jobs import MuriJob, Nodes, Outcome, read_trace
 
 ROOT = Path(__file__).resolve().parents[4]
 DATA = ROOT.parent / "shared" / "data" / "muri"

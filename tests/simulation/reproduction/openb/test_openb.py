@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free
-from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.openb.go_random import GoRandom
-from scheduler.simulation.reproduction.openb.replay import (
+from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.replay import (
     POLICIES,
     NodeState,
     Replay,
@@ -21,7 +19,7 @@ from scheduler.simulation.reproduction.openb.replay import (
     published,
     replay,
 )
-from scheduler.simulation.reproduction.openb.workload import (
+from benchmarks.reproduction.openb.workload import (
     OpenbNode,
     OpenbTask,
     arrivals,
@@ -29,6 +27,8 @@ from scheduler.simulation.reproduction.openb.workload import (
     read_tasks,
     typical,
 )
+from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free
+from scheduler.simulation.errors import InputError
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "openb"
 are_here = pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data/openb is not here")

@@ -7,6 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.replay import Replay
+from benchmarks.reproduction.openb.workload import (
+    OpenbNode,
+    OpenbTask,
+    arrivals,
+    read_nodes,
+    read_tasks,
+    typical,
+)
 from scheduler.core.building_blocks.placing import chooser_by
 from scheduler.core.building_blocks.scoring import Kinds, Norms, PartsByScore, Scorer, WholeGpus
 from scheduler.core.fitting.capacity import Capacity
@@ -21,16 +31,6 @@ from scheduler.core.placers.clustering import Likeness
 from scheduler.core.placers.dot_product import Product
 from scheduler.core.placers.fgd import Descent
 from scheduler.core.placers.packing import Tiers
-from scheduler.simulation.reproduction.openb.go_random import GoRandom
-from scheduler.simulation.reproduction.openb.replay import Replay
-from scheduler.simulation.reproduction.openb.workload import (
-    OpenbNode,
-    OpenbTask,
-    arrivals,
-    read_nodes,
-    read_tasks,
-    typical,
-)
 from tests.effort import first_every_day
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "openb"

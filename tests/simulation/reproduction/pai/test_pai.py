@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
+from benchmarks.reproduction.pai.queue import PaiJob, run_queue
+from benchmarks.reproduction.pai.workload import MEAN_SECONDS, estimates, make_jobs, scaled
 from scheduler.core.perf.recurrence import APPLICATION, SIZE, USER
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.pai.queue import PaiJob, run_queue
-from scheduler.simulation.reproduction.pai.workload import MEAN_SECONDS, estimates, make_jobs, scaled
 
 
 def job(at: float, seconds: float, milligpus: int = 1_000, group: str = "a") -> PaiJob:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.sim.scaling import divided
-from scheduler.simulation.errors import InputError
-from scheduler.simulation.profiles import Application, Epoch, read_application
-from scheduler.simulation.reproduction.pollux.baselines import Optimus, Tiresias, placed
-from scheduler.simulation.reproduction.pollux.jobs import RememberedFits, TickJob
-from scheduler.simulation.reproduction.pollux.pollux import Pollux
-from scheduler.simulation.reproduction.pollux.ticks import (
+from benchmarks.reproduction.pollux.baselines import Optimus, Tiresias, placed
+from benchmarks.reproduction.pollux.jobs import RememberedFits, TickJob
+from benchmarks.reproduction.pollux.pollux import Pollux
+from benchmarks.reproduction.pollux.ticks import (
     Outcome,
     TickPolicy,
     read_workload,
     run_ticks,
 )
+from scheduler.core.sim.scaling import divided
+from scheduler.simulation.errors import InputError
+from scheduler.simulation.profiles import Application, Epoch, read_application
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "pollux"
 

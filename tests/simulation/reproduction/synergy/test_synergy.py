@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduction.synergy.jobs import read_jobs
+from benchmarks.reproduction.synergy.rounds import MECHANISMS, run
 from scheduler.core.building_blocks.auxiliary_shares import Servers
 from scheduler.simulation.errors import InputError
-from scheduler.simulation.reproduction.synergy.jobs import read_jobs
-from scheduler.simulation.reproduction.synergy.rounds import MECHANISMS, run
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "synergy"
 
