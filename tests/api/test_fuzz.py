@@ -5,7 +5,6 @@ from typing import Any
 import hypothesis
 import pytest
 import schemathesis
-import yaml
 from django.conf import settings as django_settings
 from django.core.wsgi import get_wsgi_application
 from django.db import transaction
@@ -23,12 +22,11 @@ from schemathesis.specs.openapi.checks import (
 from scheduler.models import Job, Round, ServingPool
 from tenants.models import Role, Scope
 from tests.api.caller import forget_wrong_passwords, make_token
-from tests.api.test_schema import COMMITTED
+from tests.api.description import DESCRIPTION
 from tests.scheduler.builders import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
-DESCRIPTION = yaml.load(COMMITTED.read_text(), Loader=yaml.CSafeLoader)
 OPERATIONS = [(path, method) for path, item in DESCRIPTION["paths"].items() for method in item]
 SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION)
 SCHEMA.app = get_wsgi_application()

@@ -21,7 +21,7 @@ from django.utils import timezone
 from scheduler.models import Job, Round, ServingPool
 from tenants.models import Role
 from tests.api.caller import make_token
-from tests.api.test_schema import COMMITTED
+from tests.api.description import COMMITTED
 from tests.patience import PATIENCE_SECONDS
 from tests.scheduler.builders import make_attempt, make_job, make_node, make_tenant, make_user, make_vc
 

@@ -1,19 +1,14 @@
 """The API's description is complete. tests/test_generated.py holds the committed copy to the code."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.api.caller import caller
+from tests.api.description import DESCRIPTION
 from tests.api.expectations import EXPECTED
 from tests.scheduler.builders import make_user
-
-ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = ROOT / "docs" / "api" / "openapi.yaml"
-
 
 #: Asked by nobody yet, to whom no stored answer could belong.
 PUBLIC = ("/api/v1/session", "/api/v1/invitations/look", "/api/v1/invitations/join")
@@ -21,7 +16,7 @@ PUBLIC = ("/api/v1/session", "/api/v1/invitations/look", "/api/v1/invitations/jo
 
 @pytest.fixture(scope="module")
 def description() -> dict[str, Any]:
-    return yaml.load(COMMITTED.read_text(), Loader=yaml.CSafeLoader)
+    return DESCRIPTION
 
 
 @pytest.fixture(scope="module")
