@@ -6,7 +6,7 @@ normal and the next round decides again. A violated guard of the database is a b
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, repeat
@@ -30,7 +30,7 @@ from scheduler.rounds.change_guarantee import change_guarantee, problem_with_reg
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
-from scheduler.rounds.locked_facts import ALL, Facts, GpuPlace, Hold, lock_and_read
+from scheduler.rounds.locked_facts import Facts, GpuPlace, lock_and_read
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
@@ -42,8 +42,7 @@ from tenants.models import VirtualCluster
 
 _STOPS = frozenset({ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE})
 _STARTS = frozenset({ActionKind.START, ActionKind.MOVE, ActionKind.RESIZE})
-#: Stands for the allocation of a start that has no number yet.
-_IN_THIS_ROUND = AllocationId(0)
+_WHOLE = GpuPart(request=WHOLE_GPU, limit=WHOLE_GPU)
 # outcome, master_address, stop_cause, stop_message, preempted_by, category, message, failure
 _BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
@@ -94,7 +93,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
         _stop(action, facts, takers, at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
-    started = _start_all(starts, facts, plan, at=at, actor=actor)
+    _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
     write_shares(plan.shares)
     write_explanations(plan, tenants, at=at)
@@ -108,7 +107,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
     publish_round(plan.round_number)
     return ApplyOutcome(
         at=at,
-        started=started,
+        started=len(starts),
         kept=_count_kept(snapshot, changes),
         stopped=len(stops),
         moved=sum([action.kind is ActionKind.MOVE for action in stops]),
@@ -158,8 +157,7 @@ def _stop(
         if attempt.job_id not in action.jobs:
             continue  # It has the GPUs on, or is about to leave them already.
         if attempt.state == AttemptState.PLANNED:
-            for gpu, holds in list(facts.successors.items()):
-                facts.successors[gpu] = [hold for hold in holds if hold.allocation != action.allocation]
+            facts.holds.release(action.allocation, chain.from_iterable(attempt.allocation.replicas))
         attempt_stop(
             attempt,
             cause=_cause(action, attempt, at=at),
@@ -186,37 +184,38 @@ def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
     return machine.stop_cause(StopCause(action.cause), is_over=is_over, cancelling=attempt.job.cancelling)
 
 
-def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: Facts) -> list[Action]:
+def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: Facts) -> list[_Start]:
     stopped = {id(action) for action in stops}
+    asked = [
+        action
+        for action in changes
+        if action.kind in _STARTS
+        and action.placement is not None
+        # Else its stopping half was dropped, and said so.
+        and (action.kind is ActionKind.START or id(action) in stopped)
+    ]
     starts = []
-    #: What starts before it in this round are given of each GPU.
-    given: dict[GpuId, list[Hold]] = defaultdict(list)
     #: By node and number: who starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
-    for action in changes:
-        if action.kind not in _STARTS or action.placement is None:
-            continue
-        if action.kind is not ActionKind.START and id(action) not in stopped:
-            continue  # its stopping half was dropped, and said so
-        problem = _changed(action, facts) or _unusable(action, facts, given)
+    ids = reserve_ids(Allocation, len(asked)) if asked else []
+    for action, allocation in zip(asked, ids, strict=True):
+        problem = _changed(action, facts) or _unusable(action, facts)
         if problem := problem or _listens_already(action, facts, listening):
             facts.drop(action, problem)
         else:
-            starts.append(action)
-            for gpu, part in facts.parts_of(action).items():
-                given[gpu].append(Hold(_IN_THIS_ROUND, part))
+            starts.append(_granted(action, AllocationId(allocation), facts))
             listening.update(dict.fromkeys(_ports_of(action, facts), action.jobs[0]))
     return starts
 
 
-def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[Action]:
+def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
     joins = []
     for action in changes:
         if action.kind is ActionKind.JOIN:
             if problem := _changed(action, facts) or _deserted(action, facts):
                 facts.drop(action, problem)
             else:
-                joins.append(action)
+                joins.append(_beside(action))
     return joins
 
 
@@ -227,26 +226,25 @@ def _deserted(action: Action, facts: Facts) -> str | None:
     for gpu in action.placement.gpus:
         if gpu not in facts.places:
             return f"GPU {gpu} is no longer usable"
-        if [hold.allocation for hold in facts.holders.get(gpu, ())] != [action.allocation]:
+        if list(facts.holds.holders(gpu)) != [action.allocation]:
             return f"GPU {gpu} is no longer held by whom it would share it with"
-    if not _stays(Hold(action.allocation, ALL), facts):
+    if not _stays(action.allocation, facts):
         return "no job runs on there with which it would share GPUs"
     return None
 
 
-def _unusable(action: Action, facts: Facts, given: Mapping[GpuId, Sequence[Hold]]) -> str | None:
+def _unusable(action: Action, facts: Facts) -> str | None:
     assert action.placement is not None
     parts = facts.parts_of(action)
     for gpu in action.placement.gpus:
         if gpu not in facts.places:
             return f"GPU {gpu} is no longer usable"
-        part = parts.get(gpu, ALL)
-        promised = [*facts.successors.get(gpu, ()), *given.get(gpu, ())]
-        if not facts.has_room(gpu, part, promised):
-            return f"GPU {gpu} is promised to another job"
-        staying = [hold for hold in facts.holders.get(gpu, ()) if _stays(hold, facts)]
-        if not facts.has_room(gpu, part, [*staying, *promised]):
-            return f"GPU {gpu} is still in use"
+        leaving = {each for each in facts.holds.holders(gpu) if not _stays(each, facts)}
+        match facts.holds.in_the_way(gpu, parts.get(gpu), leaving):
+            case HoldPhase.NOMINATED:
+                return f"GPU {gpu} is promised to another job"
+            case HoldPhase.HELD:
+                return f"GPU {gpu} is still in use"
     return None
 
 
@@ -271,60 +269,37 @@ def _ports_of(action: Action, facts: Facts) -> list[tuple[int, int]]:
     ]
 
 
-def _stays(hold: Hold, facts: Facts) -> bool:
+def _stays(allocation: AllocationId, facts: Facts) -> bool:
     return any(
         attempt.state in (AttemptState.STARTING, AttemptState.RUNNING)
-        for attempt in facts.attempts.get(hold.allocation, ())
+        for attempt in facts.attempts.get(allocation, ())
     )
 
 
-def _start_all(actions: Sequence[Action], facts: Facts, plan: Plan, *, at: datetime, actor: str) -> int:
+def _start_all(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str) -> None:
     """Write allocations, attempts, parts and events of all starts with a few bulk statements."""
-    if not actions:
-        return 0
-    moving = {job for action in actions if action.kind in _STOPS for job in action.jobs}
-    own = [action for action in actions if action.kind is not ActionKind.JOIN]
-    ids = reserve_ids(Allocation, len(own))
-    #: What is held of each GPU by starts before it that need not wait.
-    begun: dict[GpuId, list[Hold]] = defaultdict(list)
-    starts = [
-        _start(action, allocation, facts, moving, begun) for action, allocation in zip(own, ids, strict=True)
-    ]
-    _write_allocations(starts, plan, at=at)
-    starts += [_beside(action) for action in actions if action.kind is ActionKind.JOIN]
+    if not starts:
+        return
+    _write_allocations([start for start in starts if start.action.kind is not ActionKind.JOIN], plan, at=at)
     _write_attempts(starts, facts, plan, at=at, actor=actor)
     jobs = [job for start in starts for job in start.action.jobs]
     nodes = {facts.places[gpu].node_id for start in starts for gpu in start.placement.gpus}
     stream.wake_nodes(nodes)
     touch_nodes(nodes)
     publish_jobs(jobs)
-    return len(actions)
 
 
-def _start(
-    action: Action,
-    allocation: int,
-    facts: Facts,
-    moving: Set[JobId],
-    begun: dict[GpuId, list[Hold]],
-) -> _Start:
+def _granted(action: Action, allocation: AllocationId, facts: Facts) -> _Start:
     assert action.placement is not None
     parts = facts.parts_of(action)
-    waits = any(
-        not facts.has_room(gpu, parts.get(gpu, ALL), [*facts.holders.get(gpu, ()), *begun.get(gpu, ())])
-        for gpu in action.placement.gpus
-    )
     # A job that moves must have left its old place before it starts in the new one.
-    waits = waits or not moving.isdisjoint(action.jobs)
-    if not waits:
-        for gpu, part in parts.items():
-            begun[gpu].append(Hold(AllocationId(allocation), part))
+    has_left = action.kind is ActionKind.START
     return _Start(
         action=action,
         placement=action.placement,
         parts=parts,
         allocation=allocation,
-        phase=HoldPhase.NOMINATED if waits else HoldPhase.HELD,
+        phase=facts.holds.grant(allocation, action.placement.gpus, parts, has_left=has_left),
     )
 
 
@@ -375,7 +350,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
             (start.allocation, gpu, start.phase, part.request, part.limit, part.memory_bytes)
             for start in starts
             for gpu in start.placement.gpus
-            for part in (start.parts.get(gpu, ALL),)
+            for part in (start.parts.get(gpu, _WHOLE),)
         ),
     )
 

@@ -2,16 +2,18 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import connection
 
-from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
-from scheduler.core.model.lifecycle import AttemptState, HoldPhase, JobState
+from scheduler.core.model.gpu_parts import GpuPart
+from scheduler.core.model.holds import GpuHolds
+from scheduler.core.model.lifecycle import AttemptState, JobState
 from scheduler.core.model.plan import Action, ActionKind
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Snapshot
+from scheduler.jobs.attempts.services.gpu_holds import holds_on
 from scheduler.models.attempts import Attempt
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
@@ -29,18 +31,9 @@ SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHE
 ORDER BY id FOR NO KEY UPDATE
 """
 _USABLE_GPUS = """
-SELECT g.id, g.node_id, g.index, g.memory_bytes FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
+SELECT g.id, g.node_id, g.index FROM scheduler_gpu g JOIN scheduler_node n ON n.id = g.node_id
 WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n.cordoned
       AND n.loan_state IN ('', 'lent')
-"""
-# Each phase is found by an index that knows nothing of history.
-_HOLDS = """
-SELECT gpu_id, phase, allocation_id, request, "limit", memory_bytes FROM scheduler_allocatedgpu
-WHERE phase = 'held' AND gpu_id = ANY(%(gpus)s)
-UNION ALL
-SELECT gpu_id, phase, allocation_id, request, "limit", memory_bytes FROM scheduler_allocatedgpu
-WHERE phase = 'planned' AND gpu_id = ANY(%(gpus)s)
-ORDER BY allocation_id
 """
 
 
@@ -65,18 +58,6 @@ class GpuPlace:
 
     node_id: int
     index: int
-    memory_bytes: int
-
-
-#: All of a GPU, as its row says it.
-ALL = GpuPart(request=WHOLE_GPU, limit=WHOLE_GPU)
-
-
-class Hold(NamedTuple):
-    """What an allocation has of a GPU, or is nominated for."""
-
-    allocation: AllocationId
-    part: GpuPart
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,10 +67,9 @@ class Facts:
     jobs: dict[JobId, LockedJob]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
-    #: Usable GPUs, and those of them that are held or nominated.
+    #: Usable GPUs, and who holds them or is nominated for them.
     places: dict[GpuId, GpuPlace]
-    holders: dict[GpuId, list[Hold]]
-    successors: dict[GpuId, list[Hold]]
+    holds: GpuHolds
     #: The jobs as the plan was made for them, which say what they have of their GPUs.
     known: Mapping[JobId, Job]
     #: Unended attempts by allocation.
@@ -102,20 +82,12 @@ class Facts:
     @property
     def givers(self) -> dict[GpuId, AllocationId]:
         """Who has each GPU, the first of several that have parts of it."""
-        return {gpu: holds[0].allocation for gpu, holds in self.holders.items()}
+        return {gpu: min(there) for gpu in self.places if (there := self.holds.holders(gpu))}
 
     def parts_of(self, action: Action) -> Mapping[GpuId, GpuPart]:
         assert action.placement is not None
         job = self.known.get(action.jobs[0])
         return {} if job is None else job.parts_on(action.placement.replicas)
-
-    def has_room(self, gpu: GpuId, part: GpuPart, others: Iterable[Hold]) -> bool:
-        """Whether these others leave a GPU room for a part of it, or for all of it."""
-        device = self.places[gpu].memory_bytes
-        parts = [part, *(other.part for other in others)]
-        if sum([each.request for each in parts]) > WHOLE_GPU:
-            return False
-        return not device or sum([each.memory_on(device) for each in parts]) <= device
 
 
 def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
@@ -132,8 +104,6 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
     changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
     locked: dict[JobId, LockedJob] = {}
     places: dict[GpuId, GpuPlace] = {}
-    holders: dict[GpuId, list[Hold]] = defaultdict(list)
-    successors: dict[GpuId, list[Hold]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_JOBS, [jobs])
         for job, version, state, tenant, is_trial_due, task_names, newest, ports in cursor.fetchall():
@@ -150,20 +120,16 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
                 changed[job] = f"job {job} changed after the snapshot"
         cursor.execute(_LOCK_NODES, [needed])
         cursor.execute(_USABLE_GPUS, [needed])
-        for gpu, node, index, device in cursor.fetchall():
-            places[gpu] = GpuPlace(node_id=node, index=index, memory_bytes=device)
-        cursor.execute(_HOLDS, {"gpus": needed})
-        for gpu, phase, allocation, request, limit, memory in cursor.fetchall():
-            part = GpuPart(request=request, limit=limit, memory_bytes=memory)
-            (holders if phase == HoldPhase.HELD else successors)[gpu].append(Hold(allocation, part))
-    there = {hold.allocation for holds in holders.values() for hold in holds}
+        for gpu, node, index in cursor.fetchall():
+            places[gpu] = GpuPlace(node_id=node, index=index)
+    holds = holds_on(needed)
+    there = {allocation for gpu in needed for allocation in holds.holders(gpu)}
     concerned = {action.allocation for action in changes if action.allocation is not None}
     return Facts(
         jobs=locked,
         changed_jobs=changed,
         places=places,
-        holders=dict(holders),
-        successors=dict(successors),
+        holds=holds,
         known={job.id: job for job in snapshot.jobs if job.id in locked},
         attempts=_unended_attempts(concerned | there),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -40,6 +41,13 @@ class GpuPart:
     def memory_on(self, device_bytes: int) -> int:
         """Return what it has of a device of so many bytes (0: unknown)."""
         return self.memory_bytes or device_bytes * self.request // WHOLE_GPU
+
+
+def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
+    """Whether one GPU of so many bytes (0: unknown, and not counted) has room for all these parts of it."""
+    if sum([part.request for part in parts]) > WHOLE_GPU:
+        return False
+    return not device_bytes or sum([part.memory_on(device_bytes) for part in parts]) <= device_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

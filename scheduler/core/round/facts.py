@@ -16,6 +16,7 @@ from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import (
     RETURNING,
@@ -205,11 +206,16 @@ class Facts:
                 self._note(self.running[allocation])
         self.stale = frozenset(stale)
 
+    def parts(self, running: Running) -> Mapping[GpuId, GpuPart]:
+        """Return the GPUs of which an allocation has a part, and which."""
+        job = self.jobs.get(running.jobs[0])
+        return job.parts_on(running.replicas) if job is not None and job.has_parts else {}
+
     def shares(self, running: Running) -> dict[GpuId, Share]:
-        """Return the GPUs of which an allocation has a part, and what it has."""
+        """Return the same as shares of the cluster's cards, without GPUs that are gone."""
         job = self.jobs.get(running.jobs[0])
         found: dict[GpuId, Share] = {}
-        for gpu, part in job.parts_on(running.replicas).items() if job is not None and job.has_parts else ():
+        for gpu, part in self.parts(running).items():
             if gpu in self.cluster.where:
                 mask = self.cluster.where[gpu][2]
                 found[gpu] = share_of(part, job.sharing if job else None, mask, self.device_bytes(gpu))

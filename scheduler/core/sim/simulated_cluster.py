@@ -21,7 +21,8 @@ from scheduler.core.model.attempts import (
     step,
     stop_cause,
 )
-from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, AttemptState, JobEvent, StopCause
+from scheduler.core.model.holds import GpuHolds
+from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, AttemptState, HoldPhase, JobEvent, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot
 from scheduler.core.round.facts import Facts
@@ -34,7 +35,6 @@ from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.loss_reporter import LossReporter
-from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.profile_reporter import ProfileReporter
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, GOES_ON, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
@@ -58,7 +58,7 @@ class SimulatedCluster:
         self.progress: dict[JobId, Progress] = {}
         self.stays = Stays(lambda: self.facts, self.progress, events)
         self.sampler = ClusterSampler()
-        self.occupancy = Occupancy(self.facts.device_bytes)
+        self.holds = GpuHolds(self.facts.device_bytes)
         self.budgets = BudgetMeter(
             facts.tenants.values(), facts.frame.prices, events, notify=self._note_budget
         )
@@ -179,11 +179,13 @@ class SimulatedCluster:
             slice_seconds=action.slice_seconds,
             opportunistic_gpus=action.opportunistic_gpus,
         )
-        if self._may_begin(running):
+        phase = self.holds.grant(
+            running.allocation, running.gpus, self.facts.parts(running), has_left=self._has_left(running)
+        )
+        if phase is HoldPhase.HELD:
             self._begin(running)
-            return
-        self.occupancy.nominate(running.allocation, running.gpus, self.facts.shares(running))
-        self.facts.put_running(running)
+        else:
+            self.facts.put_running(running)
 
     # What happens
 
@@ -203,10 +205,11 @@ class SimulatedCluster:
         for waiting in facts.jobs:
             self.submit(waiting, truths[waiting.id])
         for running in facts.running:
+            parts = self.facts.parts(running)
+            for gpu in running.gpus:
+                self.holds.put(HoldPhase(running.phase), running.allocation, gpu, parts.get(gpu))
             if running.is_nominated:
-                self.occupancy.nominate(running.allocation, running.gpus, self.facts.shares(running))
                 continue
-            self.occupancy.hold(running.allocation, running.gpus, self.facts.shares(running))
             self.use(running)
             self._change_speeds(self._crowding.come(running.allocation, self._nodes_of(running)))
             for job in (*running.jobs, *running.leaving):
@@ -239,7 +242,7 @@ class SimulatedCluster:
 
     def look(self, capacity: Capacity) -> None:
         """Take a look at the cluster after a round, which left this capacity."""
-        self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.occupancy.held)
+        self.sampler.sample(self._events.now, self.facts.cluster, capacity, self.holds.in_use)
 
     def cancel(self, job: JobId) -> None:
         """Its user wants a job no more: it leaves at once, without a checkpoint, as in the live loop.
@@ -308,17 +311,15 @@ class SimulatedCluster:
         """Take the GPUs, or its nomination for them, from an allocation: it is over."""
         if running.phase == "held":
             self.use(running, -1)
-        self.occupancy.release(running.allocation, running.gpus)
+        self.holds.release(running.allocation, running.gpus)
         self.facts.drop_running(running.allocation)
         self._change_speeds(self._crowding.go(running.allocation))
 
-    def _may_begin(self, running: Running) -> bool:
-        """Whether the GPUs are free, and the jobs have left where they were before."""
-        has_left = all(self.progress[job].attempt is None for job in running.jobs)
-        return has_left and self.occupancy.is_free(running.gpus, self.facts.shares(running))
+    def _has_left(self, running: Running) -> bool:
+        """Whether its jobs are nowhere else any more."""
+        return all([self.progress[job].attempt is None for job in running.jobs])
 
     def _begin(self, running: Running) -> None:
-        self.occupancy.hold(running.allocation, running.gpus, self.facts.shares(running))
         self.use(running)
         crowded = self._crowding.come(running.allocation, self._nodes_of(running))
         self.facts.put_running(replace(running, phase="held", since=self._events.now))
@@ -492,9 +493,14 @@ class SimulatedCluster:
     def promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
         """Begin what is nominated for these GPUs, or for these jobs, and now waits for nothing else."""
         facts = self.facts
-        nominated = set(self.occupancy.successors(gpus))
+        nominated = set(self.holds.nominees(gpus))
         nominated.update(facts.current[job].allocation for job in jobs if job in facts.current)
         for allocation in sorted(nominated):
             running = facts.running[allocation]
-            if running.is_nominated and self._may_begin(running):
+            if (
+                running.is_nominated
+                and self._has_left(running)
+                and self.holds.may_promote(allocation, running.gpus)
+            ):
+                self.holds.promote(allocation, running.gpus)
                 self._begin(running)

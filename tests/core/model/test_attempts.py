@@ -38,6 +38,7 @@ from scheduler.core.model.attempts import (
     stop_cause,
 )
 from scheduler.core.model.errors import InvalidTransition
+from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import (
     ATTEMPT_STEPS,
     AttemptEvent,
@@ -47,7 +48,6 @@ from scheduler.core.model.lifecycle import (
     StopCause,
 )
 from scheduler.core.model.snapshot import AllocationId, GpuId
-from scheduler.core.sim.occupancy import Occupancy
 from tests.effort import examples
 
 DONE = PartExited(node=1, exit_code=0)
@@ -329,7 +329,7 @@ class ManyAttempts(RuleBasedStateMachine):
     def begin(self) -> None:
         self.numbers = count(1)
         self.attempts: dict[int, State] = {}
-        self.occupancy = Occupancy()
+        self.holds = GpuHolds()
 
     def gpus(self, number: int) -> list[GpuId]:
         return [GpuId(node) for node in self.attempts[number].parts]
@@ -341,24 +341,25 @@ class ManyAttempts(RuleBasedStateMachine):
             return
         for effect in effects:
             if effect == Step(event=AttemptEvent.PROMOTED):
-                self.occupancy.hold(AllocationId(number), self.gpus(number))
+                self.holds.promote(AllocationId(number), self.gpus(number))
             elif isinstance(effect, ReleaseNode):
-                self.occupancy.release(AllocationId(number), [GpuId(effect.node)])
+                self.holds.release(AllocationId(number), [GpuId(effect.node)])
             elif isinstance(effect, ReleaseAll):
-                self.occupancy.release(AllocationId(number), self.gpus(number))
+                self.holds.release(AllocationId(number), self.gpus(number))
 
     @rule(nodes=st.sets(st.integers(1, NODES), min_size=1))
     def plan(self, nodes: set[int]) -> None:
-        if not self.occupancy.successors(map(GpuId, nodes)):
+        if not self.holds.nominees(map(GpuId, nodes)):
             number = next(self.numbers)
             self.attempts[number] = planned(number, sorted(nodes))
-            self.occupancy.nominate(AllocationId(number), map(GpuId, nodes))
+            self.holds.grant(AllocationId(number), map(GpuId, nodes), has_left=False)
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data())
     def promote(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.attempts)))
-        if self.occupancy.is_free(self.gpus(number)):
+        is_planned = self.attempts[number].state is AttemptState.PLANNED
+        if is_planned and self.holds.may_promote(AllocationId(number), self.gpus(number)):
             self.take(number, Promoted())
 
     @precondition(lambda self: self.attempts)
@@ -375,12 +376,12 @@ class ManyAttempts(RuleBasedStateMachine):
                 if state.is_live and node in state.unended_nodes
             ]
             assert len(alive) <= 1
-            assert not alive or not self.occupancy.is_free([GpuId(node)])
+            assert not alive or list(self.holds.holders(GpuId(node))) == alive
 
     @invariant()
     def what_has_ended_holds_nothing(self) -> None:
         if not any(state.is_live for state in self.attempts.values()):
-            assert self.occupancy.held == 0
+            assert self.holds.in_use == 0
 
 
 TestManyAttempts = ManyAttempts.TestCase

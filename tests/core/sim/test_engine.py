@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from scheduler.core.model.errors import SchedulingError
-from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
+from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.sim.costs import CostFor, Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.failures import FailureClass, Failures
-from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.rules import Rules
 from scheduler.core.sim.speeds import Speeds
 from scheduler.core.sim.workload import Arrival, Truth
@@ -226,20 +224,6 @@ def test_goes_on_from_where_given_facts_are() -> None:
     engine = Engine(facts, truths=truths)
     engine.run()
     assert ends(engine) == {1: 30.0, 2: 40.0}
-
-
-def test_a_gpu_has_one_holder_and_one_successor() -> None:
-    occupancy = Occupancy()
-    occupancy.hold(AllocationId(1), [GpuId(1)])
-    with pytest.raises(SchedulingError, match="GPU 1 is not free for allocation 2"):
-        occupancy.hold(AllocationId(2), [GpuId(1)])
-    occupancy.nominate(AllocationId(2), [GpuId(1)])
-    with pytest.raises(SchedulingError, match="two successors"):
-        occupancy.nominate(AllocationId(3), [GpuId(1)])
-    occupancy.release(AllocationId(1), [GpuId(1)])
-    with pytest.raises(SchedulingError, match="not free"):
-        occupancy.hold(AllocationId(3), [GpuId(1)])
-    occupancy.hold(AllocationId(2), [GpuId(1)])
 
 
 class TestCostsOfSome:

@@ -1,5 +1,6 @@
-"""Who holds which GPU, and who is to hold it next: the rows."""
+"""Who holds which GPU, and who is to hold it next: the rows. `core.model.holds` decides about them."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -7,27 +8,23 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import F
 
-from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
+from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import HoldPhase, PartState
+from scheduler.core.model.snapshot import AllocationId, GpuId
 from scheduler.models.attempts import AllocatedGpu, Allocation, AttemptPart
 from scheduler.models.nodes import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
 from tenants.after_commit import after_commit
 
-# Nominated allocations for which those who hold their GPUs leave no room. What has no memory of its own has
-# it in proportion, as `GpuPart.memory_on` says.
-_BLOCKED = f"""
-SELECT nominated.allocation_id
-FROM scheduler_allocatedgpu nominated JOIN scheduler_gpu g ON g.id = nominated.gpu_id
-JOIN scheduler_allocatedgpu held ON held.gpu_id = g.id AND held.phase = 'held'
-WHERE nominated.phase = 'planned'
-      AND (%(allocation)s::bigint IS NULL OR nominated.allocation_id = %(allocation)s)
-GROUP BY nominated.id, g.memory_bytes
-HAVING nominated.request + sum(held.request) > {WHOLE_GPU}
-    OR g.memory_bytes > 0 AND
-       coalesce(nullif(nominated.memory_bytes, 0), g.memory_bytes * nominated.request / {WHOLE_GPU})
-       + sum(coalesce(nullif(held.memory_bytes, 0), g.memory_bytes * held.request / {WHOLE_GPU}))
-       > g.memory_bytes
+# Each phase is found by an index that knows nothing of history.
+_HOLDS = """
+SELECT a.gpu_id, a.phase, a.allocation_id, a.request, a."limit", a.memory_bytes, g.memory_bytes
+FROM (
+    SELECT * FROM scheduler_allocatedgpu WHERE phase = 'held' AND gpu_id = ANY(%(gpus)s)
+    UNION ALL
+    SELECT * FROM scheduler_allocatedgpu WHERE phase = 'planned' AND gpu_id = ANY(%(gpus)s)
+) a JOIN scheduler_gpu g ON g.id = a.gpu_id ORDER BY a.allocation_id
 """
 _LOCK_GPUS = """
 SELECT id FROM scheduler_gpu WHERE id IN (
@@ -65,35 +62,53 @@ def hold(allocation_id: int, *, at: datetime) -> None:
     Allocation.objects.filter(id=allocation_id).update(phase=HoldPhase.HELD, held_at=at)
 
 
-def has_predecessor(allocation_id: int) -> bool:
-    """Whether somebody still holds a GPU that a nominated allocation waits for, or too much of it.
+def may_promote(allocation_id: int) -> bool:
+    """Whether those who hold the GPUs of a nominated allocation leave it room.
 
     The GPUs of which it is to have parts stay locked: else two might each find the room that is for one.
     """
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_GPUS, [allocation_id, WHOLE_GPU])
-        return bool(_blocked(cursor, allocation_id))
+    allocation = AllocationId(allocation_id)
+    gpus = _nominated(allocation_id=allocation).get(allocation, [])
+    return holds_on(gpus).may_promote(allocation, gpus)
 
 
-def successors_on(gpus: Collection[int]) -> list[int]:
-    """Return the allocations that are nominated for some of these GPUs, in order."""
-    nominated = AllocatedGpu.objects.filter(gpu_id__in=gpus, phase=HoldPhase.NOMINATED)
-    return sorted(set(nominated.values_list("allocation_id", flat=True)))
+def nominees(gpus: Collection[int]) -> list[int]:
+    """Return the allocations that are nominated for some of these GPUs, the oldest first."""
+    return sorted(_nominated(gpu_id__in=gpus))
 
 
 def overdue() -> list[int]:
-    """Return the nominated allocations that those who hold their GPUs leave room for, in order."""
-    nominated = AllocatedGpu.objects.filter(phase=HoldPhase.NOMINATED)
-    waiting = set(nominated.values_list("allocation_id", flat=True))
-    if not waiting:
-        return []
+    """Return the nominated allocations that those who hold their GPUs leave room for, the oldest first."""
+    nominated = _nominated()
+    holds = holds_on({gpu for gpus in nominated.values() for gpu in gpus})
+    return sorted(allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus))
+
+
+def _nominated(**which: Any) -> dict[AllocationId, list[GpuId]]:
+    """Return the GPUs for which allocations are nominated."""
+    rows = AllocatedGpu.objects.filter(phase=HoldPhase.NOMINATED, **which)
+    found: dict[AllocationId, list[GpuId]] = defaultdict(list)
+    for allocation, gpu in rows.values_list("allocation_id", "gpu_id"):
+        found[AllocationId(allocation)].append(GpuId(gpu))
+    return dict(found)
+
+
+def holds_on(gpus: Collection[int]) -> GpuHolds:
+    """Return who holds these GPUs and who is nominated for them."""
+    devices: dict[GpuId, int] = {}
+    holds = GpuHolds(lambda gpu: devices.get(gpu, 0))
+    if not gpus:
+        return holds
     with connection.cursor() as cursor:
-        return sorted(waiting - _blocked(cursor, None))
-
-
-def _blocked(cursor: Any, allocation_id: int | None) -> set[int]:
-    cursor.execute(_BLOCKED, {"allocation": allocation_id})
-    return {number for (number,) in cursor.fetchall()}
+        cursor.execute(_HOLDS, {"gpus": list(gpus)})
+        for gpu, phase, allocation, request, limit, memory, device in cursor.fetchall():
+            whole = request == WHOLE_GPU
+            part = None if whole else GpuPart(request=request, limit=limit, memory_bytes=memory)
+            devices[gpu] = device
+            holds.put(HoldPhase(phase), allocation, gpu, part)
+    return holds
 
 
 def touch_nodes(ids: Collection[int]) -> None:

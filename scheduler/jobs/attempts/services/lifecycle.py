@@ -302,7 +302,7 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
     """Free an allocation's GPUs (of one node), unless another of its jobs still uses them there."""
     gpus = gpu_holds.release(allocation, at=at, node_id=node_id)
     if gpus:
-        for allocation_id in gpu_holds.successors_on(gpus):
+        for allocation_id in gpu_holds.nominees(gpus):
             promote(allocation_id)
         request_round_on_commit()
 
@@ -347,7 +347,7 @@ def _promote(allocation_id: int, *, waits: bool) -> bool:
     attempts = list(planned.select_related("job").order_by("job_id"))
     # A job that is being moved must have left its old place first.
     moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
-    if attempts and not gpu_holds.has_predecessor(allocation_id) and not moving.exists():
+    if attempts and not moving.exists() and gpu_holds.may_promote(allocation_id):
         _begin(allocation_id, attempts, at=database_now())
     return True
 
