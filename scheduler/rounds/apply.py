@@ -1,7 +1,8 @@
 """Carry out a plan in one short transaction, as far as the facts it was made from still hold.
 
 An action whose job, GPU or node changed meanwhile is dropped with a reason, a gang whole; that is
-normal and the next round decides again. A violated guard of the database is a bug: the whole round aborts.
+normal and the next round decides again. A plan that gives a GPU twice, or violates a guard of the database,
+is a bug: the whole round aborts.
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 from django.db import connection
 
 from scheduler.core.model import attempts as machine
+from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.lifecycle import AttemptState, HoldPhase, PartState, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
@@ -239,12 +241,15 @@ def _unusable(action: Action, facts: Facts) -> str | None:
     for gpu in action.placement.gpus:
         if gpu not in facts.places:
             return f"GPU {gpu} is no longer usable"
-        leaving = {each for each in facts.holds.holders(gpu) if not _stays(each, facts)}
+        if gpu in facts.given_whole:
+            raise SchedulingError(f"The plan gives GPU {gpu} twice.")
+        holders = facts.holds.holders(gpu)
+        leaving = {each for each in holders if not _stays(each, facts)}
         match facts.holds.in_the_way(gpu, parts.get(gpu), leaving):
-            case HoldPhase.NOMINATED:
-                return f"GPU {gpu} is promised to another job"
-            case HoldPhase.HELD:
+            case HoldPhase.HELD if facts.granted.isdisjoint(holders):
                 return f"GPU {gpu} is still in use"
+            case HoldPhase.HELD | HoldPhase.NOMINATED:
+                return f"GPU {gpu} is promised to another job"
     return None
 
 
@@ -270,7 +275,7 @@ def _ports_of(action: Action, facts: Facts) -> list[tuple[int, int]]:
 
 
 def _stays(allocation: AllocationId, facts: Facts) -> bool:
-    return any(
+    return allocation in facts.granted or any(
         attempt.state in (AttemptState.STARTING, AttemptState.RUNNING)
         for attempt in facts.attempts.get(allocation, ())
     )
@@ -291,7 +296,9 @@ def _start_all(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: dateti
 
 def _granted(action: Action, allocation: AllocationId, facts: Facts) -> _Start:
     assert action.placement is not None
-    parts = facts.parts_of(action)
+    parts, gpus = facts.parts_of(action), action.placement.gpus
+    facts.given_whole.update(gpu for gpu in gpus if gpu not in parts)
+    facts.granted.add(allocation)
     # A job that moves must have left its old place before it starts in the new one.
     has_left = action.kind is ActionKind.START
     return _Start(
@@ -299,7 +306,7 @@ def _granted(action: Action, allocation: AllocationId, facts: Facts) -> _Start:
         placement=action.placement,
         parts=parts,
         allocation=allocation,
-        phase=facts.holds.grant(allocation, action.placement.gpus, parts, has_left=has_left),
+        phase=facts.holds.grant(allocation, gpus, parts, has_left=has_left),
     )
 
 

@@ -75,6 +75,9 @@ class Facts:
     #: Unended attempts by allocation.
     attempts: dict[AllocationId, list[Attempt]]
     dropped: list[dict[str, Any]] = field(default_factory=list)
+    #: Allocations that this plan makes, and the GPUs that these have as a whole.
+    granted: set[AllocationId] = field(default_factory=set)
+    given_whole: set[GpuId] = field(default_factory=set)
 
     def drop(self, action: Action, why: str) -> None:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})

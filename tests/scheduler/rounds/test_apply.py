@@ -1,10 +1,11 @@
 """A plan is carried out as far as the facts it was made from still hold, and never further."""
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from scheduler.agents.services.reports import desired_parts
+from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan, Reason, Tier
 from scheduler.jobs import representations as job_representations
 from scheduler.jobs.attempts.services.lifecycle import part_exited, release_gpus
@@ -235,7 +236,7 @@ def test_a_move_stops_here_and_is_planned_there():
 def test_a_plan_that_gives_a_gpu_twice_is_a_bug_and_aborts_the_whole_round():
     (gpu,) = gpus_of(make_node(gpus=1))
     one, two = make_job(), make_job()
-    with pytest.raises(IntegrityError, match="one_holder_per_gpu"), transaction.atomic():
+    with pytest.raises(SchedulingError, match=f"gives GPU {gpu.id} twice"), transaction.atomic():
         apply_plan(read_snapshot(9), plan(start(one, [gpu]), start(two, [gpu])))
     assert not one.attempts.exists()
 
