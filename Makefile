@@ -23,8 +23,10 @@ API_SCHEMA := docs/api/openapi.yaml
 FRONTEND_SOURCES := $(shell find frontend \
 	\( -name node_modules -o -name dist -o -name test-results \) -prune -o -type f -print)
 
+DOCUMENTATION := mkdocs.yml scripts/documentation.py $(shell find docs -name '*.md' -o -name '*.png')
+
 .PHONY: help up test test-again test-slow test-user test-pythons test-gpu test-set-up reproduce nightly precommit chaos \
-	check check-server check-dashboard format bench dashboard schema constraints clean setup setup-dev
+	check check-server check-dashboard format bench dashboard docs schema constraints clean setup setup-dev
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +102,8 @@ bench: setup-dev ## Run every benchmark and print its raw numbers
 
 dashboard: frontend/dist/index.html ## Build the dashboard
 
+docs: site/index.html ## Build the documentation that the server shows at /docs/
+
 schema: setup-dev ## Write what is made of declarations: the job specification's files, what documents say of reasons and measures, the API's schema, the clients' types
 	@mkdir -p $(dir $(API_SCHEMA))
 	DJANGO_SETTINGS_MODULE=controlplane.settings_offline $(VENV)/python manage.py spectacular --fail-on-warn --file $(API_SCHEMA)
@@ -110,27 +114,32 @@ schema: setup-dev ## Write what is made of declarations: the job specification's
 
 constraints: ## Take the newest versions that pyproject.toml allows into constraints.txt
 	$(PYTHON) -m venv --clear .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --editable platform/nodeagent --editable platform/allot --editable ".[embedded,simulator,dev,bench]"
+	.venv-newest/bin/python -m pip install --quiet --editable platform/nodeagent --editable platform/allot --editable ".[embedded,simulator,docs,dev,bench]"
 	{ head -1 constraints.txt; .venv-newest/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	mv constraints.new constraints.txt
 	rm -rf .venv-newest
 
 clean: ## Remove everything that was built or installed here; the data in .allot stays
-	rm -rf .venv frontend/dist frontend/node_modules
+	rm -rf .venv frontend/dist frontend/node_modules site
 	rm -rf .test-database .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-setup: .venv/.installed frontend/dist/index.html
+setup: .venv/.installed frontend/dist/index.html site/index.html
 	@:
-setup-dev: .venv/.installed-dev frontend/dist/index.html
+setup-dev: .venv/.installed-dev frontend/dist/index.html site/index.html
 	@:
 
 .venv/.installed: $(PROJECTS) constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,simulator
+	@scripts/python-environment "$(PYTHON)" embedded,simulator,docs
 	@touch $@
 
 .venv/.installed-dev: $(PROJECTS) constraints.txt scripts/python-environment
-	@scripts/python-environment "$(PYTHON)" embedded,simulator,dev
+	@scripts/python-environment "$(PYTHON)" embedded,simulator,docs,dev
 	@touch .venv/.installed $@
+
+site/index.html: $(DOCUMENTATION) | $(if $(filter setup-dev,$(MAKECMDGOALS)),.venv/.installed-dev,.venv/.installed)
+	@echo "Building the documentation ..."
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --quiet
+	@touch $@
 
 # Without a recent Node.js its wheel is installed into .venv, which must be there first.
 ifneq ($(shell scripts/node-is-recent && echo yes),yes)

@@ -26,6 +26,7 @@ PROJECT_ROOT = _PACKAGES.parent if _IS_SOURCE else Path.cwd()
 SOURCE_PATH = [_PACKAGES, PROJECT_ROOT] if _IS_SOURCE else []
 #: The built dashboard, and the demonstration's jobs: the wheel has them beside this module.
 DASHBOARD = PROJECT_ROOT / "frontend" / "dist" if _IS_SOURCE else _PACKAGES / "controlplane" / "dist"
+DOCUMENTATION = PROJECT_ROOT / "site" if _IS_SOURCE else _PACKAGES / "controlplane" / "site"
 EXAMPLES = PROJECT_ROOT / "examples" if _IS_SOURCE else _PACKAGES / "controlplane" / "examples"
 #: How mail servers are spoken to, with their usual ports.
 MAIL_PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from controlplane import server_urls
-from controlplane.config import DASHBOARD, EXAMPLES, MAIL_PORTS, config, home
+from controlplane.config import DASHBOARD, DOCUMENTATION, EXAMPLES, MAIL_PORTS, config, home
 
 CONFIG = config()
 
@@ -107,6 +107,7 @@ TIME_ZONE = "UTC"
 
 STATIC_URL = "/static/"
 FRONTEND_DIST = DASHBOARD
+DOCUMENTATION_SITE = DOCUMENTATION
 EXAMPLES_FOLDER = EXAMPLES
 STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.is_dir() else []
 # Straight from the folder of the built page and from packages: nothing to collect.

@@ -1,8 +1,10 @@
 """Mounts the two apps' APIs, metrics, the health checks and, for every other address, the dashboard."""
 
 from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 
 from controlplane.dashboard import ApiDocs, ApiSchema, dashboard
+from controlplane.documentation import documentation
 from controlplane.errors import api_not_found
 from controlplane.health import healthz, readyz
 from scheduler.jobs.schemas import job_spec_schema
@@ -18,6 +20,9 @@ urlpatterns = [
     path("metrics", Metrics.as_view()),
     path("healthz", healthz),
     path("readyz", readyz),
+    path("docs", RedirectView.as_view(url="/docs/")),
+    path("docs/", documentation),
+    path("docs/<path:path>", documentation),
     re_path(r"^(api|ws)(/|$)", api_not_found),
     re_path(r"^static/", api_not_found),
     re_path(r"", dashboard),

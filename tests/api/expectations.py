@@ -221,8 +221,9 @@ GET    /healthz                                   200    200      200    200    
 GET    /readyz                                    200    200      200    200    200   200      200       -
 """
 
-#: Catch-alls at the end of the list of addresses: JSON 404 below /api, /ws and /static, else the page.
-FALLBACKS = {r"/^(api|ws)(/|$)", r"/^static/", "/"}
+#: Catch-alls at the end of the list of addresses: JSON 404 below /api, /ws and /static, else the page. Before
+#: them the documentation, which is the same for everybody.
+FALLBACKS = {"/docs", "/docs/", "/docs/<path:path>", r"/^(api|ws)(/|$)", r"/^static/", "/"}
 
 _SPEC = {
     "name": "trial",

@@ -1,9 +1,10 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
   BookOpen,
   Boxes,
   ChartPie,
+  CircleHelp,
   FileClock,
   Gauge,
   Handshake,
@@ -19,6 +20,7 @@ import {
   Users,
 } from "lucide-react";
 
+import { helpFor } from "@/app/help";
 import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
@@ -46,6 +48,7 @@ const PLACES = [
 
 export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const me = useSession();
+  const path = useRouterState({ select: (state) => state.location.pathname });
   const isAdmin = me.tenants.some(({ role }) => role === "admin");
   const maySee = (to: string) => me.is_operator || (to === "/audit" ? isAdmin : !OPERATORS_PLACES.includes(to));
   return (
@@ -68,6 +71,10 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
             {label}
           </Link>
         ))}
+        <a href={helpFor(path)} target="_blank" rel="noreferrer" className={styles.place} onClick={onNavigate}>
+          <CircleHelp size={16} aria-hidden />
+          Help
+        </a>
       </nav>
     </>
   );

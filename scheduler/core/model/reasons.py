@@ -180,7 +180,7 @@ _DECLARED = (
         Tier.HELD,
         Cause.RECLAIM,
         "opportunistic, and preempted before it had run for the least time of its virtual cluster: it"
-        " backs off ([restraint.md](restraint.md))",
+        " backs off ([limits-on-preemption.md](limits-on-preemption.md))",
         "`may_borrow_at` (Unix seconds)",
     ),
     _waits("cancelling", Tier.HELD, Cause.OTHER, "it is being cancelled"),
@@ -344,7 +344,7 @@ _DECLARED = (
         "longest_wait",
         "it has waited for longer than its virtual cluster's bound, and GPUs are reserved for it: it"
         " starts when `jobs` have ended, by `starts_by` at the latest where all of these have time limits"
-        " ([restraint.md](restraint.md#long-waits))",
+        " ([limits-on-preemption.md](limits-on-preemption.md#long-waits))",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
     _order(
