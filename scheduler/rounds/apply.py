@@ -77,8 +77,11 @@ class _Start:
         return self.phase == HoldPhase.HELD
 
 
-def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
-    """Write the plan; the caller holds the fence in the same transaction."""
+def apply_plan(snapshot: Snapshot, plan: Plan, left_out: Sequence[JobId] = ()) -> ApplyOutcome:
+    """Write the plan; the caller holds the fence in the same transaction.
+
+    `left_out`: jobs that wait behind more of their own than could start, and are not in the snapshot.
+    """
     actor = f"round {plan.round_number}"
     changes = plan.actions
     facts = lock_and_read(snapshot, changes)
@@ -97,7 +100,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
     started = _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
     write_shares(plan.shares)
-    write_explanations(plan, tenants, at=at)
+    write_explanations(plan, tenants, left_out, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
     if facts.dropped:
