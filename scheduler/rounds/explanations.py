@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,13 +55,19 @@ class _ChangedReasons:
 
 
 def write_explanations(
-    plan: Plan, tenants: Mapping[int, str], left_out: Sequence[JobId] = (), *, at: datetime
+    plan: Plan,
+    tenants: Mapping[int, str],
+    left_out: Sequence[JobId] = (),
+    having_ports: Collection[JobId] = (),
+    *,
+    at: datetime,
 ) -> None:
     """Store the reasons that differ from the stored ones; an event when the decisive one is another.
 
-    `left_out`: as in `apply_plan`.
+    `left_out`, `having_ports`: as in `apply_plan`.
     """
-    changed = _read_changed({**with_ports_named(plan.reasons), **dict.fromkeys(left_out, BEHIND_OWN)})
+    named = with_ports_named(plan.reasons, having_ports)
+    changed = _read_changed({**named, **dict.fromkeys(left_out, BEHIND_OWN)})
     if not changed:
         return
     _write_events(changed, plan, at=at)

@@ -128,7 +128,7 @@ def _run(number: int) -> None:
     promote_overdue()
     dependencies_settle()
     began = time.perf_counter()
-    snapshot, left_out = read_for_round(number)
+    snapshot, left_out, having_ports = read_for_round(number)
     circuit_breaker = CircuitBreaker(snapshot)
     if circuit_breaker.expects_computations:
         solver().warm_up()
@@ -155,7 +155,7 @@ def _run(number: int) -> None:
                 apply_seconds=time.perf_counter() - decided,
             )
         )
-        applied = apply_plan(snapshot, plan, left_out)
+        applied = apply_plan(snapshot, plan, left_out, having_ports)
         circuit_breaker.write(plan, budget, at=applied.at)
         _record(plan, stored, applied, waiting=len(plan.reasons) + len(left_out))
         if plan.reasons:

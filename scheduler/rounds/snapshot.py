@@ -6,7 +6,7 @@ Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -143,15 +143,25 @@ class _VirtualClusterRow(NamedTuple):
 
 def read_snapshot(round_number: int) -> core.Snapshot:
     """Read all facts at one instant: one read-only transaction that sees a single state."""
-    return _read(round_number, whole=True)[0]
+    return _read(round_number, whole=True).facts
 
 
-def read_for_round(round_number: int) -> tuple[core.Snapshot, Sequence[core.JobId]]:
-    """Read likewise the facts that a round needs, and return the jobs that it does not need (`alike`)."""
+class ForRound(NamedTuple):
+    """What a round reads."""
+
+    facts: core.Snapshot
+    #: Waiting jobs that it does not need (`alike`).
+    left_out: Sequence[core.JobId]
+    #: Jobs that have fixed ports.
+    having_ports: Collection[core.JobId]
+
+
+def read_for_round(round_number: int) -> ForRound:
+    """Read the facts that a round needs, likewise."""
     return _read(round_number, whole=False)
 
 
-def _read(round_number: int, *, whole: bool) -> tuple[core.Snapshot, Sequence[core.JobId]]:
+def _read(round_number: int, *, whole: bool) -> ForRound:
     with _one_instant() as cursor:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
@@ -180,7 +190,7 @@ def _read(round_number: int, *, whole: bool) -> tuple[core.Snapshot, Sequence[co
         jobs = kept_apart(read.jobs, read.ports, running, facts.nodes) if read.ports else read.jobs
         pair_speeds = throughputs.pairs(read.job_classes.values())
         facts = replace(facts, jobs=tuple(jobs), running=running, pair_speeds=pair_speeds)
-        return facts, read.left_out
+        return ForRound(facts, read.left_out, read.ports)
 
 
 @contextmanager

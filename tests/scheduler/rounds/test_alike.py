@@ -37,7 +37,7 @@ def crowd():
 
 def test_a_round_reads_no_more_of_one_users_jobs_than_could_start_and_decides_the_same(crowd):
     jobs, other = crowd
-    whole, (seen, left_out) = read_snapshot(1), read_for_round(1)
+    whole, (seen, left_out, _) = read_snapshot(1), read_for_round(1)
     assert [job.id for job in seen.jobs] == [*(job.id for job in jobs[:SEEN]), other.id]
     assert list(left_out) == [job.id for job in jobs[SEEN:]]
     assert len(whole.jobs) == 1_101
@@ -62,7 +62,7 @@ def test_one_that_is_not_like_the_others_is_read(crowd):
     Job.objects.filter(id=short.id).update(time_limit_seconds=60.0)
     Job.objects.filter(id=dear.id).update(priority=1)
     Job.objects.filter(id=ran.id).update(waits_since=timezone.now())
-    read = {job.id for job in read_for_round(1)[0].jobs}
+    read = {job.id for job in read_for_round(1).facts.jobs}
     assert {held.id, short.id, dear.id, ran.id} <= read
     assert len(read) == SEEN + 5
 
@@ -72,17 +72,17 @@ def test_only_policies_that_take_jobs_by_arrival_are_shown_fewer(crowd, policy, 
     (vc,) = {job.virtual_cluster for job in crowd[0]}
     vc.policy = policy
     vc.save()
-    assert bool(read_for_round(1)[1]) is is_cut
+    assert bool(read_for_round(1).left_out) is is_cut
 
 
 def test_a_user_with_a_job_that_waits_for_its_namesakes_has_all_jobs_read(crowd):
     jobs, _ = crowd
     Job.objects.filter(id=jobs[-1].id).update(shape={**jobs[-1].shape, "singleton": True})
-    assert not read_for_round(1)[1]
+    assert not read_for_round(1).left_out
 
 
 def test_where_names_are_compared_differently_named_jobs_are_not_alike(crowd):
     make_vc("others", policy="pai")
-    assert not read_for_round(1)[1]
+    assert not read_for_round(1).left_out
     Job.objects.filter(name__startswith="run-").update(name="run")
-    assert len(read_for_round(1)[1]) == 1_100 - SEEN
+    assert len(read_for_round(1).left_out) == 1_100 - SEEN
