@@ -86,17 +86,28 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
         await self.send_json({"type": "hello", "version": 1, "server": SERVER})
         self.ending = asyncio.create_task(self._end_with(self.right))
 
+    async def __call__(self, *application: Any) -> None:
+        """Serve the socket; give back what it holds however it ends, an error of Redis included."""
+        try:
+            await super().__call__(*application)
+        finally:
+            self._give_back()
+
     async def disconnect(self, code: int) -> None:
+        self._give_back()
+        await self._leave_groups()
+
+    def _give_back(self) -> None:
         if self.ending is not None:
             self.ending.cancel()
         if self.right is not None:
             self.right.release()
+            self.right = None
         if self.counted is not None:
             _open[self.counted] -= 1
             if not _open[self.counted]:
                 del _open[self.counted]
             self.counted = None
-        await self._leave_groups()
 
     async def _end_with(self, right: rights.Right) -> None:
         viewer = await right.changed()

@@ -78,8 +78,17 @@ class _Start:
         return self.phase == HoldPhase.HELD
 
 
-def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
-    """Write the plan; the caller holds the fence in the same transaction."""
+def apply_plan(
+    snapshot: Snapshot,
+    plan: Plan,
+    left_out: Sequence[JobId] = (),
+    having_ports: Collection[JobId] = (),
+) -> ApplyOutcome:
+    """Write the plan; the caller holds the fence in the same transaction.
+
+    `left_out`: jobs that wait behind more of their own than could start, and are not in the snapshot;
+    `having_ports`: jobs of the snapshot that have fixed ports.
+    """
     actor = f"round {plan.round_number}"
     changes = plan.actions
     facts = lock_and_read(snapshot, changes)
@@ -98,7 +107,7 @@ def apply_plan(snapshot: Snapshot, plan: Plan) -> ApplyOutcome:
     _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
     write_shares(plan.shares)
-    write_explanations(plan, tenants, at=at)
+    write_explanations(plan, tenants, left_out, having_ports, at=at)
     write_queues(plan, tenants)
     _write_memory(snapshot, plan)
     if facts.dropped:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from django.db import connection
 from scheduler.core.model.codec import reasons_json
 from scheduler.core.model.plan import Plan, Reason
 from scheduler.core.model.snapshot import JobId
+from scheduler.core.round.alike import BEHIND_OWN
 from scheduler.jobs.representations import publish_explanations, publish_positions
 from scheduler.models.events import Event
 from scheduler.models.jobs import Explanation, QueueOrder
@@ -53,9 +54,20 @@ class _ChangedReasons:
     code_before: str | None
 
 
-def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) -> None:
-    """Store the reasons that differ from the stored ones; an event when the decisive one is another."""
-    changed = _read_changed(with_ports_named(plan.reasons))
+def write_explanations(
+    plan: Plan,
+    tenants: Mapping[int, str],
+    left_out: Sequence[JobId] = (),
+    having_ports: Collection[JobId] = (),
+    *,
+    at: datetime,
+) -> None:
+    """Store the reasons that differ from the stored ones; an event when the decisive one is another.
+
+    `left_out`, `having_ports`: as in `apply_plan`.
+    """
+    named = with_ports_named(plan.reasons, having_ports)
+    changed = _read_changed({**named, **dict.fromkeys(left_out, BEHIND_OWN)})
     if not changed:
         return
     _write_events(changed, plan, at=at)
@@ -71,8 +83,14 @@ def write_explanations(plan: Plan, tenants: Mapping[int, str], *, at: datetime) 
 
 
 def _read_changed(found: Mapping[JobId, tuple[Reason, ...]]) -> list[_ChangedReasons]:
-    texts = {job: reasons_json(reasons) for job, reasons in found.items()}
-    digests = {job: hashlib.blake2b(text, digest_size=8).hexdigest() for job, text in texts.items()}
+    # Many jobs have the same reasons; those of a plan live as long as it does, so that ids are unique.
+    written: dict[int, tuple[bytes, str]] = {}
+    for reasons in found.values():
+        if id(reasons) not in written:
+            text = reasons_json(reasons)
+            written[id(reasons)] = text, hashlib.blake2b(text, digest_size=8).hexdigest()
+    texts = {job: written[id(reasons)][0] for job, reasons in found.items()}
+    digests = {job: written[id(reasons)][1] for job, reasons in found.items()}
     with connection.cursor() as cursor:
         cursor.execute(_CHANGED, [list(digests), list(digests.values())])
         return [
@@ -108,7 +126,9 @@ def _write_events(changed: Sequence[_ChangedReasons], plan: Plan, *, at: datetim
 def _publish(changed: Sequence[_ChangedReasons], plan: Plan, tenants: Mapping[int, str]) -> None:
     positions = positions_of(plan)
     by_tenant: dict[str, list[dict[str, object]]] = defaultdict(list)
-    for each in sorted(changed, key=lambda each: positions.get(each.job, len(positions))):
+    # What was left out of the round stands so far behind that pages learn of it when they next read.
+    seen = [each for each in changed if each.job in tenants]
+    for each in sorted(seen, key=lambda each: positions.get(each.job, len(positions))):
         objects = by_tenant[tenants[each.job]]
         if len(objects) < _PUSHED_REASONS:
             data = {"reasons": json.loads(each.text), "position": positions.get(each.job)}

@@ -1,7 +1,8 @@
 """Numbers at which jobs insist to listen: two jobs with the same one are not put on one node.
 
 Jobs have the network of their node. A node where another job listens at one of its numbers is therefore no
-candidate for a job; `apply` keeps those apart that come in the same round.
+candidate for a job; `apply` keeps those apart that come in the same round. Replicas of one job, each of which
+finds the same number, are kept apart by a tag that only such jobs have, and a constraint on it.
 """
 
 import json
@@ -14,6 +15,7 @@ from django.db import connection
 from scheduler.core.model import snapshot as core
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.tag_constraints import TagConstraint
 
 #: Of several jobs in the way so many are named.
 _NAMED = 3
@@ -48,8 +50,19 @@ def kept_apart(
         return list(jobs)
     on = _taken(ports, running, nodes)
     return [
-        replace(job, nodes=candidates(job, ports[job.id], on)) if job.id in ports else job for job in jobs
+        listening_alone(job, ports[job.id], candidates(job, ports[job.id], on)) if job.id in ports else job
+        for job in jobs
     ]
+
+
+def listening_alone(job: core.Job, ports: Collection[int], nodes: core.Candidates | None) -> core.Job:
+    """Return a job with fixed ports, to be put on nodes of `nodes`, and with one replica on each."""
+    if sum([task.replicas for task in job.tasks]) == 1:
+        return replace(job, nodes=nodes)
+    # No tag of a user's has a space.
+    tags = tuple([f"fixed port {port}" for port in sorted(ports)])
+    apart = tuple([TagConstraint(tag=tag, most=0) for tag in tags])
+    return replace(job, nodes=nodes, tags=(*job.tags, *tags), constraints=(*job.constraints, *apart))
 
 
 def candidates(
@@ -92,13 +105,16 @@ def _taken(
 
 
 def with_ports_named(
-    reasons: Mapping[core.JobId, tuple[Reason, ...]], unwritten: Ports | None = None
+    reasons: Mapping[core.JobId, tuple[Reason, ...]],
+    having_ports: Collection[core.JobId],
+    unwritten: Ports | None = None,
 ) -> Mapping[core.JobId, tuple[Reason, ...]]:
     """Return why jobs wait, with the ports that others have where these stand behind it.
 
-    `unwritten`: the fixed ports of jobs that have no row.
+    `having_ports`: jobs that have fixed ports; `unwritten`: the fixed ports of jobs that have no row.
     """
-    concerned = [job for job, given in reasons.items() if given and given[0].code in _OF_CANDIDATES]
+    waiting = [(job, reasons[job]) for job in having_ports if job in reasons]
+    concerned = [job for job, given in waiting if given and given[0].code in _OF_CANDIDATES]
     if not concerned:
         return reasons
     stated = [(job, port) for job, ports in (unwritten or {}).items() for port in ports]

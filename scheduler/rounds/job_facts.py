@@ -1,7 +1,7 @@
 """The jobs of a snapshot: their rows, and beside each row what other tables say of the job."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.jobspec.shape import Shape, shape_of
+from scheduler.rounds.alike import Names
 from scheduler.rounds.awaited import earlier_namesakes, read_awaited
 from scheduler.rounds.recurrence import known_recurrence
 from scheduler.rounds.throughputs import JobThroughputs, KnownThroughputs
@@ -58,8 +59,13 @@ JOIN tenants_user u ON u.id = j.submitted_by_id
 JOIN tenants_tenant t ON t.id = j.tenant_id
 JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
 LEFT JOIN costs c ON c.id = v.id
-WHERE j.state IN ('queued', 'running') ORDER BY j.id
+WHERE j.state IN ('queued', 'running')
+    AND NOT EXISTS (SELECT FROM unnest(%s::bigint[]) AS out (id) WHERE out.id = j.id)
+ORDER BY j.id
 """
+
+#: The job class of a job that states no application begins with this; its name follows.
+_NAMED = "name:"
 
 
 class JobRow(NamedTuple):
@@ -101,17 +107,24 @@ class ReadJobs:
     job_classes: Mapping[int, tuple[str, str]]
     #: Of jobs that insist on ports of their nodes: which.
     ports: Mapping[core.JobId, tuple[int, ...]]
+    #: Jobs that were not read.
+    left_out: tuple[core.JobId, ...]
 
 
-def read_jobs(cursor: Any, throughputs: KnownThroughputs) -> ReadJobs:
-    """Read the jobs that have not ended."""
+def read_jobs(
+    cursor: Any,
+    throughputs: KnownThroughputs,
+    choose: Callable[[Names], Sequence[core.JobId]] | None = None,
+) -> ReadJobs:
+    """Read the jobs that have not ended, but for those that `choose` leaves out."""
     beside = _read_beside(cursor, throughputs)
-    cursor.execute(_JOBS)
+    left_out = [] if choose is None else list(choose(beside.names()))
+    cursor.execute(_JOBS, [left_out])
     rows = [JobRow._make(row) for row in cursor.fetchall()]
     shapes = [shape_of(row.shape) for row in rows]
     # A plain tuple, equal to a JobClass and made in a third of the time.
     classes = [
-        (row.tenant, stated.application or f"name:{row.name}")
+        (row.tenant, stated.application or f"{_NAMED}{row.name}")
         for row, stated in zip(rows, shapes, strict=True)
     ]
     jobs = [
@@ -120,6 +133,7 @@ def read_jobs(cursor: Any, throughputs: KnownThroughputs) -> ReadJobs:
     ]
     singletons = {row.id for row, stated in zip(rows, shapes, strict=True) if stated.singleton}
     return ReadJobs(
+        left_out=tuple(left_out),
         jobs=tuple(_after_namesakes(jobs, rows, singletons) if singletons else jobs),
         job_classes={row.id: job_class for row, job_class in zip(rows, classes, strict=True)},
         ports={row.id: stated.ports for row, stated in zip(rows, shapes, strict=True) if stated.ports},
@@ -193,6 +207,14 @@ class _Beside:
             **stated.facts(),
         )
         return self._on_trial(job, row, stated, job_class) if stated.after_trial else job
+
+    def names(self) -> Names:
+        """Return which names of jobs matter."""
+        classes = [*self.throughputs.job_classes, *self.profiles.job_classes]
+        named = [application for _, application in classes if application.startswith(_NAMED)]
+        return Names(
+            known=[name.removeprefix(_NAMED) for name in named], all_count=self.recurrence is not None
+        )
 
     def _usual_seconds(self, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> float | None:
         if self.recurrence is None:

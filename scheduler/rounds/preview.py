@@ -47,7 +47,7 @@ def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
     reasons = plan.reasons.get(job_id, ())
     ports = tuple([port for port in spec.ports.values() if port is not None])
     if reasons and ports:
-        reasons = with_ports_named({job_id: reasons}, {job_id: tuple(ports)})[job_id]
+        reasons = with_ports_named({job_id: reasons}, [job_id], {job_id: tuple(ports)})[job_id]
     return () if starts and not reasons else reasons
 
 

@@ -23,7 +23,7 @@ from scheduler.jobs.services.dependencies import dependencies_settle
 from scheduler.models.rounds import Round, RoundState
 from scheduler.rounds.apply import ApplyOutcome, apply_plan
 from scheduler.rounds.circuit_breaker import CircuitBreaker
-from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.snapshot import read_for_round
 from scheduler.rounds.solver import Budget, Limits, Solver
 from scheduler.rounds.watchdog import within_budget
 from scheduler.wiring.clock import database_now
@@ -128,7 +128,7 @@ def _run(number: int) -> None:
     promote_overdue()
     dependencies_settle()
     began = time.perf_counter()
-    snapshot = read_snapshot(number)
+    snapshot, left_out, having_ports = read_for_round(number)
     circuit_breaker = CircuitBreaker(snapshot)
     if circuit_breaker.expects_computations:
         solver().warm_up()
@@ -155,9 +155,9 @@ def _run(number: int) -> None:
                 apply_seconds=time.perf_counter() - decided,
             )
         )
-        applied = apply_plan(snapshot, plan)
+        applied = apply_plan(snapshot, plan, left_out, having_ports)
         circuit_breaker.write(plan, budget, at=applied.at)
-        _record(plan, stored, applied)
+        _record(plan, stored, applied, waiting=len(plan.reasons) + len(left_out))
         if plan.reasons:
             after_commit(request_forecast)
         after_commit(request_account)
@@ -188,7 +188,7 @@ def _write_timings(number: int, **seconds: float) -> None:
     Round.objects.filter(number=number).update(**seconds)
 
 
-def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome) -> None:
+def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome, *, waiting: int) -> None:
     Round.objects.create(
         number=plan.round_number,
         started_at=applied.at,
@@ -197,7 +197,7 @@ def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome) -> N
         kept=applied.kept,
         stopped=applied.stopped,
         moved=applied.moved,
-        waiting=len(plan.reasons),
+        waiting=waiting,
         dropped=applied.dropped,
         degraded=dict(plan.degraded),
         snapshot=stored[0],

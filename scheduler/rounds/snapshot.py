@@ -6,8 +6,10 @@ Plain SQL through one cursor, since a round at 10,000 jobs and GPUs has no time 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from django.conf import settings
@@ -19,6 +21,7 @@ from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
+from scheduler.rounds.alike import left_out, long_queues
 from scheduler.rounds.fixed_ports import kept_apart
 from scheduler.rounds.job_facts import read_jobs
 from scheduler.rounds.lending import with_lending
@@ -140,30 +143,54 @@ class _VirtualClusterRow(NamedTuple):
 
 def read_snapshot(round_number: int) -> core.Snapshot:
     """Read all facts at one instant: one read-only transaction that sees a single state."""
+    return _read(round_number, whole=True).facts
+
+
+class ForRound(NamedTuple):
+    """What a round reads."""
+
+    facts: core.Snapshot
+    #: Waiting jobs that it does not need (`alike`).
+    left_out: Sequence[core.JobId]
+    #: Jobs that have fixed ports.
+    having_ports: Collection[core.JobId]
+
+
+def read_for_round(round_number: int) -> ForRound:
+    """Read the facts that a round needs, likewise."""
+    return _read(round_number, whole=False)
+
+
+def _read(round_number: int, *, whole: bool) -> ForRound:
     with _one_instant() as cursor:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
         throughputs = known_throughputs(cursor)
-        read = read_jobs(cursor, throughputs)
-        nodes, running = _nodes(cursor), _running(cursor, throughputs, read.job_classes)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
             round_seconds=settings.CONFIG.round_seconds,
-            nodes=nodes,
+            nodes=_nodes(cursor),
             tenants=_tenants(cursor),
             virtual_clusters=_virtual_clusters(cursor),
-            jobs=tuple(kept_apart(read.jobs, read.ports, running, nodes)) if read.ports else read.jobs,
-            running=running,
+            jobs=(),
+            running=(),
             memory=_memory(cursor),
             prices=throughputs.prices,
-            pair_speeds=throughputs.pairs(read.job_classes.values()),
             interference=_interference(cursor),
             cells=_cells(cursor),
             workload=_workload(cursor),
             **_settings(cursor),
         )
-        return with_lending(own, cursor)
+        facts = with_lending(own, cursor)
+        queues = () if whole else long_queues(cursor)
+        choose = partial(left_out, cursor, queues, facts) if queues else None
+        read = read_jobs(cursor, throughputs, choose)
+        running = _running(cursor, throughputs, read.job_classes)
+        jobs = kept_apart(read.jobs, read.ports, running, facts.nodes) if read.ports else read.jobs
+        pair_speeds = throughputs.pairs(read.job_classes.values())
+        facts = replace(facts, jobs=tuple(jobs), running=running, pair_speeds=pair_speeds)
+        return ForRound(facts, read.left_out, read.ports)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from django.db import connection
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec import JobSpec
-from scheduler.rounds.fixed_ports import candidates, taken_ports
+from scheduler.rounds.fixed_ports import candidates, listening_alone, taken_ports
 from scheduler.rounds.job_facts import nodes_without_containers
 from scheduler.rounds.throughputs import known_throughputs
 
@@ -21,7 +21,7 @@ def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Jo
     known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
     ports = [port for port in spec.ports.values() if port is not None]
     deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + facts.now
-    return replace(
+    seen = replace(
         job,
         submitted_at=facts.now,
         deadline_at=deadline_at,
@@ -30,8 +30,8 @@ def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Jo
         gpu_models=known.accepted(job.gpu_models),
         avoid=tuple(sorted({*job.avoid, *without_containers})),
         outlasts=_outlasted(job, facts),
-        nodes=candidates(job, ports, taken_ports(facts)) if ports else job.nodes,
     )
+    return listening_alone(seen, ports, candidates(job, ports, taken_ports(facts))) if ports else seen
 
 
 def _outlasted(job: core.Job, facts: core.Snapshot) -> tuple[core.NodeId, ...]:

@@ -63,6 +63,11 @@ class KnownThroughputs:
             }
             self._found = {key: found for key, found in before._found.items() if key[0] not in changed}
 
+    @property
+    def job_classes(self) -> Iterable[JobClass]:
+        """Those of which something is on record."""
+        return self._entries
+
     def of(
         self, job_class: tuple[str, str], gpus: int, declared: Mapping[str, float], shape: object
     ) -> JobThroughputs:

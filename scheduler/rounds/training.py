@@ -1,6 +1,6 @@
 """What the jobs of a snapshot say of their training: epochs, batch sizes, losses, and how they scale."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.core.building_blocks.run_time import relative_rates
@@ -93,6 +93,11 @@ class Profiles:
         of_classes: Mapping[tuple[str, str], core.Profile],
     ) -> None:
         self._own, self._of_users, self._of_classes = own, of_users, of_classes
+
+    @property
+    def job_classes(self) -> Iterable[tuple[str, str]]:
+        """Those of which something is known."""
+        return self._of_classes
 
     def of(self, job: int, user: str, job_class: tuple[str, str]) -> core.Profile | None:
         """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""

@@ -37,6 +37,7 @@ WEIGHTS: Mapping[str, float] = {
     "remove member": 1,
     "disable user": 1,
     "overload": 0.5,
+    "withhold redis": 0.7,
 }
 #: Of those that last: how often longer than the lease and its margin.
 LONG_SHARE = 0.2
@@ -48,6 +49,8 @@ LEAST_SECONDS: Mapping[str, float] = {
     "fill database's disk": 6.0,
     "fill checkpoints' disk": 3.0,
     "overload": 8.0,
+    # Longer than any connection is waited for: what is committed meanwhile has to be answered as such.
+    "withhold redis": 30.0,
 }
 CLOCK_STEP_SECONDS = 2 * 24 * 3600.0
 

@@ -25,6 +25,8 @@ HITS_PER_JOB = 2
 #: Until a process that is to go on does.
 GO_ON_SECONDS = 0.5
 SAVE_SECONDS = 2.0
+#: Shorter than a server takes to be of use.
+KILL_AGAIN_SECONDS = 0.05
 ASK_SECONDS, ANSWER_SECONDS = 0.25, 10.0
 
 
@@ -69,6 +71,10 @@ class Inflicter:
                 return Inflicted(f"overload for {fault.lasts_seconds:.1f} s", "server", self.flood.end)
             case "step", _:
                 return self._step_clock(fault)
+            case "withhold", name:
+                kept_away = KeptAway(lambda: self.world.server(name))
+                words = f"withhold {name} for {fault.lasts_seconds:.1f} s"
+                return Inflicted(words, "server", kept_away.end)
         victims, subject = self._victims(fault)
         if not victims:
             return None
@@ -220,6 +226,24 @@ class Inflicter:
         clock.write_text(f"{fault.clock_step_seconds:.3f}")
         hours = fault.clock_step_seconds / 3600
         return Inflicted(f"set the clock of {STEPPED}'s agent {hours:+.1f} h off", STEPPED)
+
+
+class KeptAway:
+    """Kills a server's process as often as the supervisor starts it again."""
+
+    def __init__(self, processes: Callable[[], list[psutil.Process]]) -> None:
+        self.processes = processes
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self._keep_away, name="kept away", daemon=True)
+        self.thread.start()
+
+    def end(self) -> None:
+        self.is_over.set()
+        self.thread.join()
+
+    def _keep_away(self) -> None:
+        while not self.is_over.wait(KILL_AGAIN_SECONDS):
+            _send(self.processes(), signal.SIGKILL)
 
 
 class Asked:

@@ -239,6 +239,16 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     assert vision.guaranteed["V100"] - (lasting - quick.gpus) >= 2
     assert all(jobs[job.name].priority < 0 for job in on_v100 if jobs[job.name].id not in started)
 
+    # And for what it submits then, on four V100, once hello has ended: digits-spare is moved to P100 when the
+    # late jobs take theirs, and nothing else that is opportunistic holds V100 for longer than half a minute.
+    v100 = sum([node.gpus for node in demo.NODES if node.gpu_model == "V100"])
+    assert v100 - (lasting - quick.gpus) - demo.SHARED_GUARANTEED["V100"] >= 4
+    for job in demo.JOBS:
+        if job.fields.get("guarantee") == "opportunistic" and "V100" in job.gpu_model and not job.held:
+            words = job.options.split()
+            seconds = int(words[words.index("--steps") + 1]) * float(words[words.index("--step-seconds") + 1])
+            assert job.name == demo.PREEMPTED or seconds <= 30, job.name
+
     # Who gains most from a V100 shall have most of it: those that declare their speeds show it at once.
     targets = plan.memory[demo.SHARED]["targets"]
     on_v100 = {job.name: targets[str(jobs[job.name].id)].get("V100", 0.0) for job in demo.LATE_JOBS}

@@ -33,7 +33,7 @@ def hosts_of(view: View, outcome: Outcome) -> dict[JobId, Job]:
 
 def waiting_in(view: View, outcome: Outcome) -> Iterable[Job]:
     """Return the jobs that would wait and do not run now, in line."""
-    return [view.jobs[job] for job in outcome.queue if job not in view.running]
+    return [view.waiting[job] for job in outcome.queue if job in view.waiting]
 
 
 def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> Outcome:

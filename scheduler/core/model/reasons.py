@@ -353,6 +353,11 @@ _DECLARED = (
         " before it; when that job starts",
         "`jobs`, `starts_by` (Unix seconds)",
     ),
+    _order(
+        "behind_own",
+        "more jobs of its user that are like it are ahead of it than could start at once; it is considered"
+        " when enough of them have started",
+    ),
     _order("behind_head", "it fits, but starting it could delay the job at the head", "`jobs`"),
     _order("shorter_first", "`sjf`, `pai`: jobs expected to run for a shorter time go first"),
     _order(

@@ -158,6 +158,10 @@ class VirtualCluster:
     #: `gpu_parts.SHARE_NEVER`, SHARE_MEASURED or SHARE_FREE.
     sharing: str = SHARE_MEASURED
 
+    def due_at(self, waiting_since: float) -> float | None:
+        """Return when a job that waits since an instant has waited for too long; None: there is no bound."""
+        return waiting_since + self.longest_wait_seconds if self.longest_wait_seconds > 0 else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

@@ -36,6 +36,8 @@ CPUS, MEMORY = "CPUs", "memory"
 class Drf:
     """Smallest weighted dominant share first; weights are those of the view's members."""
 
+    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    by_arrival: ClassVar[bool] = True
     #: Nobody stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 

@@ -26,6 +26,8 @@ from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 class Fifo:
     """Order of submission, within priorities."""
 
+    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    by_arrival: ClassVar[bool] = True
     #: Nobody stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 

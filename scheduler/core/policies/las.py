@@ -30,6 +30,8 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 class Las:
     """Order of attained service, within priorities."""
 
+    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    by_arrival: ClassVar[bool] = True
     #: Equals take turns though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 

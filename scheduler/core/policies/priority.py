@@ -12,6 +12,7 @@ Deviations:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import Outcome, serve_in_order
 from scheduler.core.building_blocks.policy import View
@@ -22,6 +23,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priority:
     """Order of priority, then of submission; lower priorities give way."""
+
+    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    by_arrival: ClassVar[bool] = True
 
     #: Nothing starts behind the first gang that waits for room.
     strict: bool = False

@@ -18,6 +18,7 @@ remaining service first (SRSF), the clairvoyant yardstick of Tiresias (NSDI'19, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from scheduler.core.building_blocks.ordering import serve_in_order
 from scheduler.core.building_blocks.policy import View
@@ -30,6 +31,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Srtf:
     """Order of expected remaining time, or service, within priorities."""
+
+    #: Of jobs that are alike the earlier starts first, and those without room change nothing.
+    by_arrival: ClassVar[bool] = True
 
     #: Weigh the remaining time with the GPUs of the gang (SRSF).
     by_service: bool = False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 
+from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.candidates import models_on_candidates
 from scheduler.core.fitting.demand import least_amount, least_gpus, models_of
 from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
@@ -120,8 +121,7 @@ class Admission:
     def is_due(self, job: Job) -> bool:
         """Whether a job has waited for longer than its virtual cluster allows."""
         vc = self._facts.virtual_clusters.get(job.virtual_cluster)
-        bound = vc.longest_wait_seconds if vc is not None else 0.0
-        return 0 < bound <= self._facts.frame.now - job.waiting_since
+        return vc is not None and is_due(vc.due_at(job.waiting_since), self._facts.frame.now)
 
     @property
     def idle_now(self) -> IdleNow:
@@ -228,6 +228,11 @@ class Admission:
         elif self._facts.left_by_return(current) is None:
             self.endings[current.allocation] = "drained", f"{returns(node)}: the job goes on elsewhere."
             self._facts.changed_allocations.add(current.allocation)
+
+
+def is_due(due_at: float | None, now: float) -> bool:
+    """Whether that instant has come."""
+    return due_at is not None and due_at <= now + INSTANT_SECONDS
 
 
 def _after_loans(facts: Facts) -> Feasibility | None:

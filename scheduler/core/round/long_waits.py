@@ -37,7 +37,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, NodeId, Running
-from scheduler.core.round.admit import Admission
+from scheduler.core.round.admit import Admission, is_due
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.displacing import placed_by
 from scheduler.core.round.registry import make_placer
@@ -93,7 +93,7 @@ class LongWaits:
             due_at = self._due_at(number)
             if due_at is not None:
                 heappush(self._alarms, (due_at, number))
-        while self._alarms and self._alarms[0][0] <= self._facts.frame.now + INSTANT_SECONDS:
+        while self._alarms and is_due(self._alarms[0][0], self._facts.frame.now):
             due_at, number = heappop(self._alarms)
             self._due[number] = due_at
         for number in [number for number, due_at in self._due.items() if self._due_at(number) != due_at]:
@@ -104,7 +104,7 @@ class LongWaits:
         job = self._admission.admitted.get(number)
         if job is None or number in self._facts.current or job.virtual_cluster not in self._bounds:
             return None
-        return job.waiting_since + self._bounds[job.virtual_cluster]
+        return self._facts.virtual_clusters[job.virtual_cluster].due_at(job.waiting_since)
 
     @property
     def wake_at(self) -> float | None:

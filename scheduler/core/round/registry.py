@@ -147,8 +147,13 @@ def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Polic
 
 def only_starts(vc: VirtualCluster) -> bool:
     """Whether the policy of a virtual cluster stops, moves and joins nobody for one that starts."""
+    return declares("only_starts", vc.policy, vc.policy_parameters)
+
+
+def declares(what: str, policy: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a policy declares a property of all its decisions; one that cannot be made declares none."""
     try:
-        return bool(getattr(make_policy(vc.policy, vc.policy_parameters), "only_starts", False))
+        return bool(getattr(make_policy(policy, parameters), what, False))
     except UnknownPlugin:
         return False
 

@@ -5,9 +5,11 @@ import json
 import pytest
 from django.core.management import call_command
 
+from scheduler.core.model.plan import Reason, Tier
 from scheduler.jobspec import parse
 from scheduler.jobspec.shape import stored_shape
 from scheduler.models import Attempt, Explanation, Round
+from scheduler.rounds.fixed_ports import with_ports_named
 from scheduler.rounds.preview import preview
 from scheduler.rounds.run import run_round
 from tests.scheduler.builders import make_job, make_node, make_tenant, make_vc
@@ -23,8 +25,8 @@ def vc():
     return node, make_vc("shared", members=members, guaranteed={"V100": 4}), members
 
 
-def listening(vc, tenant, *numbers):
-    job = make_job(tenant=tenant, virtual_cluster=vc)
+def listening(vc, tenant, *numbers, **spec):
+    job = make_job(tenant=tenant, virtual_cluster=vc, **spec)
     job.spec["ports"] = [{"name": f"p{number}", "port": number} for number in numbers]
     job.shape["ports"] = list(numbers)
     job.save()
@@ -57,6 +59,40 @@ def test_of_two_that_come_in_the_same_round_one_waits_for_the_next(vc):
     assert Attempt.objects.count() == 1
     waiting = next(job for job in jobs if not job.attempts.exists())
     assert Explanation.objects.get(job=waiting).reasons[0]["code"] == "port_in_use"
+
+
+def test_replicas_of_one_job_with_a_fixed_port_are_not_put_on_one_node(vc):
+    _, shared, (vision, _) = vc
+    job = listening(shared, vision, 8888, replicas=2)
+    run_round()
+    assert not job.attempts.exists()
+    (reason, *_) = Explanation.objects.get(job=job).reasons
+    assert reason["code"] == "tag_constraint"
+    assert "fixed port 8888" in reason["message"]
+    checked = parse(
+        {
+            "name": "x",
+            "virtual_cluster": "shared",
+            "tasks": [{"name": "main", "replicas": 2, "resources": {"gpu": 1}, "command": ["true"]}],
+            "ports": [{"name": "page", "port": 8889}],
+        }
+    )
+    assert [said.code for said in preview(checked.core_job(tenant="speech"), checked)][:1] == [
+        "tag_constraint"
+    ]
+    make_node(gpus=1)
+    number = run_round()
+    parts = job.attempts.get().parts.all()
+    assert len({part.node_id for part in parts}) == 2
+    call_command("replay_round", number)
+
+
+def test_where_no_job_has_a_fixed_port_none_is_looked_for(vc, django_assert_num_queries):
+    reasons = {1: (Reason(code="candidate_nodes", tier=Tier.CAPACITY, message="It waits."),)}
+    with django_assert_num_queries(0):
+        assert with_ports_named(reasons, ()) == reasons
+    with django_assert_num_queries(1):
+        with_ports_named(reasons, [1])
 
 
 def test_a_preview_knows_of_ports_that_are_in_use(vc):

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.django_db
 
 def test_a_row_of_jobs_has_the_names_and_the_order_of_its_query():
     with connection.cursor() as cursor:
-        cursor.execute(_JOBS)
+        cursor.execute(_JOBS, [[]])
         columns = [column.name for column in cursor.description]
     assert columns == list(JobRow._fields)
 

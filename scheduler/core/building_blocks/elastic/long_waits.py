@@ -68,7 +68,7 @@ def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
     if not longest_seconds:
         return LongWaits(due=(), kept=frozenset(), since={})
     before, now = known.get("waits", {}), view.now
-    since = {job: before.get(str(job), now) for job in view.jobs if job not in view.running}
+    since = {job: before.get(str(job), now) for job in view.waiting}
     due = [job for job in since if now - since[job] >= longest_seconds - INSTANT_SECONDS]
     due.sort(key=lambda job: (-view.jobs[job].priority, since[job], job))
     kept = [

@@ -1,0 +1,30 @@
+"""How many of the jobs that are alike a round needs to see; the others could not start in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.core.building_blocks.growing import TRIED as TRIED_IN_GROWTH
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.round.long_waits import TRIED as TRIED_AS_DUE
+
+#: Beyond those that fit. Steps of a round that try only the first jobs of a line see no end of it.
+SPARE = max(TRIED_IN_GROWTH, TRIED_AS_DUE) + 1
+
+BEHIND_OWN = (
+    Reason(
+        code="behind_own",
+        tier=Tier.ORDER,
+        message="More jobs like it of its user are ahead than the cluster could start at once.",
+        hint="It is considered when enough of them have started. Cancel those that are no longer needed.",
+    ),
+)
+
+
+def most_that_count(amount: float, gpus: int, quota: Mapping[str, int]) -> int:
+    """Return how many gangs of `amount` GPUs may matter to one round, the earliest of those that are alike.
+
+    The empty cluster holds so many, or its tenant's quota where that is more: each that is admitted takes of
+    every line of the quota that still has room for it.
+    """
+    return int(max([gpus, *quota.values()]) / amount) + SPARE

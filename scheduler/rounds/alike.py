@@ -1,0 +1,109 @@
+"""Jobs that a round does not read: those of a long queue that wait behind more of their own than could start.
+
+Jobs of one user are *alike* where a round could tell them apart by their number and instant of submission
+only. Where the policy of their view takes such jobs by arrival (`by_arrival`), as many as fit into the empty
+cluster, and `SPARE` more, stand for all of them: those behind could not start in this round, and change
+nothing of what it decides (decision 0075). One user's queue of any length costs a round no more than that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from scheduler.core.model import snapshot as core
+from scheduler.core.round.admit import is_due
+from scheduler.core.round.alike import SPARE, most_that_count
+from scheduler.core.round.registry import declares
+from scheduler.jobspec.shape import shape_of
+
+#: A shorter queue is not worth looking for jobs that are alike.
+LONG = 1_000
+
+# A singleton waits for any earlier job of its name, so that all jobs of its user have to be read.
+_LONG_QUEUES = """
+SELECT tenant_id, submitted_by_id FROM scheduler_job WHERE state = 'queued'
+GROUP BY 1, 2 HAVING count(*) > %s AND NOT bool_or(jsonb_exists(shape, 'singleton'))
+"""
+# Left out is whatever a round treats as an individual: what ran or is nominated, waits for something, has a
+# turn of its own, or where it goes depends on more than room.
+_ALIKE = """
+SELECT array_agg(j.id), array_agg(extract(epoch FROM j.submitted_at)::float8),
+       t.name, v.name, j.guaranteed, j.shape::text
+FROM scheduler_job j
+JOIN unnest(%(tenants)s::bigint[], %(users)s::bigint[]) AS long (tenant_id, user_id)
+    ON j.tenant_id = long.tenant_id AND j.submitted_by_id = long.user_id
+JOIN tenants_tenant t ON t.id = j.tenant_id
+JOIN tenants_virtualcluster v ON v.id = j.virtual_cluster_id
+WHERE j.state = 'queued' AND NOT j.held AND NOT j.cancelling AND j.attempts_started = 0
+    AND j.eligible_at IS NULL AND j.waits_since IS NULL AND j.may_borrow_at IS NULL
+    AND j."array" ->> 'at_most' IS NULL
+    AND j.shape ->> 'min_gpus' IS NULL AND j.shape ->> 'deadline_seconds' IS NULL
+    AND NOT jsonb_exists_any(j.shape, ARRAY['ports', 'tags', 'constraints'])
+    AND j.id NOT IN (SELECT job_id FROM scheduler_attempt WHERE state <> 'ended')
+    AND j.id NOT IN (SELECT job_id FROM scheduler_dependency WHERE is_open)
+GROUP BY t.name, j.submitted_by_id, v.name, j.guaranteed, j.shape, j.gpu_models, j.priority,
+    j.time_limit_seconds, j.avoid_nodes, j.preemption_cost_seconds, j.service,
+    CASE WHEN coalesce(j.shape ->> 'application', '') = '' AND (%(all_names)s OR j.name = ANY(%(names)s))
+        THEN j.name ELSE '' END
+HAVING count(*) > %(spare)s
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Which names of jobs tell a round something of them that it cannot read from their specification."""
+
+    #: Those under which something is on record.
+    known: Sequence[str]
+    #: A policy decides now that compares names.
+    all_count: bool
+
+
+def long_queues(cursor: Any) -> Sequence[tuple[int, int]]:
+    """Return tenant and user of each queue that is long."""
+    cursor.execute(_LONG_QUEUES, [LONG])
+    found: Sequence[tuple[int, int]] = cursor.fetchall()
+    return found
+
+
+def left_out(
+    cursor: Any, queues: Sequence[tuple[int, int]], facts: core.Snapshot, names: Names
+) -> list[core.JobId]:
+    """Return the jobs of long queues that a round need not read; `facts`: all but the jobs."""
+    cursor.execute(
+        _ALIKE,
+        {
+            "tenants": [tenant for tenant, _ in queues],
+            "users": [user for _, user in queues],
+            "names": list(names.known),
+            "all_names": names.all_count,
+            "spare": SPARE,
+        },
+    )
+    rows = cursor.fetchall()
+    if not rows:
+        return []
+    clusters = {vc.name: vc for vc in facts.virtual_clusters}
+    quotas = {tenant.name: tenant.quota for tenant in facts.tenants}
+    there = sum([len(node.gpus) for node in facts.nodes])
+    found: list[core.JobId] = []
+    for ids, instants, tenant, name, guaranteed, shape in rows:
+        vc = clusters[name]
+        if not _takes_by_arrival(vc, facts, guaranteed=guaranteed):
+            continue
+        stated = shape_of(shape)
+        most = most_that_count(stated.amount(stated.gpus), there, quotas[tenant])
+        line = sorted(zip(instants, map(core.JobId, ids), strict=True))
+        for _, part in groupby(line, key=lambda job: is_due(vc.due_at(job[0]), facts.now)):
+            found += [job for _, job in part][most:]
+    return found
+
+
+def _takes_by_arrival(vc: core.VirtualCluster, facts: core.Snapshot, *, guaranteed: bool) -> bool:
+    """Whether the view of such jobs takes those that are alike by arrival."""
+    if guaranteed:
+        # By a rule a virtual cluster borrows for each job that waits.
+        borrows = facts.lending is not None and bool(facts.lending.borrow_rules)
+        return not borrows and declares("by_arrival", vc.policy, vc.policy_parameters)
+    return declares("by_arrival", facts.spare_policy, facts.spare_policy_parameters)
