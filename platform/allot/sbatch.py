@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from allot.beginning import begin_at
 from allot.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ MAIL = {
     "ALL": ["start", "end", "failure", "preemption"],
     "NONE": [],
 }
-#: Options of which the job means something else when they are left out: not submitted.
-BLOCKING = {"begin"}
 #: What each kind of a dependency waits for; aftercorr and the like are not known here.
 DEPENDENCIES = {"after": "started", "afterany": "ended", "afterok": "succeeded", "afternotok": "failed"}
 UNITS = {"": "MiB", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
@@ -133,7 +132,6 @@ def translate(script: str, name: str, partitions: Mapping[str, str] | None = Non
             how, what = _one(option, value or "", made.spec, sizes, megabytes, models, partitions or {})
         except WrongUse as error:
             raise WrongUse(f"Line {line}: {error}") from None
-        made.blocked = made.blocked or option in BLOCKING
         made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
     _shape(script, made, sizes, megabytes, models)
     return made
@@ -210,8 +208,9 @@ def _one(
     if option == "kill-on-invalid-dep":
         spec["on_unmet"] = "wait" if value == "no" else "cancel"
         return done, f"on_unmet: {spec['on_unmet']}"
-    if option in BLOCKING:
-        return "not possible", "not possible yet; without it this would be another job"
+    if option == "begin":
+        spec["begin"] = begin_at(value)
+        return done, f"begin: {spec['begin']}"
     if option in {"account", "qos"}:
         return "not possible", "choose the tenant with --tenant"
     if option in {"output", "error"}:

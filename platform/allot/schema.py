@@ -872,6 +872,7 @@ class PatchedJobChangeRequest(TypedDict):
     priority: NotRequired[int | None]
     guarantee: NotRequired[GuaranteeEnum | None]
     time_limit: NotRequired[str | float | None]
+    begin: NotRequired[str | float | None]
     labels: NotRequired[dict[str, str] | None]
 
 
@@ -2924,6 +2925,7 @@ class JobSpec(TypedDict):
     after: NotRequired[list[Awaited]]
     on_unmet: NotRequired[OnUnmetEnum]
     singleton: NotRequired[bool]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
@@ -2963,6 +2965,7 @@ class JobSpecRequest(TypedDict):
     after: NotRequired[list[int | str | AwaitedRequest] | None]
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3011,6 +3014,7 @@ class JobSubmitRequest(TypedDict):
     after: NotRequired[list[int | str | AwaitedRequest] | None]
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3152,6 +3156,7 @@ class Job(TypedDict):
     gpu_models: list[str]
     spec: JobSpec
     submitted_at: str
+    eligible_at: str | None
     started_at: str | None
     ended_at: str | None
     deadline_at: str | None

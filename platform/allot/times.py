@@ -14,6 +14,10 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _LONGEST_SECONDS = 366 * 86_400
 
 
+def is_span(text: str) -> bool:
+    return _SPAN.fullmatch(text) is not None
+
+
 def span_seconds(text: str, option: str) -> float:
     """Return how long `1h30m` is; `option` names what was wrong."""
     if not _SPAN.fullmatch(text):

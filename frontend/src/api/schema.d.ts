@@ -4341,6 +4341,11 @@ export interface components {
             spec: components["schemas"]["JobSpec"];
             /** Format: date-time */
             submitted_at: string;
+            /**
+             * Format: date-time
+             * @description It does not start before this: its begin, or back-off after a failure.
+             */
+            eligible_at: string | null;
             /** Format: date-time */
             started_at: string | null;
             /** Format: date-time */
@@ -4644,6 +4649,8 @@ export interface components {
             on_unmet?: components["schemas"]["OnUnmetEnum"];
             /** @description It starts when all earlier jobs of the same name and user have ended. */
             singleton?: boolean;
+            /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
             /** @description What counts as stuck. */
@@ -4777,6 +4784,11 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -4975,6 +4987,11 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -6174,6 +6191,11 @@ export interface components {
              * @example 2h
              */
             time_limit?: (string | number) | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /**
              * @description Names and values of your own, by which jobs are found again.
              * @example {
