@@ -143,6 +143,9 @@ class BulkCancelRequest(TypedDict):
     most: NotRequired[int | None]
 
 
+ByEnum: TypeAlias = Literal['tenant', 'user', 'virtual_cluster', 'gpu_model', 'application', 'day']
+
+
 CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
 
 
@@ -1524,6 +1527,29 @@ class UsagePoint(TypedDict):
     by_tenant: dict[str, int]
 
 
+class UsageRow(TypedDict):
+    jobs: int
+    gpu_hours: float
+    guaranteed_gpu_hours: float
+    opportunistic_gpu_hours: float
+    cost: float
+    tenant: NotRequired[str]
+    user: NotRequired[str]
+    virtual_cluster: NotRequired[str]
+    gpu_model: NotRequired[str]
+    application: NotRequired[str]
+    day: NotRequired[str]
+    entitled_gpu_hours: float | None
+
+
+class UsageTotal(TypedDict):
+    jobs: int
+    gpu_hours: float
+    guaranteed_gpu_hours: float
+    opportunistic_gpu_hours: float
+    cost: float
+
+
 class User(TypedDict):
     username: str
     email: str
@@ -2664,6 +2690,14 @@ class ThroughputRow(TypedDict):
 
 class Usage(TypedDict):
     points: list[UsagePoint]
+
+
+class UsageReport(TypedDict):
+    since: str
+    until: str
+    by: list[ByEnum]
+    rows: list[UsageRow]
+    total: UsageTotal
 
 
 class VirtualCluster(TypedDict):

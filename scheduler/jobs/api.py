@@ -1,6 +1,7 @@
 """Jobs: submitted, listed, changed; what happened to one."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -27,6 +28,7 @@ from scheduler.jobs.services.submission import Submission, warnings_for
 from scheduler.jobspec import did_you_mean
 from scheduler.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
 from scheduler.rounds.preview import preview
+from tenants.api.instants import InstantFilter
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer, tenant_get, viewer
@@ -55,6 +57,18 @@ class JobFilter(filters.FilterSet):
         method="unchanged", help_text="One row for each array: the first task under the other filters."
     )
 
+    since = InstantFilter(method="by_since", help_text="Has not ended before.")
+    until = InstantFilter(field_name="submitted_at", lookup_expr="lt", help_text="Was submitted before.")
+    submitted_since = InstantFilter(field_name="submitted_at", lookup_expr="gte")
+    submitted_until = InstantFilter(field_name="submitted_at", lookup_expr="lt")
+    started_since = InstantFilter(field_name="started_at", lookup_expr="gte", help_text="By its first start.")
+    started_until = InstantFilter(field_name="started_at", lookup_expr="lt")
+    ended_since = InstantFilter(field_name="ended_at", lookup_expr="gte")
+    ended_until = InstantFilter(field_name="ended_at", lookup_expr="lt")
+    failure = filters.CharFilter(
+        method="by_failure", help_text="A class of failures, such as import_error, of one of its attempts."
+    )
+
     class Meta:
         model = Job
         fields: list[str] = []
@@ -73,6 +87,12 @@ class JobFilter(filters.FilterSet):
         key, has_value, text = value.partition("=")
         condition = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
         return queryset.filter(**condition)
+
+    def by_since(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
+        return queryset.filter(Q(ended_at=None) | Q(ended_at__gte=value))
+
+    def by_failure(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(id__in=Attempt.objects.filter(failure=value).values("job_id"))
 
     def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(guaranteed=value == GUARANTEED)

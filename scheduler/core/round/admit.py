@@ -273,13 +273,16 @@ def begins_later(job: Job, now: float) -> bool:
 
 def _too_early(job: Job) -> Reason:
     """Say from when on a job is considered: by its specification, or again after a failure."""
-    begins, at = not job.attempts, wording.instant(job.eligible_at)
+    at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
+    if job.attempts:
+        message = f"It failed before and is tried again at {at}."
+        return Reason(code="backoff", tier=Tier.HELD, message=message, blocking=blocking)
     return Reason(
-        code="begins_later" if begins else "backoff",
+        code="begins_later",
         tier=Tier.HELD,
-        message=f"It begins at {at}." if begins else f"It failed before and is tried again at {at}.",
-        blocking={"eligible_at": job.eligible_at},
-        hint="`allot update ID --begin now` lets it be considered at once." if begins else "",
+        message=f"It begins at {at}.",
+        blocking=blocking,
+        hint="Change its begin to let it be considered at once.",
     )
 
 
