@@ -365,6 +365,17 @@ class Client:
             "schema.GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
         )
 
+    # Use of GPUs
+
+    def usage(self, **question: str | None) -> schema.UsageReport:
+        """GPU-hours and their cost. The question is that of GET /usage: by, since, until, tenant, user,
+        virtual_cluster, gpu_model."""
+        return cast("schema.UsageReport", self._read("/usage", question))
+
+    def export_usage(self, **question: str | None) -> str:
+        """The same rows as the text of a CSV file."""
+        return cast(str, self._read("/usage/export", question))
+
     # The ledger and fairness
 
     def ledger(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Line]:
