@@ -35,6 +35,7 @@ urlpatterns = [
     path("jobs/<int:job_id>/cancel", job_api.JobCancel.as_view(), name="job-cancel"),
     path("jobs/<int:job_id>/hold", job_api.JobHold.as_view(), name="job-hold"),
     path("jobs/<int:job_id>/release", job_api.JobRelease.as_view(), name="job-release"),
+    path("jobs/<int:job_id>/requeue", job_api.JobRequeue.as_view(), name="job-requeue"),
     path("jobs/<int:job_id>/attempts", attempt_api.JobAttempts.as_view(), name="job-attempts"),
     path("jobs/<int:job_id>/dependencies", job_api.JobDependencies.as_view(), name="job-dependencies"),
     path("jobs/<int:job_id>/events", job_api.JobEvents.as_view(), name="job-events"),

@@ -171,6 +171,10 @@ class Client:
     def release(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/release"))
 
+    def requeue(self, job_id: int) -> schema.Job:
+        """Let a running job stop and wait again, from its checkpoint on."""
+        return cast("schema.Job", self._write(f"/jobs/{job_id}/requeue"))
+
     def page_address(self, job_id: int, port: str) -> str:
         """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
         # Not repeated as a write is: each answer is another ticket.

@@ -14,7 +14,7 @@ from allot.beginning import begin_at
 from allot.errors import WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SHORT = {
     "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
@@ -121,19 +121,32 @@ def seconds_of(text: str) -> int | None:
     return a * 3600 + b * 60 + c if match[4] else a * 60 + b
 
 
-def translate(script: str, name: str, partitions: Mapping[str, str] | None = None) -> Translation:
-    """The specification of a batch script; `partitions` maps Slurm's partitions to virtual clusters."""
+def translate(
+    script: str,
+    name: str,
+    partitions: Mapping[str, str] | None = None,
+    *,
+    more: Sequence[tuple[str, str | None]] = (),
+    arguments: Sequence[str] = (),
+) -> Translation:
+    """The specification of a batch script; `partitions` maps Slurm's partitions to virtual clusters.
+
+    `more`: options of a command line, which win over the script's; `arguments` are the script's own.
+    """
     made = Translation(spec={"name": name})
     sizes: dict[str, int] = {}
     megabytes: dict[str, str] = {}
     models: list[str] = []
-    for line, option, value in options_of(script):
+    given = {option for option, _ in more}
+    options = [one for one in options_of(script) if one[1] not in given]
+    for line, option, value in [*options, *((0, *one) for one in more)]:
         try:
             how, what = _one(option, value or "", made.spec, sizes, megabytes, models, partitions or {})
         except WrongUse as error:
-            raise WrongUse(f"Line {line}: {error}") from None
+            raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
         made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
     _shape(script, made, sizes, megabytes, models)
+    made.spec["tasks"][0]["command"] += arguments
     return made
 
 
@@ -211,6 +224,10 @@ def _one(
     if option == "begin":
         spec["begin"] = begin_at(value)
         return done, f"begin: {spec['begin']}"
+    if option == "export":
+        pairs = [part.partition("=") for part in value.split(",") if "=" in part]
+        spec["env"] = {name.strip(): text for name, _, text in pairs}
+        return "approximated", f"variables {', '.join(spec['env']) or 'none'}; those of your shell stay here"
     if option in {"account", "qos"}:
         return "not possible", "choose the tenant with --tenant"
     if option in {"output", "error"}:
@@ -286,4 +303,6 @@ def _shape(
     )
     flags = [word for word in shell[1:] if word.startswith("-")]
     task = {"name": "main", "replicas": tasks, "resources": resources}
+    if env := made.spec.pop("env", None):
+        task["env"] = env
     made.spec["tasks"] = [task | {"command": ["bash", *flags, "-c", first + script, "script"]}]

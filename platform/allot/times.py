@@ -8,7 +8,9 @@ from datetime import datetime, time, timedelta
 from allot.errors import WrongUse
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
-_DAYS_AGO = {"today": 0, "yesterday": 1}
+_DAYS_AGO = {"today": 0, "midnight": 0, "yesterday": 1}
+#: As sacct(1) has it.
+_NOW_LESS = re.compile(r"now-(\d{1,9})(second|minute|hour|day|week)s?")
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 #: A year is longer than anything takes here, and short enough to be added to any date.
@@ -50,6 +52,8 @@ def past(text: str, option: str) -> datetime:
     now = datetime.now().astimezone()
     if _SPAN.fullmatch(text):
         return now - timedelta(seconds=span_seconds(text, option))
+    if match := _NOW_LESS.fullmatch(text):
+        return now - timedelta(seconds=span_seconds(f"{match[1]}{match[2][0]}", option))
     if text in _DAYS_AGO:
         day = now.date() - timedelta(days=_DAYS_AGO[text])
         return datetime.combine(day, time(0)).astimezone()

@@ -24,6 +24,7 @@ from scheduler.jobs.representations import new_job
 from scheduler.jobs.selectors import dependencies_of, dependents_of, job_get, jobs_visible
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.changing import job_change
+from scheduler.jobs.services.requeueing import job_requeue
 from scheduler.jobs.services.submission import Submission, warnings_for
 from scheduler.jobspec import did_you_mean
 from scheduler.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
@@ -326,6 +327,15 @@ class JobRelease(APIView):
     def post(self, request: Request, job_id: int) -> Response:
         """Let a held job be considered again."""
         return _action(request, job_id, services.job_release)
+
+
+class JobRequeue(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Stop a running job, checkpoint included, and let it wait again. 409 when it does not run."""
+        return _action(request, job_id, job_requeue)
 
 
 def _tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:

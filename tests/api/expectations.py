@@ -68,6 +68,7 @@ GET    /api/v1/jobs/usage                         401    200      200    200    
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
+POST   /api/v1/jobs/<int:job_id>/requeue          401    404      403    409    409   409      403       403
 POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    200   200      403       403
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
 PATCH  /api/v1/jobs/<int:job_id>                  401    404      403    200    200   200      403       403

@@ -134,10 +134,11 @@ def run(
         client.read_retry_seconds = patience
         staying = Staying(client, detaches=detach_on_exit)
         with staying.listening():
-            raise typer.Exit(_stay(client, staying, sources[0].spec, tenant))
+            raise typer.Exit(stay(client, staying, sources[0].spec, tenant))
 
 
-def _stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | None) -> int:
+def stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | None) -> int:
+    """Submit it, print its output and what happens to it, and return what to exit with."""
     try:
         submitted = client.submit(spec, tenant=tenant)
     except Left:
