@@ -77,19 +77,19 @@ def sacct(arguments: list[str]) -> int:
     options.value("-r", "--partition", dest="partition")
     options.value("-A", "--account", "--accounts", dest="account")
     options.value("--name", dest="name")
-    given = options.parse_args(arguments)
+    given = options.parse(arguments)
     parts = named_parts(given.format or (BRIEF if given.brief else DEFAULT), FIELDS, "sacct")
     with connect() as client:
         try:
             jobs = _found(client, given)
         except ValueError as error:
             raise WrongUse(f"sacct: there is no state {error}; {', '.join(words.COMPACT)}.") from None
-    rows = [[FIELDS[part.field](job) for part in parts] for job in jobs]
+    rows = [[str(FIELDS[part.field](job)) for part in parts] for job in jobs]
     if given.parsable or given.parsable2:
         end = given.delimiter if given.parsable else ""
         header = [] if given.noheader else [[part.field for part in parts]]
         for row in (*header, *rows):
-            print_line(given.delimiter.join(map(str, row)) + end)
+            print_line(given.delimiter.join(row) + end)
         return 0
     widths = [part.width * (1 if part.is_right else -1) or _WIDTHS.get(part.field, _WIDTH) for part in parts]
     if not given.noheader:

@@ -91,7 +91,7 @@ def sinfo(arguments: list[str]) -> int:
     options.value("-p", "--partition")
     options.value("-n", "--nodes")
     options.value("-t", "--states")
-    given = options.parse_args(arguments)
+    given = options.parse(arguments)
     with connect() as client:
         nodes, partitions = client.nodes(), client.virtual_clusters()
     chosen = set(listed(given.partition))

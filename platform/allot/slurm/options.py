@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from allot.errors import WrongUse
 
@@ -29,11 +29,25 @@ class Options(argparse.ArgumentParser):
             raise WrongUse(f"{self.prog}: {names} is not known here; docs/slurm-users.md lists what is.")
         raise WrongUse(f"{self.prog}: {message}.")
 
+    def parse(self, words: list[str]) -> Any:
+        """Parse as getopt(3) does: a value may begin with a dash."""
+        joined: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            takes = any(word in action.option_strings for action in self._actions if action.nargs is None)
+            if takes and left and left[0].startswith("-") and left[0] != "-":
+                word += ("=" if word.startswith("--") else "") + left.pop(0)
+            joined.append(word)
+        return self.parse_intermixed_args(joined)
+
     def switch(self, *names: str, dest: str = "") -> None:
-        self.add_argument(*names, action="store_true", **({"dest": dest} if dest else {}))
+        named: dict[str, Any] = {"dest": dest} if dest else {}
+        self.add_argument(*names, action="store_true", **named)
 
     def value(self, *names: str, dest: str = "", default: str | None = None) -> None:
-        self.add_argument(*names, default=default, **({"dest": dest} if dest else {}))
+        named: dict[str, Any] = {"dest": dest} if dest else {}
+        self.add_argument(*names, default=default, **named)
 
     def ignored(self, *names: str) -> None:
         """Switches that change nothing here."""

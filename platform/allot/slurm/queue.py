@@ -90,7 +90,7 @@ def squeue(arguments: list[str]) -> int:
     options.value("-o", "--format")
     options.value("-S", "--sort")
     _selecting(options)
-    given = options.parse_args(arguments)
+    given = options.parse(arguments)
     with connect() as client:
         jobs = _selected(client, given, "squeue", default={"PENDING", "RUNNING"})
     # What runs first, and then by number, unless another order is asked for.
@@ -230,7 +230,7 @@ def scancel(arguments: list[str]) -> int:
     options.ignored("-Q", "--quiet", "-v", "--verbose")
     _selecting(options)
     options.add_argument("ids", nargs="*")
-    given = options.parse_args(arguments)
+    given = options.parse(arguments)
     given.jobs = ",".join([*given.ids, *([given.jobs] if given.jobs else [])])
     filters = (given.me, given.user, given.states, given.partition, given.account, given.name, given.nodelist)
     if not given.jobs and not any(filters):

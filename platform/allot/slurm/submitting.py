@@ -72,10 +72,11 @@ def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, 
 def sbatch(words: list[str]) -> int:
     options, rest = options_before("sbatch", words)
     own = dict(options)
+    arguments: list[str] = []
     if "wrap" in own:
         if rest:
             raise WrongUse("sbatch: --wrap takes the place of a script; give one of them.")
-        script, name, arguments = f"#!/bin/sh\n{own['wrap']}\n", "wrap", []
+        script, name = f"#!/bin/sh\n{own['wrap']}\n", "wrap"
     else:
         path, arguments = (rest[0], rest[1:]) if rest else ("-", [])
         script, name = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES), name_from([path])
