@@ -73,11 +73,6 @@ def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> Iterator[
         yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
 
 
-def csv_text(fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> bytes:
-    """Return a small table as the text of a CSV file."""
-    return _rows([fields, *([_cell(line[name]) for name in fields] for line in lines)])
-
-
 def _rows(rows: Any) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)

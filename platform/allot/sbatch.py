@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from allot.beginning import begin_at
@@ -108,6 +109,19 @@ def options_of(script: str) -> list[tuple[int, str, str | None]]:
     return found
 
 
+def mistyped(script: str) -> list[Note]:
+    """Comments before the first command that look as if they were meant for sbatch."""
+    found = []
+    for number, line in enumerate(script.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            break
+        word = line.split(maxsplit=1)[0] if line.strip() else ""
+        if word not in ("#SBATCH", "##SBATCH") and get_close_matches(word.upper(), ["#SBATCH"], cutoff=0.75):
+            what = "it does not begin with #SBATCH, so Slurm ignores it, too"
+            found.append(Note(number, word, "not possible", what))
+    return found
+
+
 def seconds_of(text: str) -> int | None:
     """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None: no limit."""
     if text.upper() in {"0", "UNLIMITED", "INFINITE"}:
@@ -133,7 +147,7 @@ def translate(
 
     `more`: options of a command line, which win over the script's; `arguments` are the script's own.
     """
-    made = Translation(spec={"name": name})
+    made = Translation(spec={"name": name}, notes=mistyped(script))
     sizes: dict[str, int] = {}
     megabytes: dict[str, str] = {}
     models: list[str] = []
@@ -227,7 +241,9 @@ def _one(
     if option == "export":
         pairs = [part.partition("=") for part in value.split(",") if "=" in part]
         spec["env"] = {name.strip(): text for name, _, text in pairs}
-        return "approximated", f"variables {', '.join(spec['env']) or 'none'}; those of your shell stay here"
+        if not spec["env"]:
+            return "not possible", "left out: the variables of your shell stay here"
+        return "approximated", f"variables {', '.join(spec['env'])}; those of your shell stay here"
     if option in {"account", "qos"}:
         return "not possible", "choose the tenant with --tenant"
     if option in {"output", "error"}:

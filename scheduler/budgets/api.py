@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +20,7 @@ from scheduler.budgets.schemas import UsageQuery, UsageReport
 from scheduler.budgets.selectors import GROUPINGS, UsageQuestion, Used, usage
 from scheduler.budgets.services import budget_remove, budget_set, budget_state
 from scheduler.clock import database_now
-from scheduler.jobspec import did_you_mean
-from scheduler.rest import checked, csv_text
+from tenants.api.queries import refuse_unknown
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
 from tenants.models import Scope
@@ -92,15 +93,14 @@ class TenantBudget(APIView):
 
 
 def _question(request: Request) -> UsageQuestion:
-    given, now = checked(UsageQuery, request), database_now()
+    query = UsageQuery(data=request.query_params)
+    refuse_unknown(request, query.fields)
+    query.is_valid(raise_exception=True)
+    given, now = dict(query.validated_data), database_now()
     by = [name.strip() for name in given.pop("by").split(",")]
     unknown = [name for name in by if name not in GROUPINGS]
     if unknown or len(set(by)) < len(by):
-        problem = (
-            f"{unknown[0][:80]!r} is no grouping{did_you_mean(unknown[0], GROUPINGS)}"
-            if unknown
-            else ("names a grouping twice")
-        )
+        problem = f"{unknown[0][:80]!r} is no grouping" if unknown else ("names a grouping twice")
         expected = f"one or more of: {', '.join(GROUPINGS)}"
         raise Invalid(f"by: {problem}.", [FieldError("by", problem, expected)])
     first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -125,6 +125,11 @@ def _shown(used: Used) -> dict[str, Any]:
 def _shown_row(used: Used) -> dict[str, Any]:
     entitled = used.entitled_gpu_hours
     return {**_shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as spreadsheets show it: a name is no formula, whatever it begins with."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def _rounded(value: Any) -> float:
@@ -160,9 +165,12 @@ class UsageExport(APIView):
         """The same as a CSV file, without the total."""
         question = _question(request)
         rows = [_shown_row(row) for row in usage(viewer(request), question).rows]
-        fields = [*question.by, *_FIGURES]
+        text = io.StringIO()
+        lines = csv.DictWriter(text, [*question.by, *_FIGURES], lineterminator="\n")
+        lines.writeheader()
+        lines.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         return HttpResponse(
-            csv_text(fields, rows),
+            text.getvalue(),
             content_type="text/csv; charset=utf-8",
             headers={"Content-Disposition": 'attachment; filename="usage.csv"'},
         )

@@ -17,7 +17,7 @@ from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Guarantee, Role, Tenant
 from tenants.selectors import Viewer, tenant_get
 
-#: More rows than this are read by nobody: `by` fewer columns, or in a shorter time.
+#: A person reads no more rows than this.
 MOST_ROWS = 10_000
 #: What each grouping shows, by its name.
 _COLUMNS: Mapping[str, str] = {

@@ -160,7 +160,7 @@ def stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | N
         say(f"  See it with `allot logs -f {job_id}`, wait for its exit code with `allot wait {job_id}`.")
         return LOST
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of the output has seen enough.
         say_goes_on([job_id])
         return 128 + signal.SIGPIPE
 

@@ -109,7 +109,7 @@ def states_named(text: str) -> set[str] | None:
 
 
 def job_id(job: Job) -> str:
-    """`12`; of a task of an array `12_3`."""
+    """`12`, or `12_3` for a task of an array."""
     array = job["array"]
     return f"{array['number']}_{array['index']}" if array else str(job["id"])
 

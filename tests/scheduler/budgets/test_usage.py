@@ -204,6 +204,14 @@ def test_csv_has_the_same_rows_as_json() -> None:
     assert [float(line["gpu_hours"]) for line in lines] == [row["gpu_hours"] for row in shown["rows"]]
 
 
+def test_a_name_in_csv_is_no_formula() -> None:
+    red = make_tenant("red")
+    ran(red, make_member(red, "+1"), at=NOON, hours=1, gpus=1)
+    query = "by=user&since=2026-03-14T00:00:00Z&until=2026-03-15T00:00:00Z"
+    text = caller(make_user(operator=True)).get(f"/usage/export?{query}").content.decode()
+    assert text.splitlines()[1].startswith("'+1,1,1.0,")
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
