@@ -1,4 +1,4 @@
-"""The kinds of batch scripts that people publish: what comes over of each (the table in docs/slurm-users.md)."""
+"""The kinds of batch scripts that people publish, and what comes over: the table in docs/slurm-users.md."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ KINDS = {
         spec={"time_limit": 28_800},
     ),
     "pyxis": Kind(
-        script="#SBATCH --gpus=1\n#SBATCH --container-image=nvcr.io/nvidia/pytorch:24.01-py3\npython train.py",
-        left_out=("--container-image=nvcr.io/nvidia/pytorch:24.01-py3",),
+        script="#SBATCH --gpus=1\n#SBATCH --container-image=registry.example/pytorch:2\npython train.py",
+        left_out=("--container-image=registry.example/pytorch:2",),
     ),
 }
 
@@ -103,7 +103,7 @@ def test_what_comes_over_of_each_kind(name: str) -> None:
 def test_two_kinds_of_workers_are_not_taken_for_one() -> None:
     """`hetjob` separates components; the second would otherwise replace what the first says."""
     script = "#!/bin/bash\n#SBATCH -G 1 -n 1\n#SBATCH hetjob\n#SBATCH -G 4 -n 2\nsrun a : b\n"
-    with pytest.raises(WrongUse, match="Line 3.*hetjob"):
+    with pytest.raises(WrongUse, match=r"Line 3.*hetjob"):
         translate(script, "job")
 
 

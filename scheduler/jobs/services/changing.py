@@ -17,7 +17,9 @@ from scheduler.jobs.representations import publish_jobs
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobspec import JobSpec, did_you_mean, parse
 from scheduler.jobspec.beginning import begins_at
+from scheduler.representation import iso
 from scheduler.wakeups import request_round_on_commit
+from tenants.audit.entries import record
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role
 from tenants.selectors import Viewer
@@ -117,7 +119,19 @@ def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
     if job.attempts_started:
         problem = f"can not be changed, since job {job.id} has started before"
         raise Conflict(f"begin {problem}.", [FieldError("begin", problem, "hold the job, and release it")])
-    return {"eligible_at": begins_at(after.begin, job.submitted_at)}
+    begins = begins_at(after.begin, job.submitted_at)
+    # The column changes by back-off, too, so no change of it leaves an entry by itself.
+    before, after_that = iso(job.eligible_at), iso(begins)
+    record(
+        "job.change",
+        object_kind="job",
+        object_id=job.id,
+        subject=job.name,
+        tenant=job.tenant,
+        before={"begin": before},
+        after={"begin": after_that},
+    )
+    return {"eligible_at": begins}
 
 
 def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[str, tuple[Any, Any]]) -> None:

@@ -10,6 +10,7 @@ from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, StopCause
 from scheduler.deadlocks import repeated_on_deadlock
 from scheduler.jobs.representations import publish_jobs
 from scheduler.wakeups import request_round_on_commit
+from tenants.audit.entries import record
 from tenants.errors import Conflict
 
 
@@ -32,5 +33,6 @@ def job_requeue(*, job_id: int, actor: str) -> None:
     attempt.job = job
     message = f"Requeued by {actor}."
     attempt_stop(attempt, cause=StopCause.PREEMPTED, actor=actor, message=message, at=database_now())
+    record("job.requeue", object_kind="job", object_id=job.id, subject=job.name, tenant=job.tenant)
     publish_jobs([job.id])
     request_round_on_commit()

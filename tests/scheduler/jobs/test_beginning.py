@@ -10,6 +10,7 @@ from scheduler.core.sim.forecast import forecast
 from scheduler.models import Attempt, Event, Job
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
+from tenants.models import AuditEntry
 from tests.api.caller import is_error
 from tests.scheduler.conftest import World, spec
 
@@ -82,6 +83,9 @@ def test_it_can_be_put_off_and_taken_away_until_the_job_has_started(world: World
     assert datetime.fromisoformat(changed.json()["eligible_at"]) == later
     assert "begin: 60 min ->" in Event.objects.get(job_id=job_id, kind="job.changed").message
     assert codes(job_id) == ["begins_later"]
+    entry = AuditEntry.objects.get(action="job.change")
+    assert entry.after is not None
+    assert datetime.fromisoformat(entry.after["begin"]) == later
     assert world.member.patch(f"/jobs/{job_id}", {"begin": None}).json()["eligible_at"] is None
     assert codes(job_id) == []
     run_round()

@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler.models import Attempt, Event, Job
+from tenants.models import AuditEntry
 from tests.api.caller import is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job
 from tests.scheduler.conftest import World
@@ -20,7 +21,9 @@ def test_a_running_job_is_stopped_and_the_reason_names_who_asked(world: World) -
     assert (attempt.state, attempt.stop_cause) == ("stopping", "preempted")
     assert attempt.stop_message == "Requeued by user mia."
     assert Event.objects.filter(job_id=job.id, actor="user mia").exists()
-    # It is told once.
+    entry = AuditEntry.objects.get(action="job.requeue")
+    assert (entry.object_kind, entry.object_id, entry.tenant_id) == ("job", str(job.id), world.tenant.id)
+    # A second time it stops already.
     is_error(world.member.post(f"/jobs/{job.id}/requeue"), 409, "conflict")
 
 
