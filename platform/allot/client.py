@@ -171,6 +171,10 @@ class Client:
     def release(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/release"))
 
+    def requeue(self, job_id: int) -> schema.Job:
+        """Let a running job stop and wait again, from its checkpoint on."""
+        return cast("schema.Job", self._write(f"/jobs/{job_id}/requeue"))
+
     def page_address(self, job_id: int, port: str) -> str:
         """Where a browser sees the pages at a port that the job names; good for once, within a minute."""
         # Not repeated as a write is: each answer is another ticket.
@@ -364,6 +368,17 @@ class Client:
         return cast(
             "schema.GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
         )
+
+    # Use of GPUs
+
+    def usage(self, **question: str | None) -> schema.UsageReport:
+        """GPU-hours and their cost. The question is that of GET /usage: by, since, until, tenant, user,
+        virtual_cluster, gpu_model."""
+        return cast("schema.UsageReport", self._read("/usage", question))
+
+    def export_usage(self, **question: str | None) -> str:
+        """The same rows as the text of a CSV file."""
+        return cast(str, self._read("/usage/export", question))
 
     # The ledger and fairness
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from allot.beginning import begin_at
 from allot.errors import WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SHORT = {
     "J": "job-name", "t": "time", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "p": "partition",
@@ -28,8 +30,6 @@ MAIL = {
     "ALL": ["start", "end", "failure", "preemption"],
     "NONE": [],
 }
-#: Options of which the job means something else when they are left out: not submitted.
-BLOCKING = {"begin"}
 #: What each kind of a dependency waits for; aftercorr and the like are not known here.
 DEPENDENCIES = {"after": "started", "afterany": "ended", "afterok": "succeeded", "afternotok": "failed"}
 UNITS = {"": "MiB", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}
@@ -109,6 +109,19 @@ def options_of(script: str) -> list[tuple[int, str, str | None]]:
     return found
 
 
+def mistyped(script: str) -> list[Note]:
+    """Comments before the first command that look as if they were meant for sbatch."""
+    found = []
+    for number, line in enumerate(script.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            break
+        word = line.split(maxsplit=1)[0] if line.strip() else ""
+        if word not in ("#SBATCH", "##SBATCH") and get_close_matches(word.upper(), ["#SBATCH"], cutoff=0.75):
+            what = "it does not begin with #SBATCH, so Slurm ignores it, too"
+            found.append(Note(number, word, "not possible", what))
+    return found
+
+
 def seconds_of(text: str) -> int | None:
     """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. None: no limit."""
     if text.upper() in {"0", "UNLIMITED", "INFINITE"}:
@@ -122,20 +135,32 @@ def seconds_of(text: str) -> int | None:
     return a * 3600 + b * 60 + c if match[4] else a * 60 + b
 
 
-def translate(script: str, name: str, partitions: Mapping[str, str] | None = None) -> Translation:
-    """The specification of a batch script; `partitions` maps Slurm's partitions to virtual clusters."""
-    made = Translation(spec={"name": name})
+def translate(
+    script: str,
+    name: str,
+    partitions: Mapping[str, str] | None = None,
+    *,
+    more: Sequence[tuple[str, str | None]] = (),
+    arguments: Sequence[str] = (),
+) -> Translation:
+    """The specification of a batch script; `partitions` maps Slurm's partitions to virtual clusters.
+
+    `more`: options of a command line, which win over the script's; `arguments` are the script's own.
+    """
+    made = Translation(spec={"name": name}, notes=mistyped(script))
     sizes: dict[str, int] = {}
     megabytes: dict[str, str] = {}
     models: list[str] = []
-    for line, option, value in options_of(script):
+    given = {option for option, _ in more}
+    options = [one for one in options_of(script) if one[1] not in given]
+    for line, option, value in [*options, *((0, *one) for one in more)]:
         try:
             how, what = _one(option, value or "", made.spec, sizes, megabytes, models, partitions or {})
         except WrongUse as error:
-            raise WrongUse(f"Line {line}: {error}") from None
-        made.blocked = made.blocked or option in BLOCKING
+            raise WrongUse(f"Line {line}: {error}" if line else str(error)) from None
         made.notes.append(Note(line, f"--{option}" + (f"={value}" if value else ""), how, what))
     _shape(script, made, sizes, megabytes, models)
+    made.spec["tasks"][0]["command"] += arguments
     return made
 
 
@@ -210,8 +235,15 @@ def _one(
     if option == "kill-on-invalid-dep":
         spec["on_unmet"] = "wait" if value == "no" else "cancel"
         return done, f"on_unmet: {spec['on_unmet']}"
-    if option in BLOCKING:
-        return "not possible", "not possible yet; without it this would be another job"
+    if option == "begin":
+        spec["begin"] = begin_at(value)
+        return done, f"begin: {spec['begin']}"
+    if option == "export":
+        pairs = [part.partition("=") for part in value.split(",") if "=" in part]
+        spec["env"] = {name.strip(): text for name, _, text in pairs}
+        if not spec["env"]:
+            return "not possible", "left out: the variables of your shell stay here"
+        return "approximated", f"variables {', '.join(spec['env'])}; those of your shell stay here"
     if option in {"account", "qos"}:
         return "not possible", "choose the tenant with --tenant"
     if option in {"output", "error"}:
@@ -287,4 +319,6 @@ def _shape(
     )
     flags = [word for word in shell[1:] if word.startswith("-")]
     task = {"name": "main", "replicas": tasks, "resources": resources}
+    if env := made.spec.pop("env", None):
+        task["env"] = env
     made.spec["tasks"] = [task | {"command": ["bash", *flags, "-c", first + script, "script"]}]

@@ -143,6 +143,9 @@ class BulkCancelRequest(TypedDict):
     most: NotRequired[int | None]
 
 
+ByEnum: TypeAlias = Literal['tenant', 'user', 'virtual_cluster', 'gpu_model', 'application', 'day']
+
+
 CauseEnum: TypeAlias = Literal['fragmentation', 'hardware', 'reclaim', 'order', 'quota', 'lent', 'other']
 
 
@@ -872,6 +875,7 @@ class PatchedJobChangeRequest(TypedDict):
     priority: NotRequired[int | None]
     guarantee: NotRequired[GuaranteeEnum | None]
     time_limit: NotRequired[str | float | None]
+    begin: NotRequired[str | float | None]
     labels: NotRequired[dict[str, str] | None]
 
 
@@ -1521,6 +1525,29 @@ class UsagePoint(TypedDict):
     total: int
     held: int
     by_tenant: dict[str, int]
+
+
+class UsageRow(TypedDict):
+    jobs: int
+    gpu_hours: float
+    guaranteed_gpu_hours: float
+    opportunistic_gpu_hours: float
+    cost: float
+    tenant: NotRequired[str]
+    user: NotRequired[str]
+    virtual_cluster: NotRequired[str]
+    gpu_model: NotRequired[str]
+    application: NotRequired[str]
+    day: NotRequired[str]
+    entitled_gpu_hours: float | None
+
+
+class UsageTotal(TypedDict):
+    jobs: int
+    gpu_hours: float
+    guaranteed_gpu_hours: float
+    opportunistic_gpu_hours: float
+    cost: float
 
 
 class User(TypedDict):
@@ -2665,6 +2692,14 @@ class Usage(TypedDict):
     points: list[UsagePoint]
 
 
+class UsageReport(TypedDict):
+    since: str
+    until: str
+    by: list[ByEnum]
+    rows: list[UsageRow]
+    total: UsageTotal
+
+
 class VirtualCluster(TypedDict):
     id: int
     name: str
@@ -2924,6 +2959,7 @@ class JobSpec(TypedDict):
     after: NotRequired[list[Awaited]]
     on_unmet: NotRequired[OnUnmetEnum]
     singleton: NotRequired[bool]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
@@ -2963,6 +2999,7 @@ class JobSpecRequest(TypedDict):
     after: NotRequired[list[int | str | AwaitedRequest] | None]
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3011,6 +3048,7 @@ class JobSubmitRequest(TypedDict):
     after: NotRequired[list[int | str | AwaitedRequest] | None]
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
+    begin: NotRequired[str | float | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3152,6 +3190,7 @@ class Job(TypedDict):
     gpu_models: list[str]
     spec: JobSpec
     submitted_at: str
+    eligible_at: str | None
     started_at: str | None
     ended_at: str | None
     deadline_at: str | None

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from allot.beginning import begin_at
 from allot.errors import WrongUse
 from allot.specfiles import pairs, words
 
@@ -34,8 +35,8 @@ class SpecFlag:
     path: tuple[str, ...]
     names: tuple[str, ...]
     #: Its form on the command line, as the schema says: "text", "integer", "number", "amount" (a number, or
-    #: text), "choice", "switch", "words" (WORD,WORD), "model_words" (the same; a single one stays text),
-    #: "pairs" (KEY=VALUE, again and again) or "entries" (again and again).
+    #: text), "instant", "choice", "switch", "words" (WORD,WORD), "model_words" (the same; a single one stays
+    #: text), "pairs" (KEY=VALUE, again and again) or "entries" (again and again).
     takes: str
     help: str
     metavar: str | None
@@ -75,6 +76,8 @@ class SpecFlag:
                 return str(given)
             case "amount":
                 return _amount(given)
+            case "instant":
+                return begin_at(given, self.names[0])
             case "words":
                 return list(words(given))
             case "model_words":

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 
 from allot.errors import WrongUse
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_DAYS_AGO = {"today": 0, "midnight": 0, "yesterday": 1}
+#: As sacct(1) has it.
+_NOW_LESS = re.compile(r"now-(\d{1,9})(second|minute|hour|day|week)s?")
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 #: A year is longer than anything takes here, and short enough to be added to any date.
 _LONGEST_SECONDS = 366 * 86_400
+
+
+def is_span(text: str) -> bool:
+    return _SPAN.fullmatch(text) is not None
 
 
 def span_seconds(text: str, option: str) -> float:
@@ -37,4 +44,25 @@ def instant(text: str, option: str, *, after: datetime | None = None) -> datetim
     except (ValueError, OverflowError):
         raise WrongUse(
             f"{option}: {text!r} is no time; give one such as 2h, 1d12h or 2026-12-01T18:00."
+        ) from None
+
+
+def past(text: str, option: str) -> datetime:
+    """Return the instant that is meant of the past: so long ago, a day's beginning, or what is written."""
+    now = datetime.now().astimezone()
+    if _SPAN.fullmatch(text):
+        return now - timedelta(seconds=span_seconds(text, option))
+    if match := _NOW_LESS.fullmatch(text):
+        return now - timedelta(seconds=span_seconds(f"{match[1]}{match[2][0]}", option))
+    if text in _DAYS_AGO:
+        day = now.date() - timedelta(days=_DAYS_AGO[text])
+        return datetime.combine(day, time(0)).astimezone()
+    if text == "now":
+        return now
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise WrongUse(
+            f"{option}: {text!r} is no time; give one such as 7d (that long ago), today, yesterday or"
+            " 2026-12-01T18:00."
         ) from None

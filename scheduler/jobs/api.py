@@ -1,6 +1,7 @@
 """Jobs: submitted, listed, changed; what happened to one."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -17,6 +18,7 @@ from scheduler.jobs import representations, schemas
 from scheduler.jobs.representations import new_job
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.changing import job_change
+from scheduler.jobs.services.requeueing import job_requeue
 from scheduler.jobspec import did_you_mean
 from scheduler.models.attempts import Attempt
 from scheduler.models.events import Event
@@ -25,6 +27,7 @@ from scheduler.models.selectors import events as event_selectors
 from scheduler.models.selectors.jobs import dependencies_of, dependents_of, job_get, jobs_visible
 from scheduler.telemetry.events import schemas as event_schemas
 from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds, RepresentedList
+from tenants.api.instants import InstantFilter
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer, tenant_get, viewer
@@ -53,6 +56,18 @@ class JobFilter(filters.FilterSet):
         method="unchanged", help_text="One row for each array: the first task under the other filters."
     )
 
+    since = InstantFilter(method="by_since", help_text="Has not ended before.")
+    until = InstantFilter(field_name="submitted_at", lookup_expr="lt", help_text="Was submitted before.")
+    submitted_since = InstantFilter(field_name="submitted_at", lookup_expr="gte")
+    submitted_until = InstantFilter(field_name="submitted_at", lookup_expr="lt")
+    started_since = InstantFilter(field_name="started_at", lookup_expr="gte", help_text="By its first start.")
+    started_until = InstantFilter(field_name="started_at", lookup_expr="lt")
+    ended_since = InstantFilter(field_name="ended_at", lookup_expr="gte")
+    ended_until = InstantFilter(field_name="ended_at", lookup_expr="lt")
+    failure = filters.CharFilter(
+        method="by_failure", help_text="A class of failures, such as import_error, of one of its attempts."
+    )
+
     class Meta:
         model = Job
         fields: list[str] = []
@@ -71,6 +86,12 @@ class JobFilter(filters.FilterSet):
         key, has_value, text = value.partition("=")
         condition = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
         return queryset.filter(**condition)
+
+    def by_since(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
+        return queryset.filter(Q(ended_at=None) | Q(ended_at__gte=value))
+
+    def by_failure(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(id__in=Attempt.objects.filter(failure=value).values("job_id"))
 
     def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         return queryset.filter(guaranteed=value == GUARANTEED)
@@ -261,6 +282,15 @@ class JobRelease(APIView):
     def post(self, request: Request, job_id: int) -> Response:
         """Let a held job be considered again."""
         return _action(request, job_id, services.job_release)
+
+
+class JobRequeue(APIView):
+    scope = Scope.SUBMIT
+
+    @extend_schema(request=None, responses={200: schemas.Job})
+    def post(self, request: Request, job_id: int) -> Response:
+        """Stop a running job, checkpoint included, and let it wait again. 409 when it does not run."""
+        return _action(request, job_id, job_requeue)
 
 
 def tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:

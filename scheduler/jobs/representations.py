@@ -64,6 +64,7 @@ def _job(
         "gpu_models": job.gpu_models,
         "spec": in_order(job.spec),
         "submitted_at": iso(job.submitted_at),
+        "eligible_at": iso(job.eligible_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
         "deadline_at": _deadline_at(job),

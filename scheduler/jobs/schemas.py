@@ -179,6 +179,9 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     gpu_models = serializers.ListField(child=serializers.CharField(), help_text="Empty: any.")
     spec = JobSpec()
     submitted_at = serializers.DateTimeField()
+    eligible_at = serializers.DateTimeField(
+        allow_null=True, help_text="It does not start before this: its begin, or back-off after a failure."
+    )
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     deadline_at = serializers.DateTimeField(

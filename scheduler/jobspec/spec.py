@@ -30,6 +30,7 @@ from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.perf.throughput import HIGHEST
 from scheduler.jobspec.arrays import ARRAY, JobArray
 from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
+from scheduler.jobspec.beginning import Begin, Beginning
 from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kind import Flag
@@ -285,6 +286,16 @@ class JobSpec:
         default=False,
         help="It starts when all earlier jobs of the same name and user have ended.",
         flag=Flag(("--singleton",)),
+        is_sparse=True,
+    )
+    #: None: at once.
+    begin: Begin | None = stated(
+        Beginning(),
+        default=None,
+        help="It does not start before this: an instant with its time zone, or a duration from its submission"
+        " on.",
+        example="2026-12-01T18:00+01:00",
+        flag=Flag(("--begin",), metavar="TIME"),
         is_sparse=True,
     )
     retry: RetryRules = stated(

@@ -54,7 +54,7 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=choices_of(JobState), default=JobState.QUEUED)
     held = models.BooleanField(default=False)
     cancelling = models.BooleanField(default=False)
-    #: Back-off: no attempt before this.
+    #: No attempt before this: its begin, as `spec` says it, or back-off after a failure.
     eligible_at = models.DateTimeField(null=True)
     #: Since when it could be started, after it ran, was on hold or waited for other jobs; None: all along.
     waits_since = models.DateTimeField(null=True)

@@ -1,12 +1,14 @@
 """A job that nobody has submitted yet, with the facts that a round would have of it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from django.db import connection
 
 from scheduler.core.model import snapshot as core
 from scheduler.core.perf.throughput import job_class_of
 from scheduler.jobspec import JobSpec
+from scheduler.jobspec.beginning import begins_at
 from scheduler.rounds.fixed_ports import candidates, listening_alone, taken_ports
 from scheduler.rounds.job_facts import nodes_without_containers
 from scheduler.rounds.throughputs import known_throughputs
@@ -21,9 +23,11 @@ def submitted_now(job: core.Job, spec: JobSpec, facts: core.Snapshot) -> core.Jo
     known = throughputs.of(job_class, job.gpus, job.throughput, (job.gpus, *sorted(job.throughput.items())))
     ports = [port for port in spec.ports.values() if port is not None]
     deadline_at = None if job.deadline_at is None else job.deadline_at - job.submitted_at + facts.now
+    begins = begins_at(spec.begin, datetime.fromtimestamp(facts.now, UTC))
     seen = replace(
         job,
         submitted_at=facts.now,
+        eligible_at=0.0 if begins is None else begins.timestamp(),
         deadline_at=deadline_at,
         throughput=known.throughput,
         estimated=known.estimated,

@@ -44,6 +44,7 @@ _WHOLE = {
     "user.sign-out": "signed out",
     "token.first-use": "used token {subject} from this address for the first time",
     "job.create": "submitted {object}",
+    "job.requeue": "requeued {object}",
     "session.create": "opened a session in {subject}",
     "port-pass.create": "opened {subject}",
     "secret.read": "was given {object} for a job",

@@ -56,6 +56,7 @@ def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:
         "exit_code": None,
         "signal": "",
         "category": None,
+        "failure": "",
         "message": "",
         "matched_rule": None,
         "stop_cause": None,
@@ -105,6 +106,7 @@ def make_job(job_id: int, **changes: Any) -> dict[str, Any]:
         "gpu_models": ["V100", "P100"],
         "spec": spec,
         "submitted_at": NOW,
+        "eligible_at": None,
         "started_at": None,
         "ended_at": None,
         "attempts": 0,
@@ -282,6 +284,8 @@ class FakeApi:
             if job["state"] in ("succeeded", "failed"):
                 raise refusal(409, "conflict", f"The job has already {job['state']}.")
             job.update(ended("cancelled", None))
+        elif action == "requeue":
+            job.update(state="queued", phase="waiting", preemptions=job["preemptions"] + 1)
         elif action in ("hold", "release"):
             job.update(held=action == "hold", phase="held" if action == "hold" else "waiting")
         elif self.timeline.get(job_id):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None
         ("--mail-type=END,FAIL", "translated", {"notify": {"email": ["end", "failure"]}}),
         ("--no-requeue", "approximated", {"retry": {"max_attempts": 1}}),
         ("--export=ALL", "not possible", {}),
+        ("--begin=2026-12-01T18:00:00+00:00", "translated", {"begin": "2026-12-01T18:00:00+00:00"}),
         (
             "-d afterok:17:18,afterany:19,singleton",
             "translated",
@@ -98,9 +100,17 @@ def test_each_line_says_what_became_of_it(option: str, how: str, fields: dict[st
     parse(made.spec)
 
 
-@pytest.mark.parametrize("line", ["--begin=now+1hour", "-n 3 -G 1"])
-def test_what_would_be_another_job_is_blocked(line: str) -> None:
-    assert translate(f"#!/bin/bash\n#SBATCH -G 1\n#SBATCH {line}\nsrun true\n", "job").blocked
+def test_a_begin_time_becomes_an_instant() -> None:
+    before = datetime.now().astimezone().replace(microsecond=0)
+    made = translate("#!/bin/bash\n#SBATCH -G 1 --begin=now+1hour\ntrue\n", "job")
+    assert not made.blocked
+    begins = datetime.fromisoformat(made.spec["begin"])
+    assert timedelta(hours=1) <= begins - before <= timedelta(hours=1, minutes=1)
+    parse(made.spec)
+
+
+def test_what_would_be_another_job_is_blocked() -> None:
+    assert translate("#!/bin/bash\n#SBATCH -n 3 -G 1\nsrun true\n", "job").blocked
 
 
 def test_times_and_bad_input() -> None:

@@ -253,8 +253,8 @@ def test_an_sbatch_script_is_translated_and_said_line_by_line(
 def test_an_sbatch_script_that_would_be_another_job_is_not_submitted(
     allot: Allot, api: FakeApi, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.sbatch").write_text("#!/bin/bash\n#SBATCH -G 1 --begin=now+1hour\ntrue\n")
+    (tmp_path / "a.sbatch").write_text("#!/bin/bash\n#SBATCH -n 3 -G 1\nsrun true\n")
     result = allot("submit", "a.sbatch")
     assert result.exit_code == 2
-    assert "line 2: --begin=now+1hour: not possible" in result.stderr
+    assert "script: GPUs: not possible" in result.stderr
     assert api.sent("POST", "/jobs") == []

@@ -18,14 +18,14 @@ def operator():
     [
         ("/jobs?submitted_after=2026-11-01", "submitted_by"),
         ("/jobs/counts?stat=queued", "state"),
-        ("/jobs?ordering=-gpus", "array, cursor, fold"),
+        ("/jobs?ordering=-gpus", "array, cursor, ended_since"),
         ("/nodes?q=bed", "cursor, page_size"),
         ("/events?tennant=red", "tenant"),
         ("/jobs/usage?user=ann", "cursor, page_size, tenant"),
         ("/market/offers?vc=red", ""),
         ("/cluster/usage?since=1h", ""),
         # Where there are no pages none can be asked for.
-        ("/jobs/counts?cursor=after.3", "array, fold"),
+        ("/jobs/counts?cursor=after.3", "array, ended_since"),
         ("/audit/export?page_size=5", "action, address, after"),
         ("/cluster/usage?page_size=5", "minutes"),
     ],

@@ -855,6 +855,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/requeue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop a running job, checkpoint included, and let it wait again
+         * @description Stop a running job, checkpoint included, and let it wait again. 409 when it does not run.
+         */
+        post: operations["jobs_requeue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/run-time": {
         parameters: {
             query?: never;
@@ -2352,6 +2372,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day
+         * @description GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day.
+         *
+         *     Members see those of their tenants, by user the admins of a tenant, operators those of all.
+         */
+        get: operations["usage_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The same as a CSV file, without the total
+         * @description The same as a CSV file, without the total.
+         */
+        get: operations["usage_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -3289,6 +3351,16 @@ export interface components {
             /** @description 1 to 1,000 jobs; all are submitted, or none. */
             jobs: components["schemas"]["JobSpecRequest"][];
         };
+        /**
+         * @description * `tenant` - tenant
+         *     * `user` - user
+         *     * `virtual_cluster` - virtual_cluster
+         *     * `gpu_model` - gpu_model
+         *     * `application` - application
+         *     * `day` - day
+         * @enum {string}
+         */
+        ByEnum: "tenant" | "user" | "virtual_cluster" | "gpu_model" | "application" | "day";
         /**
          * @description * `fragmentation` - fragmentation
          *     * `hardware` - hardware
@@ -4341,6 +4413,11 @@ export interface components {
             spec: components["schemas"]["JobSpec"];
             /** Format: date-time */
             submitted_at: string;
+            /**
+             * Format: date-time
+             * @description It does not start before this: its begin, or back-off after a failure.
+             */
+            eligible_at: string | null;
             /** Format: date-time */
             started_at: string | null;
             /** Format: date-time */
@@ -4644,6 +4721,8 @@ export interface components {
             on_unmet?: components["schemas"]["OnUnmetEnum"];
             /** @description It starts when all earlier jobs of the same name and user have ended. */
             singleton?: boolean;
+            /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
             /** @description What counts as stuck. */
@@ -4777,6 +4856,11 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -4975,6 +5059,11 @@ export interface components {
              * @default false
              */
             singleton?: boolean | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -6174,6 +6263,11 @@ export interface components {
              * @example 2h
              */
             time_limit?: (string | number) | null;
+            /**
+             * @description It does not start before this: an instant with its time zone, or a duration from its submission on.
+             * @example 2026-12-01T18:00+01:00
+             */
+            begin?: (string | number) | null;
             /**
              * @description Names and values of your own, by which jobs are found again.
              * @example {
@@ -7558,6 +7652,74 @@ export interface components {
                 [key: string]: number;
             };
         };
+        UsageReport: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            by: components["schemas"]["ByEnum"][];
+            rows: components["schemas"]["UsageRow"][];
+            total: components["schemas"]["UsageTotal"];
+        };
+        UsageRow: {
+            /** @description That had GPUs in this time. */
+            jobs: number;
+            /**
+             * Format: double
+             * @description Parts of GPUs, and turns on them, count as such.
+             */
+            gpu_hours: number;
+            /**
+             * Format: double
+             * @description Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent.
+             */
+            guaranteed_gpu_hours: number;
+            /** Format: double */
+            opportunistic_gpu_hours: number;
+            /**
+             * Format: double
+             * @description At the present prices of the GPU models.
+             */
+            cost: number;
+            /** @description Where it is grouped by; so the next five. */
+            tenant?: string;
+            user?: string;
+            virtual_cluster?: string;
+            gpu_model?: string;
+            /** @description Or the job's name, where it says none. */
+            application?: string;
+            /**
+             * Format: date
+             * @description By UTC.
+             */
+            day?: string;
+            /**
+             * Format: double
+             * @description What the present guarantee of the virtual cluster, for all its tenants, amounts to in this time; null: not grouped by virtual cluster, or by more than GPU model and day.
+             */
+            entitled_gpu_hours: number | null;
+        };
+        UsageTotal: {
+            /** @description That had GPUs in this time. */
+            jobs: number;
+            /**
+             * Format: double
+             * @description Parts of GPUs, and turns on them, count as such.
+             */
+            gpu_hours: number;
+            /**
+             * Format: double
+             * @description Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent.
+             */
+            guaranteed_gpu_hours: number;
+            /** Format: double */
+            opportunistic_gpu_hours: number;
+            /**
+             * Format: double
+             * @description At the present prices of the GPU models.
+             */
+            cost: number;
+        };
         User: {
             /** @description Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only. */
             username: string;
@@ -8049,6 +8211,7 @@ export type BulkCancelAnswer = components['schemas']['BulkCancelAnswer'];
 export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
 export type BulkSubmitAnswer = components['schemas']['BulkSubmitAnswer'];
 export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
+export type ByEnum = components['schemas']['ByEnum'];
 export type CauseEnum = components['schemas']['CauseEnum'];
 export type CellDocument = components['schemas']['CellDocument'];
 export type CellDocumentRequest = components['schemas']['CellDocumentRequest'];
@@ -8352,6 +8515,9 @@ export type UnfinishedCounts = components['schemas']['UnfinishedCounts'];
 export type UnitEnum = components['schemas']['UnitEnum'];
 export type Usage = components['schemas']['Usage'];
 export type UsagePoint = components['schemas']['UsagePoint'];
+export type UsageReport = components['schemas']['UsageReport'];
+export type UsageRow = components['schemas']['UsageRow'];
+export type UsageTotal = components['schemas']['UsageTotal'];
 export type User = components['schemas']['User'];
 export type UserInputRequest = components['schemas']['UserInputRequest'];
 export type UsualByEnum = components['schemas']['UsualByEnum'];
@@ -11169,6 +11335,10 @@ export interface operations {
                 array?: number;
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
+                ended_since?: string;
+                ended_until?: string;
+                /** @description A class of failures, such as import_error, of one of its attempts. */
+                failure?: string;
                 /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
@@ -11188,6 +11358,11 @@ export interface operations {
                 page_size?: number;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description Has not ended before. */
+                since?: string;
+                /** @description By its first start. */
+                started_since?: string;
+                started_until?: string;
                 /**
                  * @description One or more states, separated by commas.
                  *
@@ -11199,7 +11374,11 @@ export interface operations {
                  */
                 state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
                 submitted_by?: string;
+                submitted_since?: string;
+                submitted_until?: string;
                 tenant?: string;
+                /** @description Was submitted before. */
+                until?: string;
                 virtual_cluster?: string;
             };
             header?: never;
@@ -12888,6 +13067,120 @@ export interface operations {
             };
         };
     };
+    jobs_requeue: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_run_time_get: {
         parameters: {
             query?: never;
@@ -13627,6 +13920,10 @@ export interface operations {
             query?: {
                 /** @description Its tasks. */
                 array?: number;
+                ended_since?: string;
+                ended_until?: string;
+                /** @description A class of failures, such as import_error, of one of its attempts. */
+                failure?: string;
                 /** @description One row for each array: the first task under the other filters. */
                 fold?: boolean;
                 /** @description Asks for this model, or is on it now. */
@@ -13644,6 +13941,11 @@ export interface operations {
                 name?: string;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description Has not ended before. */
+                since?: string;
+                /** @description By its first start. */
+                started_since?: string;
+                started_until?: string;
                 /**
                  * @description One or more states, separated by commas.
                  *
@@ -13655,7 +13957,11 @@ export interface operations {
                  */
                 state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
                 submitted_by?: string;
+                submitted_since?: string;
+                submitted_until?: string;
                 tenant?: string;
+                /** @description Was submitted before. */
+                until?: string;
                 virtual_cluster?: string;
             };
             header?: never;
@@ -21487,6 +21793,188 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    usage_get: {
+        parameters: {
+            query?: {
+                /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
+                by?: string;
+                gpu_model?: string;
+                /** @description Left out: the first of this month, by UTC. */
+                since?: string;
+                tenant?: string;
+                /** @description Left out, or later than that: now. */
+                until?: string;
+                /** @description Who submitted; of others only for admins of their tenant. */
+                user?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageReport"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    usage_export_get: {
+        parameters: {
+            query?: {
+                /** @description One or more groupings, separated by commas: tenant, user, virtual_cluster, gpu_model, application, day. */
+                by?: string;
+                gpu_model?: string;
+                /** @description Left out: the first of this month, by UTC. */
+                since?: string;
+                tenant?: string;
+                /** @description Left out, or later than that: now. */
+                until?: string;
+                /** @description Who submitted; of others only for admins of their tenant. */
+                user?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description There is no such thing, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -50,6 +50,7 @@ export function aJob(given: Partial<Job>): Job {
       tasks: [{ name: "main", replicas: 1, resources: RESOURCES, command: ["true"] }],
     },
     submitted_at: "2026-01-01T00:00:00Z",
+    eligible_at: null,
     started_at: null,
     ended_at: null,
     attempts: 0,

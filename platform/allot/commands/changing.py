@@ -13,7 +13,16 @@ from allot.errors import WrongUse
 from allot.spec_flags import spec_flags, values_of
 
 #: As the server has it (`jobs/services/changing.py`).
-CHANGEABLE = ("name", "description", "virtual_cluster", "priority", "guarantee", "time_limit", "labels")
+CHANGEABLE = (
+    "name",
+    "description",
+    "virtual_cluster",
+    "priority",
+    "guarantee",
+    "time_limit",
+    "begin",
+    "labels",
+)
 
 
 def update(

@@ -115,8 +115,9 @@ def show_log(
     follow: bool,
     tail: int | None = None,
     raw: bool = False,
+    after_each: Callable[[], None] = lambda: None,
 ) -> None:
-    """Output to stdout, what happens to the job to stderr."""
+    """Output to stdout, what happens to the job to stderr. `after_each` is called after every piece."""
     from allot.following import MergedStream, Output, RankStream, follow_log
 
     streams: dict[int, Stream] = {}
@@ -146,6 +147,7 @@ def show_log(
             # Where both go to one terminal, what is said starts on a line of its own.
             say(("\n" if mid_line and sys.stdout.isatty() else "") + note_line(piece))
             mid_line = False
+        after_each()
 
 
 def print_tail(stream: Stream, lines: int, shown: Callable[[str], str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -75,9 +75,8 @@ def submit(
     Flags win over what a file says. Several files, or several documents in one, are submitted all or
     none.
     """
-    of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
-    flags = Over(values_of(given), ctx.meta.get(COMMAND, ()), of_one_task)
-    sources = specifications(files or [], flags, pairs(map_partition or [], "--map-partition"))
+    partitions = pairs(map_partition or [], "--map-partition")
+    sources = specifications(files or [], given_flags(ctx, given), partitions)
     chosen_tenant = take_tenant(sources)
     if follow and (len(sources) > 1 or sources[0].spec.get("array")):
         raise WrongUse("--follow shows the output of one job; use --wait for several.")
@@ -169,6 +168,10 @@ def _located(problem: FieldProblem, sources: list[Source]) -> FieldProblem:
     return FieldProblem(f"{sources[int(number)].where}: {field}", problem.problem, problem.expected)
 
 
+def submitted_line(job: Job) -> str:
+    return _summary([job])
+
+
 def _summary(submitted: list[Job] | list[ShortJob]) -> str:
     if len(submitted) == 1:
         job = submitted[0]
@@ -257,12 +260,23 @@ def _print_asked(spec: Mapping[str, Any]) -> None:
     print_line(f"  time limit: {time_limit_words(spec)}")
 
 
-def register(app: typer.Typer) -> None:
-    signature = inspect.signature(submit, eval_str=True)
+def with_spec_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command with `ctx`, `files` and `**given` take the flags of the specification, first of all."""
+    signature = inspect.signature(command, eval_str=True)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     # Flags of the specification come first, as they did when each was written down here.
     files = [one for one in own if one.name in ("ctx", "files")]
     others = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one not in files]
     parameters = [*files, *(flag.parameter() for flag in spec_flags()), *others]
-    setattr(submit, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
-    app.command(cls=SubmitCommand)(submit)
+    setattr(command, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
+    return command
+
+
+def given_flags(ctx: typer.Context, given: Mapping[str, Any]) -> Over:
+    """What flags and the words after `--` put over the specification."""
+    of_one_task = {flag.where: flag.names[0] for flag in spec_flags() if flag.is_of_one_task}
+    return Over(values_of(given), ctx.meta.get(COMMAND, ()), of_one_task)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(cls=SubmitCommand)(with_spec_flags(submit))

@@ -169,6 +169,13 @@ _DECLARED = (
         "`jobs`",
     ),
     _waits(
+        "begins_later",
+        Tier.HELD,
+        Cause.OTHER,
+        "its specification says from when on it may start (`begin`)",
+        "`eligible_at` (Unix seconds)",
+    ),
+    _waits(
         "backoff",
         Tier.HELD,
         Cause.OTHER,

@@ -247,7 +247,7 @@ class Job:
     #: opportunistic when its guarantee lapses.
     on_reclaim: str = ""
     time_limit_seconds: float | None = None
-    #: Not before this instant: back-off after a failure.
+    #: Not before this instant: its begin as its user said it, or back-off after a failure.
     eligible_at: float = 0.0
     #: Since when it waits, where it ran, was on hold or waited for other jobs; 0: since its submission.
     waits_since: float = 0.0

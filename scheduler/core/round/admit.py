@@ -50,6 +50,8 @@ class Admission:
         self._ending_of: dict[JobId, str] = {}
         #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
+        #: Of jobs that begin at an instant: (instant, job), as above.
+        self._begins: list[tuple[float, JobId]] = []
         #: Tenants whose jobs want more than their quota: who goes first there depends on what is idle.
         self._crowded: set[str] = set()
         #: What is idle as this round begins; None: it was not asked for.
@@ -110,6 +112,17 @@ class Admission:
             if _within_quota(self._quota_of(jobs[0]), jobs, facts, self):
                 self._crowded.add(tenant)
         return looked_at
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the next job begins that its user let begin at an instant; None: none does."""
+        while self._begins:
+            instant, number = self._begins[0]
+            job = self._facts.jobs.get(number)
+            if job is not None and job.eligible_at == instant and begins_later(job, self._facts.frame.now):
+                return instant
+            heappop(self._begins)
+        return None
 
     def may_make_room(self, job: Job) -> bool:
         """Whether the policy of a guaranteed job may stop others of its virtual cluster for it."""
@@ -198,6 +211,8 @@ class Admission:
                 for instant in (job.eligible_at, job.may_borrow_at, self._renewed_at(job)):
                     if instant > self._facts.frame.now:
                         heappush(self._alarms, (instant, job.id))
+                if begins_later(job, self._facts.frame.now):
+                    heappush(self._begins, (job.eligible_at, job.id))
             return not reasons
         now = self._facts.frame.now
         ending = _ending(job, current, now)
@@ -256,6 +271,26 @@ def _ending(job: Job, running: Running, now: float) -> tuple[str, str] | None:
     return "time_limit", f"It reached its time limit of {wording.duration(limit)}."
 
 
+def begins_later(job: Job, now: float) -> bool:
+    """Whether its specification lets a job start later only; once started the instant is back-off."""
+    return job.eligible_at > now and not job.attempts
+
+
+def _too_early(job: Job) -> Reason:
+    """Say from when on a job is considered: by its specification, or again after a failure."""
+    at, blocking = wording.instant(job.eligible_at), {"eligible_at": job.eligible_at}
+    if job.attempts:
+        message = f"It failed before and is tried again at {at}."
+        return Reason(code="backoff", tier=Tier.HELD, message=message, blocking=blocking)
+    return Reason(
+        code="begins_later",
+        tier=Tier.HELD,
+        message=f"It begins at {at}.",
+        blocking=blocking,
+        hint="Change its begin to let it be considered at once.",
+    )
+
+
 def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
     """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
 
@@ -278,14 +313,7 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
     if job.awaits:
         reasons.extend(awaiting(job.awaits))
     if job.eligible_at > facts.frame.now:
-        reasons.append(
-            Reason(
-                code="backoff",
-                tier=Tier.HELD,
-                message=f"It failed before and is tried again at {wording.instant(job.eligible_at)}.",
-                blocking={"eligible_at": job.eligible_at},
-            )
-        )
+        reasons.append(_too_early(job))
     if borrows and job.may_borrow_at > facts.frame.now:
         times = "once" if job.short_runs == 1 else f"{job.short_runs} times in a row"
         reasons.append(

@@ -169,6 +169,8 @@ class RoundEngine:
             wakes.append(self._long_waits.wake_at)
         if (served := self._long_waits.memory()) is not None:
             memory[LONG_WAITS] = served
+        if self.admission.wake_at is not None:
+            wakes.append(self.admission.wake_at)
         if step.memory:
             memory[MARKET] = step.memory
         if step.ledger:

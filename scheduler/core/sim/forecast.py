@@ -41,7 +41,7 @@ _JOBS_TIMES_ROUNDS = 24_000
 _AGES_SECONDS = 36_500 * DAY_SECONDS
 
 #: Codes of holds that end by themselves.
-_PASSING = frozenset({"backoff", "stopping", "dependency", "singleton", "array_limit"})
+_PASSING = frozenset({"backoff", "begins_later", "stopping", "dependency", "singleton", "array_limit"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
+from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.jobs.budgets.schemas import UsageQuery, UsageReport
+from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, usage
 from scheduler.jobs.budgets.services import budget_remove, budget_set, budget_state
 from scheduler.models.budgets import BudgetAction, BudgetPeriod, BudgetUnit
+from scheduler.wiring.clock import database_now
+from tenants.api.queries import refuse_unknown
 from tenants.api.strict import StrictSerializer
+from tenants.errors import FieldError, Invalid
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
 
@@ -80,3 +90,97 @@ class TenantBudget(APIView):
         by.require_operator()
         budget_remove(by=by, tenant=tenant)
         return Response(status=204)
+
+
+def _question(request: Request) -> UsageQuestion:
+    query = UsageQuery(data=request.query_params)
+    refuse_unknown(request, query.fields)
+    query.is_valid(raise_exception=True)
+    given, now = dict(query.validated_data), database_now()
+    by = [name.strip() for name in given.pop("by").split(",")]
+    unknown = [name for name in by if name not in GROUPINGS]
+    if unknown or len(set(by)) < len(by):
+        problem = f"{unknown[0][:80]!r} is no grouping" if unknown else ("names a grouping twice")
+        expected = f"one or more of: {', '.join(GROUPINGS)}"
+        raise Invalid(f"by: {problem}.", [FieldError("by", problem, expected)])
+    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    since, until = given.pop("since", first), min(given.pop("until", now), now)
+    if since >= until:
+        problem, expected = "is not before until, or in the future", "an instant before until"
+        raise Invalid(f"since {problem}.", [FieldError("since", problem, expected)])
+    return UsageQuestion(since=since, until=until, by=by, **given)
+
+
+def _shown(used: Used) -> dict[str, Any]:
+    return {
+        **used.key,
+        "jobs": used.jobs,
+        "gpu_hours": _rounded(used.gpu_hours),
+        "guaranteed_gpu_hours": _rounded(used.guaranteed_gpu_hours),
+        "opportunistic_gpu_hours": _rounded(used.gpu_hours - used.guaranteed_gpu_hours),
+        "cost": _rounded(used.cost),
+    }
+
+
+def _shown_row(used: Used) -> dict[str, Any]:
+    entitled = used.entitled_gpu_hours
+    return {**_shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as spreadsheets show it: a name is no formula, whatever it begins with."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+
+
+def _rounded(value: Any) -> float:
+    return round(float(value), 6)
+
+
+class UsageOfGpus(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses=UsageReport)
+    def get(self, request: Request) -> Response:
+        """GPU-hours used, and what they cost, by tenant, user, GPU model, virtual cluster or day.
+
+        Members see those of their tenants, by user the admins of a tenant, operators those of all."""
+        question = _question(request)
+        found = usage(viewer(request), question)
+        return Response(
+            {
+                "since": question.since,
+                "until": question.until,
+                "by": question.by,
+                "rows": [_shown_row(row) for row in found.rows],
+                "total": _shown(found.total),
+            }
+        )
+
+
+class UsageExport(APIView):
+    is_heavy = True
+
+    @extend_schema(parameters=[UsageQuery], responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)})
+    def get(self, request: Request) -> HttpResponse:
+        """The same as a CSV file, without the total."""
+        question = _question(request)
+        rows = [_shown_row(row) for row in usage(viewer(request), question).rows]
+        text = io.StringIO()
+        lines = csv.DictWriter(text, [*question.by, *_FIGURES], lineterminator="\n")
+        lines.writeheader()
+        lines.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+        return HttpResponse(
+            text.getvalue(),
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": 'attachment; filename="usage.csv"'},
+        )
+
+
+_FIGURES = (
+    "jobs",
+    "gpu_hours",
+    "guaranteed_gpu_hours",
+    "opportunistic_gpu_hours",
+    "cost",
+    "entitled_gpu_hours",
+)

@@ -12,17 +12,29 @@ from scheduler.jobs.attempts.services.steps import job_event, lock_jobs, touch_j
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobspec import JobSpec, did_you_mean, parse
+from scheduler.jobspec.beginning import begins_at
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
+from scheduler.wiring.representation import iso
 from scheduler.wiring.wakeups import request_round_on_commit
+from tenants.audit.entries import record
 from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Role
 from tenants.selectors import Viewer
 
 #: Fields of the specification that can be changed while the job waits; and while it has GPUs.
-CHANGEABLE = ("name", "description", "virtual_cluster", "priority", "guarantee", "time_limit", "labels")
+CHANGEABLE = (
+    "name",
+    "description",
+    "virtual_cluster",
+    "priority",
+    "guarantee",
+    "time_limit",
+    "begin",
+    "labels",
+)
 WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
 #: Checked when it was submitted, by its submitter's rights and other jobs' states of then.
 _KEPT = ("secrets", "after")
@@ -54,6 +66,7 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
         return
     if Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).exists():
         _require_possible_while_it_runs(viewer, job, changed)
+    beginning = _beginning(job, after) if "begin" in changed else {}
     touch_job(
         job,
         name=after.name,
@@ -63,6 +76,7 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
         priority=after.priority,
         guaranteed=after.guaranteed,
         time_limit_seconds=after.time_limit_seconds,
+        **beginning,
     )
     job_event(
         job,
@@ -95,7 +109,29 @@ def _require_known(changes: Mapping[str, Any]) -> None:
 def _changed(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
     """Return the old and the new value of what differs, in the normal form."""
     old, new = before.to_dict(), after.to_dict()
-    return {name: (old[name], new[name]) for name in CHANGEABLE if old[name] != new[name]}
+    pairs = {name: (old.get(name), new.get(name)) for name in CHANGEABLE}
+    return {name: values for name, values in pairs.items() if values[0] != values[1]}
+
+
+def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
+    """Return the columns that change with `begin`. What has started has begun: later than that, the column
+    keeps it from a next attempt after a failure."""
+    if job.attempts_started:
+        problem = f"can not be changed, since job {job.id} has started before"
+        raise Conflict(f"begin {problem}.", [FieldError("begin", problem, "hold the job, and release it")])
+    begins = begins_at(after.begin, job.submitted_at)
+    # The column changes by back-off, too, so no change of it leaves an entry by itself.
+    before, after_that = iso(job.eligible_at), iso(begins)
+    record(
+        "job.change",
+        object_kind="job",
+        object_id=job.id,
+        subject=job.name,
+        tenant=job.tenant,
+        before={"begin": before},
+        after={"begin": after_that},
+    )
+    return {"eligible_at": begins}
 
 
 def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[str, tuple[Any, Any]]) -> None:
@@ -114,4 +150,4 @@ def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[s
 def _in_words(name: str, value: Any) -> str:
     if value is None:
         return "none"
-    return wording.duration(value) if name == "time_limit" else str(value)
+    return wording.duration(value) if isinstance(value, int | float) and name != "priority" else str(value)

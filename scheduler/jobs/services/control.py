@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import QuerySet
@@ -273,25 +274,27 @@ WITH given AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
         ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
         guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
-        "array" jsonb)
+        "array" jsonb, begins_at timestamptz, begins_after_seconds float8)
 ), moment AS (
     SELECT clock_timestamp() AS now
 ), inserted AS (
     INSERT INTO scheduler_job (
         tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", submitted_at, state, held, cancelling, attempts_started,
-        failures, preemptions, short_runs, avoid_nodes, service, message, version)
+        gpu_models, time_limit_seconds, "array", eligible_at, submitted_at, state, held, cancelling,
+        attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message, version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", now, 'queued', false, false, 0, 0, 0, 0, '{}', '{}', '', 1
+        gpu_models, time_limit_seconds, "array",
+        coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', false, false,
+        0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
-    RETURNING id, tenant_id, submitted_at
+    RETURNING id, tenant_id, submitted_at, eligible_at
 ), told AS (
     INSERT INTO scheduler_event (
         at, kind, subject, subject_id, tenant_id, job_id, from_state, to_state, actor, message, data)
     SELECT submitted_at, 'job.submitted', 'job', id, tenant_id, id, '', 'queued', %s, '', '{}'
     FROM inserted ORDER BY id
 )
-SELECT id, submitted_at FROM inserted ORDER BY id
+SELECT id, submitted_at, eligible_at FROM inserted ORDER BY id
 """
 _COLUMNS = (
     "virtual_cluster_id",
@@ -308,15 +311,21 @@ _COLUMNS = (
 )
 
 
+def _beginning(job: Job) -> dict[str, Any]:
+    """Return the columns of `begin`: the database's clock says what a duration from now on means."""
+    begin = job.spec.get("begin")
+    return {("begins_at" if isinstance(begin, str) else "begins_after_seconds"): begin}
+
+
 def insert_jobs(jobs: Sequence[Job], *, actor: str) -> None:
-    """Insert queued jobs of one tenant and one user in their order; fills in `id` and `submitted_at`."""
+    """Insert queued jobs of one tenant and one user in their order; fills in `id` and the instants."""
     first = jobs[0]
     given = [
-        {"ordinal": ordinal, **{name: getattr(job, name) for name in _COLUMNS}}
+        {"ordinal": ordinal, **_beginning(job), **{name: getattr(job, name) for name in _COLUMNS}}
         for ordinal, job in enumerate(jobs)
     ]
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [json.dumps(given), first.tenant_id, first.submitted_by_id, actor])
-        for job, (job_id, submitted_at) in zip(jobs, cursor.fetchall(), strict=True):
-            job.id, job.submitted_at = job_id, submitted_at
+        for job, instants in zip(jobs, cursor.fetchall(), strict=True):
+            job.id, job.submitted_at, job.eligible_at = instants
             job._state.adding = False

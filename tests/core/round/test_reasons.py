@@ -12,6 +12,7 @@ from scheduler.core.fitting.feasible import never_fits
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, Topology
+from scheduler.core.model.wording import instant
 from scheduler.core.round.decide import decide
 from tests.builders import (
     NOW,
@@ -188,8 +189,15 @@ class TestNever:
 
 
 class TestHeldBack:
+    def test_it_begins_later_until_it_has_started_once(self) -> None:
+        plan = decide(make_snapshot(jobs=[make_job(1, eligible_at=NOW + 90)]))
+        (reason,) = plan.reasons[1]
+        assert (reason.code, reason.blocking) == ("begins_later", {"eligible_at": NOW + 90})
+        assert reason.message == f"It begins at {instant(NOW + 90)}."
+        assert plan.wake_at == NOW + 90
+
     def test_on_hold_and_backing_off(self) -> None:
-        job = make_job(1, held=True, eligible_at=NOW + 90)
+        job = make_job(1, held=True, eligible_at=NOW + 90, attempts=1)
         reasons = decide(make_snapshot(jobs=[job])).reasons[1]
         assert [reason.code for reason in reasons] == ["held", "backoff"]
         assert reasons[1].message == ("It failed before and is tried again at 22:14:50 UTC on 14 November.")

@@ -21,7 +21,8 @@ SELECT j.id, j.name, t.name, v.name, extract(epoch FROM j.submitted_at)::float8,
        j.priority, j.guaranteed, j.time_limit_seconds, extract(epoch FROM j.ended_at)::float8,
        coalesce(j.time_limit_seconds, v.default_time_limit_seconds),
        EXISTS (SELECT FROM scheduler_event e WHERE e.job_id = j.id AND e.kind = 'job.held')
-       OR EXISTS (SELECT FROM scheduler_dependency WHERE job_id = j.id) OR jsonb_exists(j.shape, 'singleton'),
+       OR EXISTS (SELECT FROM scheduler_dependency WHERE job_id = j.id)
+       OR jsonb_exists(j.shape, 'singleton') OR jsonb_exists(j.spec, 'begin'),
        (SELECT json_agg(json_build_array(l.id, l.gpu_model, l.replicas,
                                          extract(epoch FROM a.starting_at),
                                          extract(epoch FROM least(l.released_at, a.ended_at)))

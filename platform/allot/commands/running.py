@@ -1,0 +1,177 @@
+"""run: submit a job, stay with it, and exit as it did."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log
+from allot.commands.options import connect
+from allot.commands.submit import (
+    SubmitCommand,
+    given_flags,
+    specifications,
+    submitted_line,
+    take_tenant,
+    with_spec_flags,
+)
+from allot.errors import Busy, Refused, Unreachable, WrongUse
+from allot.output import say
+from allot.specfiles import pairs
+from allot.times import span_seconds
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from allot.client import Client
+    from allot.schema import Job
+
+#: Exit codes for what a job can not say itself (docs/cli.md).
+CANCELLED = 121
+NOT_STARTED = 122
+LOST = 123
+#: While it sleeps, it looks so often whether somebody wants it to stop.
+_GLANCE_SECONDS = 0.1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Left(Exception):
+    """The person left, and the job goes on."""
+
+
+class Staying:
+    """Stays with a job: the first Ctrl-C asks to cancel it, the second leaves it as it is."""
+
+    def __init__(self, client: Client, *, detaches: bool) -> None:
+        self._client = client
+        self._detaches = detaches
+        self._asks = self._asked = False
+        self._job: int | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        self._client.sleep = self.sleep
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # Nothing is sent from here: a request may be under way.
+        if self._asks or (self._detaches and self._job is not None):
+            raise Left
+        self._asks = True
+
+    def began(self, job_id: int) -> None:
+        self._job = job_id
+        self.glance()
+
+    def sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.glance()
+            time.sleep(min(left, _GLANCE_SECONDS))
+
+    def glance(self) -> None:
+        """Ask to cancel the job, once, where somebody wants that."""
+        if not self._asks or self._asked or self._job is None:
+            return
+        if self._detaches:
+            raise Left
+        self._asked = True
+        try:
+            self._client.cancel(self._job)
+        except Refused:
+            # It has ended by itself, which will be said in a moment.
+            return
+        say(
+            f"Asked to cancel job {self._job}; it may write a checkpoint first. Ctrl-C again leaves it alone."
+        )
+
+
+def run(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]", help="A specification in YAML or JSON, or an sbatch script."),
+    ] = None,
+    detach_on_exit: Annotated[
+        bool, typer.Option("--detach-on-exit", help="Ctrl-C leaves the job running, at once.")
+    ] = False,
+    reconnect: Annotated[
+        str, typer.Option("--reconnect", metavar="TIME", help="Give up after so long without the server.")
+    ] = "5m",
+    map_partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map-partition",
+            metavar="PARTITION=VC",
+            help="Of sbatch scripts: a partition's virtual cluster.",
+        ),
+    ] = None,
+    **given: Any,
+) -> None:
+    """Submit a job, print its output as it comes, exit as it did: `allot run --gpus 1 -- python train.py`.
+
+    Ctrl-C once asks to cancel the job and stays until it has ended; twice leaves it running. Exit codes
+    beside the job's own (128 plus the number of a signal that ended it): 121 it was cancelled, 122 it failed
+    without one, as before its start, 123 the server was away for too long, 130 left running.
+    """
+    patience = span_seconds(reconnect, "--reconnect")
+    partitions = pairs(map_partition or [], "--map-partition")
+    sources = specifications(files or [], given_flags(ctx, given), partitions)
+    if len(sources) > 1 or sources[0].spec.get("array"):
+        raise WrongUse("`allot run` stays with one job. Submit several, and arrays, with `allot submit`.")
+    tenant = take_tenant(sources)
+    with connect(patient=True) as client:
+        client.read_retry_seconds = patience
+        staying = Staying(client, detaches=detach_on_exit)
+        with staying.listening():
+            raise typer.Exit(stay(client, staying, sources[0].spec, tenant))
+
+
+def stay(client: Client, staying: Staying, spec: dict[str, Any], tenant: str | None) -> int:
+    """Submit it, print its output and what happens to it, and return what to exit with."""
+    try:
+        submitted = client.submit(spec, tenant=tenant)
+    except Left:
+        say("Interrupted while it was submitted: `allot ls --mine` says whether it was.")
+        return INTERRUPTED
+    job_id = submitted["id"]
+    try:
+        say(submitted_line(submitted))
+        staying.began(job_id)
+        tasks = submitted["spec"].get("tasks", [])
+        several = sum(task.get("replicas", 1) for task in tasks) > 1
+        show_log(client, job_id, everything=several, follow=True, after_each=staying.glance)
+        return _code(client.job(job_id))
+    except Left:
+        say_goes_on([job_id])
+        return INTERRUPTED
+    except (Unreachable, Busy) as error:
+        say(f"allot: {error} Gave up on the server; job {job_id} goes on there.")
+        say(f"  See it with `allot logs -f {job_id}`, wait for its exit code with `allot wait {job_id}`.")
+        return LOST
+    except BrokenPipeError:
+        # The reader of the output has seen enough.
+        say_goes_on([job_id])
+        return 128 + signal.SIGPIPE
+
+
+def _code(job: Job) -> int:
+    if job["state"] == "cancelled":
+        return CANCELLED
+    if job["state"] == "failed" and not job["exit_code"]:
+        return NOT_STARTED
+    return exit_code_of(job)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(cls=SubmitCommand)(with_spec_flags(run))

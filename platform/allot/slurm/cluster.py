@@ -1,0 +1,154 @@
+"""sinfo: nodes by state, each virtual cluster as a partition of the nodes whose GPUs it is guaranteed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from allot.commands.options import connect
+from allot.output import print_line
+from allot.slurm import words
+from allot.slurm.formats import percent_lines, percent_parts
+from allot.slurm.options import Options, listed
+
+if TYPE_CHECKING:
+    from allot.schema import Node, VirtualCluster
+
+DEFAULT = "%9P %5a %10l %6D %6t %N"
+BY_NODE = "%N %6D %9P %6t"
+_COMPACT = {
+    "allocated": "alloc",
+    "mixed": "mix",
+    "draining": "drng",
+    "drained": "drain",
+    "unknown": "unk",
+}
+#: These name single nodes, or count them; all other fields tell nodes apart.
+_OF_MANY = "DNn"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Nodes of a partition that are alike in all that is shown."""
+
+    partition: VirtualCluster
+    nodes: Sequence[Node]
+
+    @property
+    def one(self) -> Node:
+        return self.nodes[0]
+
+
+def state_of(node: Node) -> str:
+    """Slurm's word for what a node does."""
+    if node["state"] != "ready":
+        return "down" if node["state"] == "lost" else "unknown"
+    held = sum(gpu["state"] != "free" for gpu in node["gpus"])
+    if node["draining"] or node["cordoned"]:
+        return "draining" if held else "drained"
+    if not held:
+        return "idle"
+    return "allocated" if held == len(node["gpus"]) else "mixed"
+
+
+def reason_of(node: Node) -> str:
+    withdrawn = node["withdrawn"]
+    return str(withdrawn.get("why") or "") if withdrawn else "none"
+
+
+def gres_of(node: Node) -> str:
+    return f"gpu:{node['gpu_model'] or 'none'}:{len(node['gpus'])}"
+
+
+FIELDS: Mapping[str, tuple[str, Callable[[Row], object]]] = {
+    "P": ("PARTITION", lambda row: row.partition["name"]),
+    "R": ("PARTITION", lambda row: row.partition["name"]),
+    "a": ("AVAIL", lambda row: "up"),
+    "l": ("TIMELIMIT", lambda row: words.span(row.partition["default_time_limit_seconds"], padded=True)),
+    "D": ("NODES", lambda row: len(row.nodes)),
+    "t": ("STATE", lambda row: _COMPACT.get(state_of(row.one), state_of(row.one))),
+    "T": ("STATE", lambda row: state_of(row.one)),
+    "N": ("NODELIST", lambda row: words.hostlist(node["name"] for node in row.nodes)),
+    "n": ("HOSTNAMES", lambda row: row.one["name"]),
+    "c": ("CPUS", lambda row: round(row.one["cpus"])),
+    "m": ("MEMORY", lambda row: round(row.one["memory_bytes"] / 2**20)),
+    "G": ("GRES", lambda row: gres_of(row.one)),
+    "f": ("AVAIL_FEATURES", lambda row: row.one["gpu_model"] or "(null)"),
+    "E": ("REASON", lambda row: reason_of(row.one)),
+}
+
+
+def sinfo(arguments: list[str]) -> int:
+    options = Options("sinfo")
+    options.switch("-h", "--noheader")
+    options.switch("-N", "--Node")
+    options.switch("--json")
+    options.ignored("-a", "--all", "-e", "--exact")
+    options.value("-o", "--format")
+    options.value("-p", "--partition")
+    options.value("-n", "--nodes")
+    options.value("-t", "--states")
+    given = options.parse(arguments)
+    with connect() as client:
+        nodes, partitions = client.nodes(), client.virtual_clusters()
+    chosen = set(listed(given.partition))
+    named = set(words.hostnames(given.nodes or ""))
+    states = {word.lower() for word in listed(given.states)}
+    nodes = [
+        node
+        for node in nodes
+        if (not named or node["name"] in named)
+        and (not states or not states.isdisjoint({state_of(node), _COMPACT.get(state_of(node), "")}))
+    ]
+    partitions = [one for one in partitions if not chosen or one["name"] in chosen]
+    if given.json:
+        sys.stdout.write(json.dumps(_as_json(nodes, partitions), indent=2) + "\n")
+        return 0
+    form = given.format or (BY_NODE if given.Node else DEFAULT)
+    parts, _ = percent_parts(form, FIELDS, "sinfo")
+    shown = [part.field for part in parts]
+    rows: list[Row] = []
+    for partition in partitions:
+        rows += _rows(partition, _nodes_of(partition, nodes), shown, each=given.Node or "n" in shown)
+    for line in percent_lines(rows, form, FIELDS, "sinfo", header=not given.noheader):
+        print_line(line.rstrip())
+    return 0
+
+
+def _nodes_of(partition: VirtualCluster, nodes: Sequence[Node]) -> list[Node]:
+    """Nodes on which it is guaranteed GPUs; all, where it is guaranteed none and borrows idle ones."""
+    models = {model for model, gpus in partition["guaranteed"].items() if gpus}
+    return [node for node in nodes if not models or node["gpu_model"] in models]
+
+
+def _rows(partition: VirtualCluster, nodes: Sequence[Node], shown: Sequence[str], *, each: bool) -> list[Row]:
+    groups: dict[tuple[Any, ...], list[Node]] = {}
+    for node in nodes:
+        alone = Row(partition, [node])
+        key = tuple(FIELDS[field][1](alone) for field in shown if field not in _OF_MANY)
+        groups.setdefault((key, node["name"] if each else ""), []).append(node)
+    return [Row(partition, group) for group in groups.values()]
+
+
+def _as_json(nodes: Sequence[Node], partitions: Sequence[VirtualCluster]) -> dict[str, Any]:
+    return {
+        "meta": {"plugin": {"type": "openapi/slurmctld", "name": "allot"}},
+        "nodes": [
+            {
+                "name": node["name"],
+                "state": [state_of(node).upper()],
+                "partitions": [one["name"] for one in partitions if node in _nodes_of(one, [node])],
+                "cpus": round(node["cpus"]),
+                "real_memory": round(node["memory_bytes"] / 2**20),
+                "gres": gres_of(node),
+                "gres_used": f"gpu:{sum(gpu['state'] != 'free' for gpu in node['gpus'])}",
+                "reason": reason_of(node),
+            }
+            for node in nodes
+        ],
+        "warnings": [],
+        "errors": [],
+    }

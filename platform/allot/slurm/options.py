@@ -1,0 +1,100 @@
+"""Options of Slurm's commands. What is not known here is refused by name: left out, it would mislead."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from allot.errors import WrongUse
+
+if TYPE_CHECKING:
+    from allot.client import Client
+    from allot.schema import Job
+
+_TASK = re.compile(r"(\d+)(?:_(\d+|\*|\[[0-9,:%-]+\]))?(?:\+0)?(?:\.batch|\.\d+)?")
+
+
+class Options(argparse.ArgumentParser):
+    """Parses as getopt(3) does, without abbreviations; raises WrongUse with the name of what is unknown."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(prog=name, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown != message:
+            names = ", ".join(word for word in unknown.split() if word.startswith("-")) or unknown
+            raise WrongUse(f"{self.prog}: {names} is not known here; docs/slurm-users.md lists what is.")
+        raise WrongUse(f"{self.prog}: {message}.")
+
+    def parse(self, words: list[str]) -> Any:
+        """Parse as getopt(3) does: a value may begin with a dash."""
+        joined: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            takes = any(word in action.option_strings for action in self._actions if action.nargs is None)
+            if takes and left and left[0].startswith("-") and left[0] != "-":
+                word += ("=" if word.startswith("--") else "") + left.pop(0)
+            joined.append(word)
+        return self.parse_intermixed_args(joined)
+
+    def switch(self, *names: str, dest: str = "") -> None:
+        named: dict[str, Any] = {"dest": dest} if dest else {}
+        self.add_argument(*names, action="store_true", **named)
+
+    def value(self, *names: str, dest: str = "", default: str | None = None) -> None:
+        named: dict[str, Any] = {"dest": dest} if dest else {}
+        self.add_argument(*names, default=default, **named)
+
+    def ignored(self, *names: str) -> None:
+        """Switches that change nothing here."""
+        for name in names:
+            self.add_argument(name, action="store_true", dest="_ignored")
+
+
+def listed(text: str | None) -> list[str]:
+    """`a,b` -> a and b."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def listed_ids(text: str | None, command: str) -> list[tuple[int, str]]:
+    """`12,13_4,14_[0-3]`: numbers of jobs, and the indices that are meant of an array; "" is all of it."""
+    found = []
+    # Commas within brackets separate indices.
+    for word in re.split(r",(?![^\[]*\])", text or ""):
+        match = _TASK.fullmatch(word.strip())
+        if match is None:
+            raise WrongUse(f"{command}: {word!r} is no job; expected numbers such as 12 or 12_3.")
+        found.append((int(match[1]), (match[2] or "").strip("[]*")))
+    return found
+
+
+def indices_in(text: str) -> Callable[[int], bool]:
+    """Return whether an index is among `0-3,7`; all are where nothing is said."""
+    if not text:
+        return lambda index: True
+    ranges = []
+    for part in text.partition("%")[0].split(","):
+        first, _, rest = part.partition("-")
+        last, _, step = (rest or first).partition(":")
+        ranges.append(range(int(first), int(last) + 1, int(step or 1)))
+    return lambda index: any(index in each for each in ranges)
+
+
+def jobs_of(client: Client, ids: list[tuple[int, str]]) -> list[Job]:
+    """The jobs that are meant: an array's number means its tasks. Raises NotFound where there is none."""
+    found: dict[int, Job] = {}
+    for number, indices in ids:
+        first = client.job(number)
+        array = first["array"]
+        if array is None or array["number"] != number:
+            found[number] = first
+            continue
+        is_meant = indices_in(indices)
+        for task in client.jobs(array=number):
+            if task["array"] is not None and is_meant(task["array"]["index"]):
+                found[task["id"]] = task
+    return sorted(found.values(), key=lambda job: job["id"])

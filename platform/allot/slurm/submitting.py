@@ -1,0 +1,169 @@
+"""sbatch and srun: a script, or a command, submitted with Slurm's options."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from allot.commands.logs import exit_code_of, wait_for
+from allot.commands.options import connect
+from allot.commands.running import Staying, stay
+from allot.errors import WrongUse
+from allot.output import print_line, say
+from allot.sbatch import SHORT, Translation, translate
+from allot.specfiles import name_from, pairs, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from allot.client import Client
+
+LARGEST_SCRIPT_BYTES = 60 * 1024
+#: Where a site says which virtual cluster a partition is: "gpu=research,cpu=shared".
+PARTITIONS = "ALLOT_PARTITIONS"
+_LETTERS = {
+    **SHORT, "H": "hold", "W": "wait", "Q": "quiet", "v": "verbose", "s": "oversubscribe", "O": "overcommit",
+    "L": "licenses", "M": "clusters",
+}  # fmt: skip
+_SWITCHES = {
+    "hold", "parsable", "wait", "quiet", "verbose", "test-only", "requeue", "no-requeue", "exclusive",
+    "oversubscribe", "overcommit", "kill-on-bad-exit", "label", "unbuffered",
+}  # fmt: skip
+_VALUES = {
+    *SHORT.values(), "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus-per-node",
+    "gpus-per-task", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-gpu", "gpu-bind", "cpu-bind", "export",
+    "open-mode", "signal", "time-min", "wrap", "comment", "licenses", "reservation", "kill-on-invalid-dep",
+    "mpi", "hint", "tmp", "mincpus", "distribution", "nice", "priority", "threads-per-core",
+}  # fmt: skip
+#: They say how sbatch itself behaves, and nothing of the job.
+_OWN = {
+    "hold", "parsable", "wait", "quiet", "verbose", "test-only", "wrap", "kill-on-bad-exit", "label",
+    "unbuffered", "mpi",
+}  # fmt: skip
+_FAR = timedelta(days=365)
+
+
+def options_before(command: str, words: Sequence[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
+    """The options up to the first word that is none, and that word with all behind it."""
+    found: list[tuple[str, str | None]] = []
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] != "-":
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, equals, text = word[2:].partition("=")
+            value = text if equals else None
+        else:
+            name, value = _LETTERS.get(word[1], ""), word[2:].removeprefix("=") or None
+        if name not in _SWITCHES | _VALUES:
+            raise WrongUse(f"{command}: {word} is not known here; docs/slurm-users.md lists what is.")
+        if name in _VALUES and value is None:
+            if not left:
+                raise WrongUse(f"{command}: {word} needs a value.")
+            value = left.pop(0)
+        found.append((name, value))
+    return found, left
+
+
+def sbatch(words: list[str]) -> int:
+    options, rest = options_before("sbatch", words)
+    own = dict(options)
+    arguments: list[str] = []
+    if "wrap" in own:
+        if rest:
+            raise WrongUse("sbatch: --wrap takes the place of a script; give one of them.")
+        script, name = f"#!/bin/sh\n{own['wrap']}\n", "wrap"
+    else:
+        path, arguments = (rest[0], rest[1:]) if rest else ("-", [])
+        script, name = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES), name_from([path])
+    with connect() as client:
+        made = _translated(client, script, name, options, arguments, "sbatch", is_quiet="quiet" in own)
+        return _submit(client, made, own)
+
+
+def _submit(client: Client, made: Translation, own: dict[str, str | None]) -> int:
+    spec, tenant = dict(made.spec), made.spec.get("tenant")
+    spec.pop("tenant", None)
+    if "test-only" in own:
+        checked = client.check(spec, tenant=tenant)
+        say(f"sbatch: {checked['message']}")
+        return 0 if checked["ok"] else 1
+    if "hold" in own:
+        # Until it is on hold it must not start.
+        held = (
+            spec if "begin" in spec else {**spec, "begin": (datetime.now().astimezone() + _FAR).isoformat()}
+        )
+        submitted = client.submit(held, tenant=tenant)
+        ids = [task["id"] for task in client.jobs(array=submitted["id"])] or [submitted["id"]]
+        for each in ids:
+            client.hold(each)
+            if held is not spec:
+                client.change(each, {"begin": None})
+    else:
+        submitted = client.submit(spec, tenant=tenant)
+    print_line(str(submitted["id"]) if "parsable" in own else f"Submitted batch job {submitted['id']}")
+    if "wait" not in own:
+        return 0
+    sys.stdout.flush()
+    ids = (
+        [task["id"] for task in client.jobs(array=submitted["id"])]
+        if submitted["array"]
+        else [submitted["id"]]
+    )
+    with connect(patient=True) as patient:
+        return max(map(exit_code_of, wait_for(patient, ids)))
+
+
+def srun(words: list[str]) -> int:
+    options, command = options_before("srun", words)
+    if not command:
+        raise WrongUse("srun: there is no command. Say what to run: `srun --gres=gpu:1 python train.py`.")
+    script = f"#!/bin/bash\nsrun {shlex.join(command)}\n"
+    with connect(patient=True) as client:
+        made = _translated(client, script, name_from(command), options, [], "srun", is_quiet=True)
+        spec, tenant = dict(made.spec), made.spec.get("tenant")
+        spec.pop("tenant", None)
+        staying = Staying(client, detaches=False)
+        with staying.listening():
+            return stay(client, staying, spec, tenant)
+
+
+def _translated(
+    client: Client,
+    script: str,
+    name: str,
+    options: list[tuple[str, str | None]],
+    arguments: list[str],
+    command: str,
+    *,
+    is_quiet: bool,
+) -> Translation:
+    partitions = {vc["name"]: vc["name"] for vc in client.virtual_clusters()}
+    partitions |= pairs([one for one in os.environ.get(PARTITIONS, "").split(",") if one], PARTITIONS)
+    of_the_job = [(option, value) for option, value in options if option not in _OWN]
+    made = translate(script, name, partitions, more=of_the_job, arguments=arguments)
+    _take_account(client, made)
+    for note in made.notes:
+        if not is_quiet or note.how == "not possible":
+            place = f"line {note.line}: " if note.line else ""
+            say(f"{command}: {place}{note.option}: {note.how}: {note.what}")
+    if made.blocked:
+        raise WrongUse(
+            f"{command}: it can not come over as it is; the lines above say why. Nothing was submitted."
+        )
+    return made
+
+
+def _take_account(client: Client, made: Translation) -> None:
+    """An account that is a tenant of one's own is the tenant."""
+    for number, note in enumerate(made.notes):
+        account = note.option.removeprefix("--account=")
+        if account == note.option:
+            continue
+        if account in {tenant["name"] for tenant in client.me()["tenants"]}:
+            made.spec["tenant"] = account
+            made.notes[number] = type(note)(note.line, note.option, "translated", f"tenant: {account}")

@@ -1,0 +1,53 @@
+"""Use of GPUs as the API's schema describes it."""
+
+from collections.abc import Mapping
+
+from rest_framework import serializers
+
+from scheduler.jobs.budgets.selectors import GROUPINGS
+
+
+class UsageQuery(serializers.Serializer[Mapping[str, object]]):
+    by = serializers.CharField(
+        default="tenant", help_text=f"One or more groupings, separated by commas: {', '.join(GROUPINGS)}."
+    )
+    since = serializers.DateTimeField(required=False, help_text="Left out: the first of this month, by UTC.")
+    until = serializers.DateTimeField(required=False, help_text="Left out, or later than that: now.")
+    tenant = serializers.CharField(default="")
+    user = serializers.CharField(
+        default="", help_text="Who submitted; of others only for admins of their tenant."
+    )
+    virtual_cluster = serializers.CharField(default="")
+    gpu_model = serializers.CharField(default="")
+
+
+class UsageTotal(serializers.Serializer[Mapping[str, object]]):
+    jobs = serializers.IntegerField(help_text="That had GPUs in this time.")
+    gpu_hours = serializers.FloatField(help_text="Parts of GPUs, and turns on them, count as such.")
+    guaranteed_gpu_hours = serializers.FloatField(
+        help_text="Those on GPUs that the virtual cluster was guaranteed; the others were idle ones, lent."
+    )
+    opportunistic_gpu_hours = serializers.FloatField()
+    cost = serializers.FloatField(help_text="At the present prices of the GPU models.")
+
+
+class UsageRow(UsageTotal):
+    tenant = serializers.CharField(required=False, help_text="Where it is grouped by; so the next five.")
+    user = serializers.CharField(required=False)
+    virtual_cluster = serializers.CharField(required=False)
+    gpu_model = serializers.CharField(required=False)
+    application = serializers.CharField(required=False, help_text="Or the job's name, where it says none.")
+    day = serializers.DateField(required=False, help_text="By UTC.")
+    entitled_gpu_hours = serializers.FloatField(
+        allow_null=True,
+        help_text="What the present guarantee of the virtual cluster, for all its tenants, amounts to in this"
+        " time; null: not grouped by virtual cluster, or by more than GPU model and day.",
+    )
+
+
+class UsageReport(serializers.Serializer[Mapping[str, object]]):
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    by = serializers.ListField(child=serializers.ChoiceField(choices=GROUPINGS))
+    rows = UsageRow(many=True)
+    total = UsageTotal()

@@ -1,0 +1,259 @@
+"""Who used how many GPU-hours, in any range of time and by any grouping.
+
+An attempt counts each of its GPUs from when it had them until it gave them back; a part of a GPU counts as
+such, and jobs that have GPUs together count an equal part for each while they are beside one another. So
+does a budget (`services`). Sums are exact, so those of any grouping of a range are equal.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from tenants.errors import FieldError, Invalid, NotAllowed
+from tenants.models import Guarantee, Role, Tenant
+from tenants.selectors import Viewer, tenant_get
+
+#: A person reads no more rows than this.
+MOST_ROWS = 10_000
+#: What each grouping shows, by its name.
+_COLUMNS: Mapping[str, str] = {
+    "tenant": "t.name",
+    "user": "u.username",
+    "virtual_cluster": "v.name",
+    "gpu_model": "held.gpu_model",
+    "application": "held.application",
+    "day": "(held.start AT TIME ZONE 'UTC')::date",
+}
+GROUPINGS = tuple(_COLUMNS)
+#: Groupings for which it can be said what was guaranteed.
+_OF_A_GUARANTEE = frozenset({"virtual_cluster", "gpu_model", "day"})
+
+_USED = """
+WITH own AS (
+    SELECT a.id, a.job_id, a.allocation_id, greatest(a.starting_at, %(since)s) AS start,
+           least(l.released_at, a.ended_at, %(until)s) AS own_end,
+           j.tenant_id, j.submitted_by_id, l.virtual_cluster_id, l.gpu_model,
+           coalesce(nullif(j.shape ->> 'application', ''), j.name) AS application,
+           CASE WHEN l.guaranteed THEN l.opportunistic_gpus END AS beyond, l.replicas,
+           coalesce(m.price_per_hour, 1)::numeric AS price
+    FROM scheduler_attempt a
+    JOIN scheduler_job j ON j.id = a.job_id
+    JOIN scheduler_allocation l ON l.id = a.allocation_id
+    LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
+    WHERE a.starting_at < %(until)s AND (a.ended_at IS NULL OR a.ended_at > %(since)s) {conditions}
+), cut AS MATERIALIZED (
+    -- From one coming or going of those beside it to the next, and in each day, it has an equal part.
+    SELECT own.*, moment.at AS cut_start,
+           coalesce(lead(moment.at) OVER (PARTITION BY own.id ORDER BY moment.at), own_end) AS cut_end,
+           (SELECT count(*) FROM scheduler_attempt b
+            WHERE b.allocation_id = own.allocation_id AND b.starting_at <= moment.at
+                  AND (b.ended_at IS NULL OR b.ended_at > moment.at)) AS sharers
+    FROM own, LATERAL (
+        SELECT own.start AS at
+        UNION SELECT change.at
+        FROM scheduler_attempt b, LATERAL (VALUES (b.starting_at), (b.ended_at)) AS change (at)
+        WHERE b.allocation_id = own.allocation_id AND b.id <> own.id
+              AND change.at > own.start AND change.at < own.own_end
+        UNION SELECT midnight.at
+        FROM generate_series(date_trunc('day', own.start, 'UTC') + interval '1 day', own.own_end,
+                             interval '1 day') AS midnight (at)
+        WHERE %(by_day)s AND midnight.at < own.own_end
+    ) moment
+    WHERE own_end > own.start
+), held AS (
+    SELECT cut.job_id, cut.tenant_id, cut.submitted_by_id, cut.virtual_cluster_id, cut.gpu_model,
+           cut.application, cut.cut_start AS start, cut.price,
+           g.request::numeric / 1000 / greatest(cut.sharers, 1)
+           * extract(epoch FROM least(g.released_at, cut.cut_end) - cut.cut_start)::numeric AS seconds,
+           CASE WHEN cut.beyond IS NULL THEN false WHEN cut.beyond = 0 THEN true
+           ELSE (
+               SELECT place <= gpus - cut.beyond FROM (
+                   SELECT gpu::bigint AS id, count(*) OVER () AS gpus,
+                          row_number() OVER (ORDER BY replica.place, each.place) AS place
+                   FROM jsonb_array_elements(cut.replicas) WITH ORDINALITY AS replica (gpus, place),
+                        jsonb_array_elements(replica.gpus) WITH ORDINALITY AS each (gpu, place)
+               ) listed WHERE listed.id = g.gpu_id LIMIT 1
+           ) END AS is_guaranteed
+    FROM cut JOIN scheduler_allocatedgpu g USING (allocation_id)
+    WHERE least(g.released_at, cut.cut_end) > cut.cut_start
+)
+SELECT {columns}, count(DISTINCT held.job_id), coalesce(sum(seconds), 0) / 3600,
+       coalesce(sum(seconds) FILTER (WHERE is_guaranteed), 0) / 3600,
+       coalesce(sum(price * seconds), 0) / 3600
+FROM held
+JOIN tenants_tenant t ON t.id = held.tenant_id
+JOIN tenants_user u ON u.id = held.submitted_by_id
+JOIN tenants_virtualcluster v ON v.id = held.virtual_cluster_id
+GROUP BY GROUPING SETS (({grouped}), ()) ORDER BY grouping({grouped}), {columns} LIMIT {most}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageQuestion:
+    """Whose use of what, in which time, by which groupings. Empty: of all."""
+
+    since: datetime
+    until: datetime
+    by: Sequence[str]
+    tenant: str = ""
+    user: str = ""
+    virtual_cluster: str = ""
+    gpu_model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What was used together; `key` has the value of each grouping."""
+
+    key: Mapping[str, Any]
+    jobs: int
+    gpu_hours: Decimal
+    #: The part of them on GPUs that the virtual cluster was guaranteed.
+    guaranteed_gpu_hours: Decimal
+    cost: Decimal
+    #: What the present guarantee of the virtual cluster amounts to in this time; None: not of a guarantee.
+    entitled_gpu_hours: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    rows: Sequence[Used]
+    total: Used
+
+
+_NOTHING = Used(key={}, jobs=0, gpu_hours=Decimal(), guaranteed_gpu_hours=Decimal(), cost=Decimal())
+
+
+def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
+    """Return what the viewer may know of the use of GPUs.
+
+    Operators know of all tenants, members of their own. By user, and of others, only admins of a tenant know.
+    Raises NotAllowed for what is not the viewer's to know, Invalid for more than `MOST_ROWS` rows.
+    """
+    conditions, values = _conditions(viewer, question)
+    columns = [_COLUMNS[name] for name in question.by]
+    statement = _USED.format(
+        conditions=conditions, columns=", ".join(columns), grouped=", ".join(columns), most=MOST_ROWS + 2
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        found = cursor.fetchall()
+    if len(found) > MOST_ROWS + 1:
+        problem = f"gives more than {MOST_ROWS:,} rows"
+        raise Invalid(f"by {problem}.", [FieldError("by", problem, "fewer groupings, or a shorter time")])
+    count = len(question.by)
+    # The total comes last: it alone is not grouped, whatever its columns say.
+    *rows, total = [_used(dict(zip(question.by, row[:count], strict=True)), *row[count:]) for row in found]
+    used = _with_guarantees(viewer, question, rows) if _tells_of_guarantees(question) else rows
+    return Usage(rows=used, total=Used(**{**_fields(total), "key": {}}))
+
+
+def _used(key: Mapping[str, Any], jobs: int, gpu_hours: Decimal, guaranteed: Decimal, cost: Decimal) -> Used:
+    return Used(key=key, jobs=jobs, gpu_hours=gpu_hours, guaranteed_gpu_hours=guaranteed, cost=cost)
+
+
+def _fields(used: Used) -> dict[str, Any]:
+    return {name: getattr(used, name) for name in Used.__slots__}
+
+
+def _conditions(viewer: Viewer, question: UsageQuestion) -> tuple[str, dict[str, Any]]:
+    values: dict[str, Any] = {
+        "since": question.since,
+        "until": question.until,
+        "by_day": "day" in question.by,
+    }
+    conditions = []
+    tenants = _tenants(viewer, question)
+    if tenants is not None:
+        conditions.append("AND j.tenant_id = ANY(%(tenants)s)")
+        values["tenants"] = tenants
+    for name, condition in (
+        ("user", "j.submitted_by_id = (SELECT id FROM tenants_user WHERE username = %(user)s)"),
+        ("virtual_cluster", "l.virtual_cluster_id = "
+         "(SELECT id FROM tenants_virtualcluster WHERE name = %(virtual_cluster)s)"),
+        ("gpu_model", "l.gpu_model = %(gpu_model)s"),
+    ):  # fmt: skip
+        if value := getattr(question, name):
+            conditions.append(f"AND {condition}")
+            values[name] = value
+    return " ".join(conditions), values
+
+
+def _tenants(viewer: Viewer, question: UsageQuestion) -> list[int] | None:
+    """Return the tenants whose use it is; None: all there are."""
+    of_others = question.user != viewer.user.username
+    is_personal = ("user" in question.by or bool(question.user)) and of_others
+    if question.tenant:
+        tenant = tenant_get(viewer, question.tenant)
+        if is_personal:
+            viewer.require(tenant, Role.ADMIN)
+        return [tenant.pk]
+    if viewer.is_operator:
+        return None
+    allowed = [one for one in viewer.roles if not is_personal or viewer.may(one, Role.ADMIN)]
+    if is_personal and not allowed:
+        raise NotAllowed(
+            "What single users used is for admins of their tenant to know; your own is"
+            f" that of user {viewer.user.username}."
+        )
+    return allowed
+
+
+def _tells_of_guarantees(question: UsageQuestion) -> bool:
+    return "virtual_cluster" in question.by and _OF_A_GUARANTEE.issuperset(question.by)
+
+
+def _with_guarantees(viewer: Viewer, question: UsageQuestion, rows: Sequence[Used]) -> list[Used]:
+    """Say beside each row what is guaranteed, and add rows for guarantees of which nothing was used."""
+    found = {tuple(row.key.values()): row for row in rows}
+    for key, hours in _entitled(viewer, question).items():
+        row = found.get(key) or Used(**{**_fields(_NOTHING), "key": dict(zip(question.by, key, strict=True))})
+        found[key] = Used(**{**_fields(row), "entitled_gpu_hours": hours})
+    return [found[key] for key in sorted(found, key=lambda key: [str(part) for part in key])]
+
+
+def _entitled(viewer: Viewer, question: UsageQuestion) -> dict[tuple[Any, ...], Decimal]:
+    guarantees = Guarantee.objects.select_related("virtual_cluster")
+    if question.virtual_cluster:
+        guarantees = guarantees.filter(virtual_cluster__name=question.virtual_cluster)
+    if question.gpu_model:
+        guarantees = guarantees.filter(gpu_model=question.gpu_model)
+    if not viewer.is_operator or question.tenant:
+        tenants = _tenants(viewer, question) or []
+        members = Tenant.objects.filter(pk__in=tenants).values("virtual_clusters__virtual_cluster")
+        guarantees = guarantees.filter(virtual_cluster__in=members)
+    days = _days(question.since, question.until) if "day" in question.by else {None: _hours(question)}
+    entitled: dict[tuple[Any, ...], Decimal] = {}
+    for guarantee in guarantees:
+        for day, hours in days.items():
+            values = {
+                "virtual_cluster": guarantee.virtual_cluster.name,
+                "gpu_model": guarantee.gpu_model,
+                "day": day,
+            }
+            key = tuple(values[name] for name in question.by)
+            entitled[key] = entitled.get(key, Decimal()) + guarantee.gpus * hours
+    return entitled
+
+
+def _hours(question: UsageQuestion) -> Decimal:
+    return _between(question.since, question.until)
+
+
+def _between(start: datetime, end: datetime) -> Decimal:
+    return Decimal((end - start) // timedelta(microseconds=1)) / 3_600_000_000
+
+
+def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
+    """Return by day of UTC how many hours of it are in the time."""
+    days: dict[date | None, Decimal] = {}
+    start = since.astimezone(UTC)
+    while start < until:
+        midnight = datetime.combine(start.date() + timedelta(days=1), time(0), UTC)
+        days[start.date()] = _between(start, min(midnight, until.astimezone(UTC)))
+        start = midnight
+    return days

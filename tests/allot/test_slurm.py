@@ -1,0 +1,403 @@
+"""Slurm's commands as scripts call them: what they print, what they ask for, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from allot.slurm import words
+from allot.slurm.options import listed_ids
+from scheduler.core.model.reasons import REASONS
+from tests.allot.fake_api import NOW, REASON, FakeApi, ended, make_attempt, running
+from tests.allot.in_process import Allot
+from tests.allot.test_listing import NODE, VC
+
+LOCAL = f"{datetime.fromisoformat(NOW).astimezone():%Y-%m-%dT%H:%M:%S}"
+
+
+@pytest.fixture
+def queue(api: FakeApi) -> FakeApi:
+    """A job in each state, and two tasks of an array."""
+    api.add(1, name="prep", **ended())
+    api.add(2, name="train", **running())
+    api.add(3, name="eval", submitted_by="bob", reasons=[{**REASON, "code": "first_in_line"}])
+    for number, index in ((4, 0), (5, 7)):
+        api.add(number, name="sweep", array={"number": 4, "index": index, "size": 2, "at_most": None})
+    api.add(6, name="bad", **ended("failed", 3, attempt=make_attempt(1, state="ended", outcome="failed")))
+    return api
+
+
+def lines(allot: Allot, *arguments: str, code: int = 0) -> list[str]:
+    result = allot("slurm", *arguments)
+    assert result.exit_code == code, result.stderr
+    return result.stdout.splitlines()
+
+
+def refused(allot: Allot, *arguments: str) -> str:
+    result = allot("slurm", *arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.stdout
+    return result.stderr
+
+
+# squeue
+
+
+def test_squeue_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
+    asked = ("squeue", "-u", "ann", "-h", "-o", "%i %T %j")
+    assert lines(allot, *asked) == ["2 RUNNING train", "4_0 PENDING sweep", "4_7 PENDING sweep"]
+    assert lines(allot, "squeue", "--me", "--noheader", "--format=%A|%t|%a|%P|%u|%D") == [
+        "2|R|research|shared|ann|1",
+        "4|PD|research|shared|ann|1",
+        "5|PD|research|shared|ann|1",
+    ]
+    assert lines(allot, "squeue", "-h", "-j", "3", "-o", "%r %R") == ["Priority (Priority)"]
+    assert lines(allot, "squeue", "-h", "-j", "2", "-o", "%N %R %B %b %C") == [
+        "v100-1 v100-1 v100-1 gres/gpu:2 1"
+    ]
+    assert lines(allot, "squeue", "-h", "-j", "4", "-o", "%F %K") == ["4 0", "4 7"]
+    assert lines(allot, "squeue", "-h", "-j", "4_7", "-o", "%i") == ["4_7"]
+    assert lines(allot, "squeue", "-h", "-t", "PD", "-n", "eval,none", "-o", "%i") == ["3"]
+    assert lines(allot, "squeue", "-h", "-t", "running", "-o", "%i") == ["2"]
+    assert lines(allot, "squeue", "-h", "-t", "CG", "-o", "%i") == []
+    assert lines(allot, "squeue", "-h", "-t", "all", "-w", "v100-[1-2]", "-o", "%i") == ["2", "6"]
+    assert lines(allot, "squeue", "-h", "-S", "-i", "-o", "%i") == ["4_7", "4_0", "3", "2"]
+
+
+def test_squeue_as_a_person_sees_it(allot: Allot, queue: FakeApi) -> None:
+    header, first, *_ = lines(allot, "squeue")
+    assert header == ("             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)")
+    assert first.startswith("                 2    shared    train      ann  R")
+    assert first.endswith("      1 v100-1")
+
+
+def test_squeue_asks_the_server_for_no_more_than_it_shows(
+    allot: Allot, queue: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, str]] = []
+    answer = queue._list
+    monkeypatch.setattr(queue, "_list", lambda query: asked.append(query) or answer(query))
+    lines(allot, "squeue", "-u", "ann", "-t", "PD", "-n", "sweep", "-p", "shared", "-A", "research")
+    assert asked[0] == {
+        "page_size": "200", "state": "queued", "submitted_by": "ann", "name": "sweep",
+        "virtual_cluster": "shared", "tenant": "research",
+    }  # fmt: skip
+
+
+def test_squeue_json(allot: Allot, queue: FakeApi) -> None:
+    found = json.loads("\n".join(lines(allot, "squeue", "--json", "--me")))
+    first = found["jobs"][0]
+    assert [job["job_id"] for job in found["jobs"]] == [2, 4, 5]
+    assert (first["job_state"], first["user_name"], first["nodes"]) == (["RUNNING"], "ann", "v100-1")
+    assert first["submit_time"] == {
+        "set": True, "infinite": False, "number": int(datetime.fromisoformat(NOW).timestamp())
+    }  # fmt: skip
+    assert found["jobs"][2]["array_task_id"]["number"] == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["squeue", "--iterate=5"], "--iterate=5"),
+        (["squeue", "-o", "%i %Y"], "%Y"),
+        (["squeue", "-t", "DREAMING"], "DREAMING"),
+        (["squeue", "-j", "twelve"], "twelve"),
+        (["scancel", "--signal=USR1", "2"], "--signal=USR1"),
+        (["scancel"], "scancel"),
+        (["sacct", "-o", "JobID,Energy"], "Energy"),
+        (["sacct", "--units=G"], "--units=G"),
+        (["sinfo", "-o", "%C"], "%C"),
+        (["sinfo", "--summarize"], "--summarize"),
+        (["scontrol", "reboot", "n1"], "reboot"),
+        (["scontrol", "update", "JobId=2", "Nodes=4"], "Nodes=4"),
+        (["sbatch", "--burst-buffer=x", "a.sh"], "--burst-buffer=x"),
+        (["srun", "--pty", "bash"], "--pty"),
+        (["sprio"], "sprio"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(
+    allot: Allot, queue: FakeApi, arguments: list[str], named: str
+) -> None:
+    assert named in refused(allot, *arguments)
+    assert not [path for method, path, *_ in queue.requests if method == "POST"]
+
+
+def test_a_job_that_is_not_there(allot: Allot, queue: FakeApi) -> None:
+    assert allot("slurm", "squeue", "-j", "99").exit_code == 3
+
+
+# scancel
+
+
+def cancelled(api: FakeApi) -> list[int]:
+    return sorted(number for number, job in api.jobs.items() if job["state"] == "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["3"], [3]),
+        (["4"], [4, 5]),
+        (["4_7"], [5]),
+        (["4_[0-3]", "3"], [3, 4]),
+        (["1"], []),
+        (["-u", "ann"], [2, 4, 5]),
+        (["--me", "-t", "PENDING"], [4, 5]),
+        (["-u", "ann", "--state=RUNNING"], [2]),
+        (["-n", "sweep"], [4, 5]),
+        (["--name=eval", "-u", "ann"], []),
+        (["-t", "PD", "4", "2"], [4, 5]),
+    ],
+)
+def test_scancel_ends_what_is_meant(
+    allot: Allot, queue: FakeApi, arguments: list[str], ids: list[int]
+) -> None:
+    assert lines(allot, "scancel", *arguments) == []
+    assert cancelled(queue) == ids
+
+
+def test_scancel_says_which_job_is_not_there_and_cancels_the_others(allot: Allot, queue: FakeApi) -> None:
+    result = allot("slurm", "scancel", "99", "3")
+    assert result.exit_code == 1
+    assert result.stderr == "scancel: error: Kill job error on job id 99: Invalid job id specified\n"
+    assert cancelled(queue) == [3]
+
+
+# sacct
+
+
+def test_sacct_says_what_scripts_ask(allot: Allot, queue: FakeApi) -> None:
+    asked = ("sacct", "-j", "1,6,2", "-n", "-X", "-o", "JobID,State,ExitCode", "--parsable2")
+    assert sorted(lines(allot, *asked)) == ["1|COMPLETED|0:0", "2|RUNNING|0:0", "6|FAILED|3:0"]
+    assert lines(allot, "sacct", "-nXP", "-j", "4", "--format=jobid,jobname,user,alloctres") == [
+        "4_0|sweep|ann|",
+        "4_7|sweep|ann|",
+    ]
+    assert lines(allot, "sacct", "-p", "-j", "2", "-o", "JobIDRaw,Start,NodeList,ReqTRES,Timelimit") == [
+        "JobIDRaw|Start|NodeList|ReqTRES|Timelimit|",
+        f"2|{LOCAL}|v100-1|cpu=1,node=1,billing=2,gres/gpu=2|UNLIMITED|",
+    ]
+    assert lines(allot, "sacct", "-j", "1", "-o", "JobID,JobName%20,State%-12") == [
+        "JobID                     JobName State       ",
+        "------------ -------------------- ------------",
+        "1                            prep COMPLETED   ",
+    ]
+    assert lines(allot, "sacct", "-nP", "-s", "F,CD", "-S", "now-7days", "-o", "JobID") == ["1", "6"]
+
+
+def test_sacct_says_when_a_job_is_not_there(allot: Allot, queue: FakeApi) -> None:
+    result = allot("slurm", "sacct", "-n", "-j", "99")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "there is no job 99" in result.stderr
+
+
+# sinfo, scontrol
+
+
+@pytest.fixture
+def cluster(api: FakeApi) -> FakeApi:
+    gpus = [{**gpu, "state": "free"} for gpu in NODE["gpus"]]
+    held = [{**gpu, "state": "held"} for gpu in gpus]
+    api.nodes = [
+        {**NODE, "gpus": gpus},
+        {**NODE, "name": "v100-2", "gpus": held},
+        {**NODE, "name": "v100-3", "gpus": held[:1] + gpus[1:]},
+        {**NODE, "name": "v100-4", "gpus": gpus, "cordoned": True},
+        {**NODE, "name": "k80-1", "gpu_model": "K80", "gpus": gpus, "state": "lost"},
+    ]
+    api.virtual_clusters = [
+        {**VC, "default_time_limit_seconds": 86_400.0, "guaranteed": {"V100": 4}},
+        {**VC, "name": "spare", "default_time_limit_seconds": 3_600.0, "guaranteed": {}},
+    ]
+    return api
+
+
+def test_sinfo_says_what_scripts_ask(allot: Allot, cluster: FakeApi) -> None:
+    assert lines(allot, "sinfo", "-h", "-p", "shared", "-o", "%P %a %l %D %t %N") == [
+        "shared up 1-00:00:00 1 idle v100-1",
+        "shared up 1-00:00:00 1 alloc v100-2",
+        "shared up 1-00:00:00 1 mix v100-3",
+        "shared up 1-00:00:00 1 drain v100-4",
+    ]
+    assert lines(allot, "sinfo", "-h", "-o", "%R %D %N %G") == [
+        "shared 4 v100-[1-4] gpu:V100:3",
+        "spare 4 v100-[1-4] gpu:V100:3",
+        "spare 1 k80-1 gpu:K80:3",
+    ]
+    assert lines(allot, "sinfo", "-h", "-N", "-p", "spare", "-t", "down", "-o", "%n %c %m %f") == [
+        "k80-1 8 32768 K80"
+    ]
+    assert lines(allot, "sinfo", "-h", "-n", "v100-[2-3]", "-p", "shared", "-o", "%n") == ["v100-2", "v100-3"]
+    found = json.loads("\n".join(lines(allot, "sinfo", "--json")))
+    assert [node["state"] for node in found["nodes"]] == [
+        ["IDLE"],
+        ["ALLOCATED"],
+        ["MIXED"],
+        ["DRAINED"],
+        ["DOWN"],
+    ]
+    assert found["nodes"][4]["partitions"] == ["spare"]
+    assert lines(allot, "sinfo")[0] == "PARTITION AVAIL TIMELIMIT  NODES  STATE  NODELIST"
+
+
+def test_scontrol_shows_jobs_and_nodes(allot: Allot, queue: FakeApi, cluster: FakeApi) -> None:
+    shown = " ".join(" ".join(lines(allot, "scontrol", "show", "job", "2")).split())
+    for part in (
+        "JobId=2 JobName=train",
+        "JobState=RUNNING Reason=None",
+        "TimeLimit=UNLIMITED",
+        "NodeList=v100-1",
+    ):
+        assert part in shown
+    (line,) = lines(allot, "scontrol", "-o", "show", "job", "4_7")
+    assert line.startswith("JobId=5 ArrayJobId=4 ArrayTaskId=7 JobName=sweep ")
+    assert "NodeName=v100-2" in lines(allot, "scontrol", "show", "node", "v100-2")[0]
+    assert lines(allot, "scontrol", "show", "hostnames", "n[1-3,07],login") == [
+        "n1",
+        "n2",
+        "n3",
+        "n07",
+        "login",
+    ]
+    assert lines(allot, "scontrol", "show", "hostlist", "n3,n1,n2,login") == ["n[1-3],login"]
+
+
+def test_scontrol_changes_jobs(allot: Allot, queue: FakeApi) -> None:
+    lines(allot, "scontrol", "hold", "3")
+    assert queue.jobs[3]["held"]
+    lines(allot, "scontrol", "release", "3")
+    assert not queue.jobs[3]["held"]
+    lines(allot, "scontrol", "requeue", "2")
+    assert queue.sent("POST", "/jobs/2/requeue") == [{}]
+    lines(allot, "scontrol", "update", "JobId=4", "TimeLimit=2:00:00", "Priority=5", "JobName=again")
+    changes = {"time_limit": 7200, "priority": 5, "name": "again"}
+    assert queue.changes == [(4, changes), (5, changes)]
+
+
+# sbatch, srun
+
+
+SCRIPT = "#!/bin/bash\n#SBATCH -J sweep -p gpu\n#SBATCH --gres=gpu:1\n#SBATCH --time=60\npython train.py $1\n"
+
+
+def test_sbatch_prints_what_scripts_read(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
+    (tmp_path / "a.sh").write_text(SCRIPT)
+    assert lines(allot, "sbatch", "a.sh") == ["Submitted batch job 1"]
+    assert lines(
+        allot, "sbatch", "--parsable", "--gres=gpu:2", "-J", "other", "-t", "2:00:00", "a.sh", "7", "-x"
+    ) == ["2"]
+    first, second = api.sent("POST", "/jobs")
+    assert (first["name"], first["time_limit"], first["tasks"][0]["resources"]["gpu"]) == ("sweep", 3600, 1)
+    # The command line wins over the script, and the words behind the script are its own.
+    assert (second["name"], second["time_limit"], second["tasks"][0]["resources"]["gpu"]) == (
+        "other",
+        7200,
+        2,
+    )
+    assert second["tasks"][0]["command"][-3:] == ["script", "7", "-x"]
+    assert lines(allot, "sbatch", "--parsable", "--gres=gpu:1", "--wrap", "python -c 'print(1)'") == ["3"]
+    assert "python -c 'print(1)'" in api.sent("POST", "/jobs")[2]["tasks"][0]["command"][2]
+
+
+def test_sbatch_takes_a_partition_for_a_virtual_cluster_and_an_account_for_a_tenant(
+    allot: Allot, api: FakeApi, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.virtual_clusters = [{**VC, "name": "vision"}]
+    (tmp_path / "a.sh").write_text(SCRIPT)
+    lines(allot, "sbatch", "-p", "vision", "-A", "research", "--export=ALL,LR=0.1", "a.sh")
+    monkeypatch.setenv("ALLOT_PARTITIONS", "gpu=vision")
+    lines(allot, "sbatch", "a.sh")
+    first, second = api.sent("POST", "/jobs")
+    assert (first["virtual_cluster"], first["tenant"], first["tasks"][0]["env"]) == (
+        "vision", "research", {"LR": "0.1"},
+    )  # fmt: skip
+    assert second["virtual_cluster"] == "vision"
+
+
+def test_sbatch_on_hold_can_not_start_before_it_is_held(allot: Allot, api: FakeApi) -> None:
+    lines(allot, "sbatch", "--hold", "-G", "1", "--wrap", "true")
+    (body,) = api.sent("POST", "/jobs")
+    assert datetime.fromisoformat(body["begin"]) > datetime.now().astimezone()
+    assert api.jobs[1]["held"]
+    assert api.changes == [(1, {"begin": None})]
+
+
+def test_sbatch_that_can_not_come_over_submits_nothing(allot: Allot, api: FakeApi, tmp_path: Any) -> None:
+    (tmp_path / "cpu.sh").write_text("#!/bin/bash\n#SBATCH -c 4\ntrue\n")
+    assert "Nothing was submitted." in refused(allot, "sbatch", "cpu.sh")
+    assert api.sent("POST", "/jobs") == []
+    assert (
+        "Would start at once." in allot("slurm", "sbatch", "--test-only", "-G", "1", "--wrap", "true").stderr
+    )
+    assert api.sent("POST", "/jobs") == []
+
+
+def test_sbatch_waits(allot: Allot, api: FakeApi) -> None:
+    api.timeline[1] = [running(), ended("failed", 4)]
+    assert lines(allot, "sbatch", "--wait", "--parsable", "-G", "1", "--wrap", "exit 4", code=4) == ["1"]
+
+
+def test_srun_runs_as_a_local_command_would(allot: Allot, api: FakeApi) -> None:
+    api.timeline[1] = [running(), ended("failed", 5)]
+    api.logs[1, 1, 0] = ["hello\n"]
+    api.complete.add((1, 1, 0))
+    assert lines(allot, "srun", "--gres=gpu:1", "-t", "10", "python", "train.py", "-n", "3", code=5) == [
+        "hello"
+    ]
+    (body,) = api.sent("POST", "/jobs")
+    assert "srun python train.py -n 3" in body["tasks"][0]["command"][2]
+    assert body["time_limit"] == 600
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "code"),
+    [
+        ({}, "PENDING", "0:0"),
+        (running(), "RUNNING", "0:0"),
+        (ended(), "COMPLETED", "0:0"),
+        (ended("cancelled", None), "CANCELLED", "0:0"),
+        (ended("failed", 3), "FAILED", "3:0"),
+        (ended("failed", -15, attempt=make_attempt(stop_cause="time_limit")), "TIMEOUT", "0:15"),
+        (ended("failed", -9, attempt=make_attempt(failure="cpu_out_of_memory")), "OUT_OF_MEMORY", "0:9"),
+        (ended("failed", 1, attempt=make_attempt(failure="gpu_out_of_memory")), "OUT_OF_MEMORY", "1:0"),
+        (ended("failed", None, attempt=make_attempt(outcome="lost")), "NODE_FAIL", "0:0"),
+        (ended("failed", None, attempt=make_attempt(outcome="preempted")), "PREEMPTED", "0:0"),
+    ],
+)
+def test_every_end_has_slurms_word(api: FakeApi, changes: dict[str, Any], state: str, code: str) -> None:
+    job: Any = api.add(1, **changes)
+    assert (words.state_of(job), words.exit_code(job)) == (state, code)
+    assert words.OURS[state] == job["state"]
+    assert state in words.COMPACT
+
+
+def test_reasons_are_those_that_are_declared() -> None:
+    assert set(words._REASONS) - set(REASONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["n1", "n2", "n3", "n7"], "n[1-3,7]"),
+        (["n01", "n02"], "n[01-02]"),
+        (["login", "n1"], "n1,login"),
+        (["a-1", "b-1", "b-2"], "a-1,b-[1-2]"),
+        ([], ""),
+    ],
+)
+def test_lists_of_nodes_are_short_and_read_back(names: list[str], short: str) -> None:
+    assert words.hostlist(names) == short
+    assert sorted(words.hostnames(short)) == names
+
+
+def test_times_are_slurms() -> None:
+    assert [words.span(seconds) for seconds in (0, 61, 3_723, 93_784, None)] == [
+        "0:00", "1:01", "1:02:03", "1-02:03:04", "UNLIMITED",
+    ]  # fmt: skip
+    assert words.span(61, padded=True) == "00:01:01"
+    assert listed_ids("12,13_4,14_[0-3,7]", "squeue") == [(12, ""), (13, "4"), (14, "0-3,7")]

@@ -1,0 +1,129 @@
+"""The kinds of batch scripts that people publish, and what comes over: the table in docs/slurm-users.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allot.errors import WrongUse
+from allot.sbatch import translate
+from scheduler.jobspec.parsing import parse
+
+PAGE = Path(__file__).parents[2] / "docs/slurm-users.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A script, and what its job is like. `left_out`: options of which nothing comes over."""
+
+    script: str
+    replicas: int = 1
+    gpus: int = 1
+    spec: dict[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+KINDS = {
+    "array over the lines of a file": Kind(
+        script="#SBATCH --array=1-100%8\n#SBATCH --gres=gpu:1\n#SBATCH -o logs/%A_%a.out\n"
+        'ARGS=$(sed -n "${SLURM_ARRAY_TASK_ID}p" args.txt)\npython train.py $ARGS',
+        spec={"array": {"indices": "1-100%8"}},
+    ),
+    "signal before the limit, then requeue": Kind(
+        script="#SBATCH --time=4:00:00\n#SBATCH --signal=B:USR1@120\n#SBATCH --requeue\n#SBATCH --gpus=1\n"
+        "trap 'scontrol requeue $SLURM_JOB_ID' USR1\npython train.py &\nwait",
+        spec={"time_limit": 14_400, "checkpoint": {"grace_seconds": 120}},
+    ),
+    "chain of dependencies": Kind(
+        script="#SBATCH -G 1\n#SBATCH -d afterok:17,afterany:18\npython eval.py",
+        spec={"after": [{"job": 17, "when": "succeeded"}, {"job": 18, "when": "ended"}]},
+    ),
+    "torchrun on two nodes": Kind(
+        script="#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n"
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+        "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 4 --rdzv_endpoint $head:29500 train.py",
+        replicas=2,
+        gpus=4,
+    ),
+    "accelerate": Kind(
+        script="#SBATCH -N 2 --ntasks-per-node=1 --gres=gpu:4\n#SBATCH --exclusive\n"
+        "srun bash -c 'accelerate launch --num_machines $SLURM_NNODES --machine_rank $SLURM_NODEID train.py'",
+        replicas=2,
+        gpus=4,
+        left_out=("--exclusive",),
+    ),
+    "DeepSpeed with a host file": Kind(
+        script="#SBATCH -N 2 --ntasks-per-node=1 --gpus-per-node=4\n"
+        "scontrol show hostnames $SLURM_NODELIST | sed 's/$/ slots=4/' > hostfile\n"
+        "srun deepspeed --hostfile hostfile train.py",
+        replicas=2,
+        gpus=4,
+    ),
+    "MPI with all options on one line": Kind(
+        script="#SBATCH -J mpi -N 2 -n 8 --gpus-per-task=1 -t 30 --mem-per-gpu=8G\nsrun --mpi=pmix ./a.out",
+        replicas=8,
+        spec={"name": "mpi", "time_limit": 1_800},
+    ),
+    "modules with conda and apptainer": Kind(
+        script="#SBATCH --gpus=2\n#SBATCH --chdir=/scratch/me\nmodule load cuda\nconda activate torch\n"
+        "apptainer exec --nv image.sif python train.py",
+        gpus=2,
+        left_out=("--chdir=/scratch/me",),
+    ),
+    "Jupyter through a tunnel": Kind(
+        script="#SBATCH --gres=gpu:1\n#SBATCH --time=08:00:00\nport=$(shuf -i 8000-9999 -n 1)\n"
+        'echo "ssh -L $port:$(hostname):$port login"\njupyter lab --no-browser --port=$port',
+        spec={"time_limit": 28_800},
+    ),
+    "pyxis": Kind(
+        script="#SBATCH --gpus=1\n#SBATCH --container-image=registry.example/pytorch:2\npython train.py",
+        left_out=("--container-image=registry.example/pytorch:2",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_comes_over_of_each_kind(name: str) -> None:
+    kind = KINDS[name]
+    made = translate(f"#!/bin/bash\n{kind.script}\n", "job")
+    parse(made.spec)
+    assert not made.blocked
+    task: dict[str, Any] = made.spec["tasks"][0]
+    assert (task["replicas"], task["resources"]["gpu"]) == (kind.replicas, kind.gpus)
+    assert {**made.spec, **kind.spec} == made.spec
+    assert tuple(note.option for note in made.notes if note.how == "not possible") == kind.left_out
+    assert subprocess.run(["bash", "-n", "-c", task["command"][-2]], check=False).returncode == 0
+
+
+def test_two_kinds_of_workers_are_not_taken_for_one() -> None:
+    """`hetjob` separates components; the second would otherwise replace what the first says."""
+    script = "#!/bin/bash\n#SBATCH -G 1 -n 1\n#SBATCH hetjob\n#SBATCH -G 4 -n 2\nsrun a : b\n"
+    with pytest.raises(WrongUse, match=r"Line 3.*hetjob"):
+        translate(script, "job")
+
+
+def test_typing_mistakes_are_told_by_line() -> None:
+    for line, option in (("#SBATCH --job_name=x", "--job_name=x"), ("#SBATCH --gpu=2", "--gpu=2")):
+        made = translate(f"#!/bin/bash\n#SBATCH -G 1\n{line}\ntrue\n", "job")
+        (note,) = [note for note in made.notes if note.line == 3]
+        assert (note.option, note.how) == (option, "not possible")
+    # An en dash, as word processors make of two hyphens.
+    with pytest.raises(WrongUse, match="Line 2: '\u2013time=10' is no option of sbatch"):
+        translate("#!/bin/bash\n#SBATCH \u2013time=10\n#SBATCH -G 1\ntrue\n", "job")
+    made = translate("#!/bin/bash\n#SBTACH --time=10\n#SBATCH -G 1\ntrue\n", "job")
+    (note,) = [note for note in made.notes if note.line == 2]
+    assert (note.how, note.what) == (
+        "not possible",
+        "it does not begin with #SBATCH, so Slurm ignores it, too",
+    )
+
+
+def test_the_table_names_every_kind_that_is_tried_here() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \|", PAGE.read_text(), re.MULTILINE)
+    others = {"two kinds of workers", "typing mistakes", "array with requeue of one index"}
+    assert {*KINDS, *others} <= set(rows)

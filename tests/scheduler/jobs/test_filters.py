@@ -1,0 +1,93 @@
+"""Jobs by when they were there, by failure, by whom: filters that the list, counts and bulk actions share."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from scheduler.models import Attempt, Job
+from tenants.models import User
+from tests.api.caller import is_error
+from tests.scheduler.builders import gpus_of, make_failed_attempt, make_job
+from tests.scheduler.conftest import World
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def lived(world: World, begins: int, starts: int | None, ends: int | None, **more: Any) -> int:
+    """A job that was submitted, started and ended so many hours after noon; None: not yet."""
+    state = "queued" if starts is None else "running" if ends is None else "succeeded"
+    times = {
+        "started_at": None if starts is None else NOON + starts * HOUR,
+        "ended_at": None if ends is None else NOON + ends * HOUR,
+    }
+    submitted_at = NOON + begins * HOUR
+    return make_job(tenant=world.tenant, state=state, submitted_at=submitted_at, columns=times, **more).id
+
+
+def found(world: World, query: str) -> list[int]:
+    answer = world.member.get(f"/jobs?{query}")
+    assert answer.status_code == 200, answer.content
+    counted = world.member.get(f"/jobs/counts?{query}").json()
+    ids = [job["id"] for job in answer.json()["results"]]
+    assert sum(counted.values()) == len(ids)
+    return sorted(ids)
+
+
+def at(hours: int) -> str:
+    return f"{NOON + hours * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_times_say_when_a_job_was_there(world: World) -> None:
+    early, long = lived(world, 0, 1, 2), lived(world, 0, 2, 9)
+    late, runs, waits = lived(world, 5, 6, 7), lived(world, 5, 6, None), lived(world, 8, None, None)
+    assert found(world, f"since={at(3)}") == [long, late, runs, waits]
+    assert found(world, f"since={at(3)}&until={at(5)}") == [long]
+    # Each range has its first instant and not its last one, so that ranges beside each other share none.
+    assert found(world, f"since={at(2)}&until={at(1)}") == [early, long]
+    assert found(world, f"submitted_since={at(5)}&submitted_until={at(8)}") == [late, runs]
+    assert found(world, f"started_since={at(2)}&started_until={at(6)}") == [long]
+    assert found(world, f"ended_since={at(2)}&ended_until={at(9)}") == [early, late]
+    assert found(world, f"ended_since={at(7)}&state=succeeded") == [long, late]
+
+
+def test_a_failure_class_finds_jobs_by_any_of_their_attempts(world: World) -> None:
+    gpus = gpus_of(world.node)[:1]
+    job = make_job(tenant=world.tenant, state="failed")
+    make_failed_attempt(job, gpus, failure="import_error")
+    make_failed_attempt(make_job(tenant=world.tenant, state="failed"), gpus, failure="out_of_memory")
+    again = make_job(tenant=world.tenant)
+    make_failed_attempt(again, gpus, failure="import_error")
+    make_failed_attempt(again, gpus, failure="node_failure")
+    assert Attempt.objects.count() == 4
+    assert found(world, "failure=import_error") == [job.id, again.id]
+    assert found(world, "failure=import_error&state=failed") == [job.id]
+
+
+def test_the_person_and_a_label_narrow_a_range(world: World) -> None:
+    mia = User.objects.get(username="mia")
+    mine = lived(world, 0, 1, 2, submitted_by=mia, labels={"sweep": "3"})
+    lived(world, 0, 1, 2, labels={"sweep": "3"})
+    lived(world, 0, 1, 2, submitted_by=mia)
+    assert found(world, f"submitted_by=mia&label=sweep=3&since={at(0)}") == [mine]
+
+
+def test_jobs_under_a_range_are_cancelled_together(world: World) -> None:
+    old, new = lived(world, 0, None, None), lived(world, 5, None, None)
+    answer = world.member.post("/jobs/cancel", {"filter": {"submitted_until": at(3)}})
+    assert answer.json()["jobs"] == 1
+    assert dict(Job.objects.values_list("id", "state")) == {old: "cancelled", new: "queued"}
+
+
+@pytest.mark.parametrize(
+    "query", ["since=yesterday", "ended_since=1h", "started_until=", "since=0001-01-01T00:00:00Z"]
+)
+def test_what_is_no_instant_is_refused_or_says_nothing(world: World, query: str) -> None:
+    answer = world.member.get(f"/jobs?{query}")
+    if query.endswith("="):
+        assert answer.status_code == 200
+    else:
+        assert is_error(answer, 400, "invalid")["fields"][0]["field"] == query.partition("=")[0]
