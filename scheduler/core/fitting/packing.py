@@ -256,7 +256,7 @@ def _tightest(
 
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
     """Return the node of the domain that offers the most GPUs, at least so many, or None."""
-    for count in range(len(layer.by_count) - 1, max(least, 1) - 1, -1):
+    for count in range(len(layer.by_count) - 1, least - 1, -1):
         for node in _by_ease(layer.by_count[count] & domain, easier):
             return node
     return None
