@@ -219,9 +219,12 @@ _Places = tuple[list[int], list[int]]
 class _Remembered:
     """What a scorer said of the nodes of a fleet for one kind of replica, and what they were like then."""
 
-    __slots__ = ("found", "points", "states")
+    __slots__ = ("found", "layer", "points", "seen", "states")
 
     def __init__(self, nodes: int) -> None:
+        #: What was asked about the last time, and how much of what changed there had happened by then.
+        self.layer: Layer | None = None
+        self.seen = 0
         #: Column by column, so that nodes are compared many at a time.
         self.states: list[list[object]] = [[_NEVER] * nodes] * 4
         #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
@@ -230,7 +233,11 @@ class _Remembered:
 
     def changed(self, layer: Layer, kinds: Sequence[object]) -> list[int]:
         """Return the nodes that are not as they were when this was asked the last time."""
-        # What is open on a node is replaced when it changes.
+        if self.layer is layer and not kinds:
+            recent, self.seen = layer.changes[self.seen :], len(layer.changes)
+            return recent if len(recent) < 2 else sorted(set(recent))
+        self.layer, self.seen = layer, len(layer.changes)
+        # It is another layer. What is open on a node is replaced when it changes.
         cards = list(map(layer.cards.get, range(len(layer.masks))))
         room: list[object] = [*zip(layer.cpus, layer.memory, strict=True)]
         now: list[list[object]] = [[*layer.masks], room, [*cards], [*kinds]]
@@ -263,6 +270,7 @@ class PartsByScore:
     def __init__(self, scorer: Scorer, kinds: Kinds | None = None) -> None:
         self._scorer, self._kinds = scorer, kinds
         self._memory: dict[object, _Remembered] = {}
+        self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
 
     def __call__(self, capacity: Capacity, demand: Demand, reach: int) -> Fit | None:
         """Return the place with the most points, one that disturbs nobody; or None."""
@@ -391,8 +399,16 @@ class PartsByScore:
                     shares[numbers.index(gpu)] -= ask_of(other).share
             free = free._replace(shares=tuple(shares))
         kinds = frozenset[str]() if self._kinds is None else self._kinds.of(fleet, layer, node)
-        points, at = self._scorer.score(NodeState(free, kinds), need, [numbers.index(gpu) for gpu in able])
+        points, at = self._score(NodeState(free, kinds), need, tuple([numbers.index(gpu) for gpu in able]))
         return points, numbers[at] if able else 0
+
+    def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
+        """Ask the scorer, once about all nodes that are alike."""
+        key = node, need, able
+        found = self._scored.get(key)
+        if found is None:
+            found = self._scored[key] = self._scorer.score(node, need, able)
+        return found
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:

@@ -49,6 +49,12 @@ def most_left(cards: Mapping[int, Card]) -> int:
 
 def may_join(labels: SharingLabels | None, card: Card) -> bool:
     """Whether labels let a job share the GPU with those that are there."""
+    if labels is None:
+        for share in card:
+            if share[3] is not None:
+                break
+        else:
+            return True
     return objection(labels, card) == ""
 
 

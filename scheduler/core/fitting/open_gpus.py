@@ -77,17 +77,23 @@ class OpenGpus:
     def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
         """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
         far as so many more may be handed out."""
+        assert need.part is not None
         fresh = 0 if self.is_carried else self.layer.masks[node] & among
-        cards = self.layer.cards.get(node, {})
+        cards, room = self.layer.cards.get(node, {}), WHOLE_GPU - need.part.request
         found = []
         for number in members(fresh | (sum(cards) & among)):
             gpu = 1 << number
             card = cards.get(gpu, ())
-            if (
-                has_room(self._share(need, node, gpu), card, self.fleet.memory_of(node, gpu))
-                and (not card or may_join(need.labels, card))
-                and (budget is None or self.cost(node, gpu) <= budget)
-            ):
+            left = room
+            for share in card:
+                left -= share[1]
+            # Most are full: only of the others it is asked whether memory and labels let it in.
+            if left < 0 or not (budget is None or self.cost(node, gpu) <= budget):
+                continue
+            device = self.fleet.memory_of(node, gpu)
+            if device and not has_room(self._share(need, node, gpu), card, device):
+                continue
+            if not card or may_join(need.labels, card):
                 found.append(number)
         return found
 

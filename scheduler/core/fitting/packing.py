@@ -19,7 +19,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cards", "cpus", "gpus", "left", "masks", "memory")
+    __slots__ = ("by_count", "cards", "changes", "cpus", "gpus", "left", "masks", "memory")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -37,6 +37,8 @@ class Layer:
         self.cards: dict[int, dict[int, Card]] = {}
         #: What is left of the GPU of which most is, in thousandths, of each of these nodes.
         self.left: dict[int, int] = {}
+        #: Nodes in the order in which something of them changed: who looks again need not look at others.
+        self.changes: list[int] = []
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -47,7 +49,7 @@ class Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
-        twin.left = self.left.copy()
+        twin.left, twin.changes = self.left.copy(), []
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -69,6 +71,7 @@ class Layer:
         twin.gpus = self.gpus_in(nodes)
         twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
         twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
+        twin.changes = []
         return twin
 
     def set(
@@ -124,6 +127,8 @@ class Layer:
         return WHOLE_GPU if self.masks[node] else self.left.get(node, 0)
 
     def _replace(self, node: int, mask: int) -> None:
+        # Whatever changes of a node comes by here.
+        self.changes.append(node)
         before, after = self.masks[node].bit_count(), mask.bit_count()
         self.masks[node] = mask
         if before != after:
