@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.cards import Card
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
@@ -143,15 +142,13 @@ class Kinds:
         return kinds | {UNKNOWN} if self._before[place] else kinds
 
 
-def _free_of(fleet: Fleet, cpus: float, mask: int, cards: Mapping[int, Card], node: int) -> Free:
+def _free_of(fleet: Fleet, cpus: float, layer: Layer, node: int) -> Free:
     """Return what is idle on a node, GPU by GPU."""
-    shares = []
-    for gpu in members(fleet.usable[node]):
-        card = cards.get(1 << gpu)
-        if card is not None:
-            shares.append(WHOLE - sum([share.request for share in card]))
-        else:
-            shares.append(WHOLE if mask >> gpu & 1 else 0)
+    mask, rooms = layer.masks[node], layer.rooms.get(node, {})
+    shares = [
+        rooms[1 << gpu] if 1 << gpu in rooms else WHOLE if mask >> gpu & 1 else 0
+        for gpu in members(fleet.usable[node])
+    ]
     return Free(fleet.model, cpus, tuple(shares))
 
 
@@ -183,14 +180,14 @@ class WholeGpus:
             if cards:
                 state = (
                     *state,
-                    tuple(sorted([sum([share.request for share in cards[gpu]]) for gpu in cards])),
+                    tuple(sorted(layer.rooms[node].values())),
                 )
             if self._kinds is not None:
                 kinds = self._kinds.of(fleet, layer, node)
                 state = (*state, kinds)
             points = scores.get(state)
             if points is None:
-                free = _free_of(fleet, left, masks[node], cards or {}, node)
+                free = _free_of(fleet, left, layer, node)
                 for _ in range(masks[node].bit_count() - count):
                     at = free.shares.index(WHOLE)
                     free = free._replace(shares=(*free.shares[:at], 0, *free.shares[at + 1 :]))
@@ -390,7 +387,7 @@ class PartsByScore:
             able = offered.able(node, need, among, budget)
         if len(able) < 1 if need.part is not None else not _is_whole(layer, node, need, among, budget):
             return None
-        free = _free_of(fleet, cpus, layer.masks[node], layer.cards.get(node, {}), node)
+        free = _free_of(fleet, cpus, layer, node)
         numbers = list(members(fleet.usable[node]))
         if taken:
             shares = list(free.shares)

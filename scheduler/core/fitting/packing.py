@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, most_left, without
+from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
@@ -19,7 +19,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cards", "changes", "cpus", "gpus", "left", "masks", "memory")
+    __slots__ = ("by_count", "cards", "changes", "cpus", "gpus", "left", "masks", "memory", "rooms")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -37,6 +37,8 @@ class Layer:
         self.cards: dict[int, dict[int, Card]] = {}
         #: What is left of the GPU of which most is, in thousandths, of each of these nodes.
         self.left: dict[int, int] = {}
+        #: What is left of each open GPU of these nodes.
+        self.rooms: dict[int, dict[int, int]] = {}
         #: Nodes in the order in which something of them changed: who looks again need not look at others.
         self.changes: list[int] = []
 
@@ -49,7 +51,7 @@ class Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
-        twin.left, twin.changes = self.left.copy(), []
+        twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -71,6 +73,7 @@ class Layer:
         twin.gpus = self.gpus_in(nodes)
         twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
         twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
+        twin.rooms = {node: rooms for node, rooms in self.rooms.items() if nodes >> node & 1}
         twin.changes = []
         return twin
 
@@ -118,9 +121,10 @@ class Layer:
 
     def _set_cards(self, node: int, cards: dict[int, Card] | None) -> None:
         if cards:
-            self.cards[node], self.left[node] = cards, most_left(cards)
+            rooms = self.rooms[node] = rooms_of(cards)
+            self.cards[node], self.left[node] = cards, max(rooms.values())
         elif node in self.cards:
-            del self.cards[node], self.left[node]
+            del self.cards[node], self.left[node], self.rooms[node]
 
     def most_left_on(self, node: int) -> int:
         """Return what is left of the GPU of a node of which most is, open or whole, in thousandths."""
