@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
-from scheduler.core.fitting.cluster import Fleet
+from scheduler.core.fitting.cluster import Fleet, canonical
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
@@ -81,7 +81,7 @@ class Layer:
         self, node: int, mask: int, cpus: float, memory: float, cards: dict[int, Card] | None = None
     ) -> None:
         self._replace(node, mask)
-        self.cpus[node], self.memory[node] = cpus, memory
+        self.cpus[node], self.memory[node] = canonical(cpus), memory
         self._set_cards(node, cards)
 
     def add(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
@@ -94,7 +94,8 @@ class Layer:
                     cards[share.gpu], mask = left, mask & ~share.gpu
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
-        self.cpus[node] += cpus
+        if cpus:
+            self.cpus[node] = canonical(self.cpus[node] + cpus)
         self.memory[node] += memory
 
     def remove(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
@@ -109,7 +110,8 @@ class Layer:
                     cards[share.gpu] = (*cards.get(share.gpu, ()), share)
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] & ~mask)
-        self.cpus[node] -= cpus
+        if cpus:
+            self.cpus[node] = canonical(self.cpus[node] - cpus)
         self.memory[node] -= memory
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:
