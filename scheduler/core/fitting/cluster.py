@@ -29,16 +29,6 @@ Place = tuple[str, int, int]
 UNKNOWN = float("inf")
 
 
-#: CPUs are counted to so many decimals: millionths, where people say thousandths.
-_DECIMALS = 6
-
-
-def canonical(cpus: float) -> float:
-    """Return the float nearest to what a sum or difference of CPUs is in decimals, so that none is lost:
-    89.1 less 5.8 is 83.3, and holds what needs so much."""
-    return round(cpus, _DECIMALS)
-
-
 class Shapes:
     """What decides whether each job fits, kept for the many rounds in which it is asked."""
 

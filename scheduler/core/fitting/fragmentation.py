@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from scheduler.core.fitting.cluster import canonical
+from scheduler.core.model.processors import canonical
 from scheduler.core.model.snapshot import Task, TaskKind
 
 #: A whole GPU, in the unit of shares.

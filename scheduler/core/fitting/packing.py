@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
-from scheduler.core.fitting.cluster import Fleet, canonical
+from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.processors import canonical
 
 
 class Layer:

@@ -89,11 +89,11 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
     where = facts.cluster.where
 
     def placed(
-        jobs: tuple[JobId, ...], replicas: Replicas, told: Sequence[NodeId], slice_seconds: float | None
+        jobs: tuple[JobId, ...], replicas: Replicas, homes: Sequence[NodeId], slice_seconds: float | None
     ) -> _Placed:
         nodes = [next((where[gpu][:2] for gpu in replica if gpu in where), None) for replica in replicas]
-        if told:
-            nodes = [facts.cluster.place_of(node) for node in told]
+        if homes:
+            nodes = [facts.cluster.place_of(node) for node in homes]
         return _Placed(jobs, nodes, sum(map(len, replicas)), 1 if slice_seconds is None else len(jobs))
 
     company = {

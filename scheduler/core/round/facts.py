@@ -272,8 +272,8 @@ class Facts:
         """Return the nodes on which something is had, as fleet and number."""
         where = self.cluster.where
         places = {where[gpu][:2] for gpu in held.gpus if gpu in where}
-        told = map(self.cluster.place_of, held.nodes)
-        return places.union([place for place in told if place is not None])
+        known = map(self.cluster.place_of, held.nodes)
+        return places.union([place for place in known if place is not None])
 
     def is_lasting(self, gpu: GpuId) -> bool:
         """Whether new work of any length may start on the GPU: its node does not close either."""

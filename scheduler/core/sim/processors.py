@@ -15,11 +15,11 @@ def has_processors(facts: Facts, running: Running) -> bool:
     leaving = {each.allocation: each for each in facts.stopping.values()}
     if all([places.isdisjoint(facts.places_of(each)) for each in leaving.values()]):
         return True
-    wanted = facts.holding_on(facts.cluster, running)
-    fleet = facts.cluster.fleets[wanted.model]
-    left = {part.node: [fleet.cpus[part.node], fleet.memory[part.node]] for part in wanted.parts}
+    needed = facts.holding_on(facts.cluster, running)
+    fleet = facts.cluster.fleets[needed.model]
+    left = {part.node: [fleet.cpus[part.node], fleet.memory[part.node]] for part in needed.parts}
     for allocation, other in facts.running.items():
-        if other.phase != "held" or allocation == running.allocation or other.gpu_model != wanted.model:
+        if other.phase != "held" or allocation == running.allocation or other.gpu_model != needed.model:
             continue
         for held in facts.held_by(allocation):
             for part in held.parts:
@@ -29,7 +29,7 @@ def has_processors(facts: Facts, running: Running) -> bool:
     return all(
         [
             amount <= has
-            for part in wanted.parts
+            for part in needed.parts
             for amount, has in zip(part[2:4], left[part.node], strict=True)
         ]
     )

@@ -39,18 +39,18 @@ def check_processors(snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Runnin
         for action in plan.actions
         if action.placement is not None and action.kind is not ActionKind.JOIN
     ]
-    asked = {
+    looked_at = {
         node
         for action in placed
         if action.placement is not None
         for node, replica in zip(action.placement.nodes, action.placement.replicas, strict=False)
         if not replica
     }
-    if not asked:
+    if not looked_at:
         return
     jobs = {job.id: job for job in snapshot.jobs}
-    home = {gpu.id: node.id for node in snapshot.nodes for gpu in node.gpus if node.id in asked}
-    taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in asked}
+    home = {gpu.id: node.id for node in snapshot.nodes for gpu in node.gpus if node.id in looked_at}
+    taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in looked_at}
     staying = {running.allocation: running for running in kept.values()}
     for running in staying.values():
         there = [jobs[job] for job in running.jobs if job in jobs]
@@ -74,7 +74,7 @@ def _add(
     nodes: tuple[NodeId, ...],
     home: Mapping[GpuId, NodeId],
 ) -> None:
-    """Count what each replica takes of the nodes that are asked about."""
+    """Count what each replica takes of the nodes that are looked at."""
     gangs = [needs_held(job, sum(map(len, replicas))) for job in jobs]
     needs = shared_needs(gangs) if gangs else ()
     for place, (need, replica) in enumerate(zip(needs, replicas, strict=False)):
