@@ -32,7 +32,7 @@ from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.file_kinds import json_fault
-from scheduler.simulation.traces import fields, parts
+from scheduler.simulation.traces import fields, parts, processors
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.pollux import with_profile
@@ -76,7 +76,6 @@ FIELDS = (
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Seconds of an iteration by stage; and what devices tell.
 _PROFILE = ("storage", "gpu", "network", "utilisation", "memory_utilisation", "memory_bytes", "amp")
-_GIB = 2**30
 _MODES = (RESIZABLE, ADAPTIVE, FIXED_WORLD)
 #: Fields that a written trace always has, so that its header is the same whatever the jobs.
 _WRITTEN = tuple(name for name in FIELDS if name not in ("gpus", "batch_size", "loss"))
@@ -161,13 +160,13 @@ def _job(
             raise BadField(name, "is missing")
     if (key := str(given.get("id", ""))) and key in seen.ids:
         raise BadField("id", f"{shown(key)} is the id of an earlier job")
-    tasks, cpus, memory = _tasks(given), *_processors(given)
+    tasks, cpus, memory = _tasks(given), *processors.amounts_of(given)
     if tasks is not None:
-        tasks = _with_processors(tasks, cpus, memory)
+        tasks = processors.with_amounts(tasks, cpus, memory)
         gpus = sum(task.replicas * task.gpus for task in tasks)
     else:
-        gpus = fields.count("gpus", given["gpus"], least=_least_gpus(given))
-        _with_processors((Task(replicas=1, gpus=gpus),), cpus, memory)
+        gpus = fields.count("gpus", given["gpus"], least=processors.least_gpus(given))
+        processors.with_amounts((Task(replicas=1, gpus=gpus),), cpus, memory)
     estimate = given.get("estimate_seconds")
     limit = given.get("time_limit_seconds")
     skew = given.get("skew")
@@ -279,7 +278,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     if "replicas" not in given and "gpus_per_replica" not in given:
         if "gpus" not in given:
             raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica, or tasks")
-        own = parts.replica("gpus", given["gpus"], least=_least_gpus(given))
+        own = parts.replica("gpus", given["gpus"], least=processors.least_gpus(given))
         return None if own.part is None else (own,)
     for name in ("replicas", "gpus_per_replica"):
         if name not in given:
@@ -288,7 +287,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
         "gpus_per_replica",
         given["gpus_per_replica"],
         fields.count("replicas", given["replicas"], "replicas"),
-        least=_least_gpus(given),
+        least=processors.least_gpus(given),
     )
     _check_total(given, (task,), "replicas x gpus_per_replica")
     return (task,)
@@ -308,51 +307,13 @@ def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
     ):
         raise BadField("tasks", f"{shown(value)} is not a list like 1x4|2x1: replicas x GPUs of each")
     tasks = tuple(
-        parts.replica("tasks", gpus, fields.count("tasks", replicas, "replicas"), least=_least_gpus(given))
+        parts.replica(
+            "tasks", gpus, fields.count("tasks", replicas, "replicas"), least=processors.least_gpus(given)
+        )
         for replicas, gpus in pairs
     )
     _check_total(given, tasks, "the sum of tasks")
     return tasks
-
-
-def _least_gpus(given: Mapping[str, Any]) -> int:
-    """Return the fewest GPUs of a replica: none where it says what else it takes."""
-    return 0 if {"cpus", "memory_gib"} & set(given) else 1
-
-
-def _processors(given: Mapping[str, Any]) -> tuple[list[float], list[int]]:
-    """Return the CPUs and the bytes of memory of each replica: one number for all tasks, or one for each."""
-    cpus = [fields.seconds("cpus", each, "CPUs") for each in _listed(given.get("cpus", 0))]
-    sizes = [fields.seconds("memory_gib", each, "GiB") for each in _listed(given.get("memory_gib", 0))]
-    return cpus, [round(size * _GIB) for size in sizes]
-
-
-def _listed(value: Any) -> list[Any]:
-    """Read 4|8, [4, 8] or 4."""
-    if isinstance(value, str):
-        return value.split("|")
-    return value or [0] if isinstance(value, list) else [value]
-
-
-def _with_processors(
-    tasks: tuple[Task, ...], cpus: Sequence[float], memory: Sequence[int]
-) -> tuple[Task, ...]:
-    for name, listed in (("cpus", cpus), ("memory_gib", memory)):
-        if len(listed) not in (1, len(tasks)):
-            raise BadField(name, f"has {len(listed)} numbers; it takes one, or one for each task")
-    found = tuple(
-        [
-            replace(
-                task,
-                cpus=cpus[place if len(cpus) > 1 else 0],
-                memory_bytes=memory[place if len(memory) > 1 else 0],
-            )
-            for place, task in enumerate(tasks)
-        ]
-    )
-    if not all([task.gpus or task.cpus or task.memory_bytes for task in found]):
-        raise BadField("gpus", "is 0 for replicas that take neither CPUs nor memory")
-    return found
 
 
 def _check_total(given: Mapping[str, Any], tasks: Sequence[Task], what: str) -> None:
@@ -473,8 +434,8 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "tasks": None
         if only
         else "|".join(f"{task.replicas}x{parts.amount([replace(task, replicas=1)])}" for task in job.tasks),
-        "cpus": _by_task([task.cpus for task in job.tasks]),
-        "memory_gib": _by_task([task.memory_bytes / _GIB for task in job.tasks]),
+        "cpus": processors.by_task([task.cpus for task in job.tasks]),
+        "memory_gib": processors.by_task([task.memory_bytes / processors.GIB for task in job.tasks]),
         "gpu_models": list(job.gpu_models) or None,
         "duration_seconds": truth.work_seconds,
         "application": job.application or None,
@@ -496,13 +457,6 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "elastic_mode": job.elastic_mode if job.elastic else None,
         "profile": _profile_record(job.profile),
     }
-
-
-def _by_task(amounts: Sequence[float]) -> float | str | None:
-    """Return what each replica takes, task by task where they differ."""
-    if len(set(amounts)) == 1:
-        return amounts[0] or None
-    return "|".join(map(repr, amounts))
 
 
 def _cell(value: Any) -> str:
