@@ -9,7 +9,8 @@ rack
 - Lucid and Helios: a virtual cluster and its number of nodes a row (columns "" or vc, and num or node num);
 - Helios: date, a column a virtual cluster, total: the GPUs on each day, of which the last is taken.
 
-Machines without GPUs are left out. GPUs whose model is not given are called "gpu".
+Machines without GPUs are left out where nothing is said of their CPUs. GPUs whose model is not given are
+called "gpu".
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def read_cluster_table(name: str, text: str, *, gpus_per_node: int) -> ClusterSp
             f"{name}:1: the columns {wording.listed(columns, 20)} are those of no known cluster table;"
             f" a header that would do is {wording.either(_HEADERS)}. A YAML file can describe any cluster"
         )
-    if not inventory.nodes:
+    if not any([node.gpus for node in inventory.nodes]):
         raise ClusterError(f"{name}: has no machine with GPUs")
     left_out: tuple[str, ...] = ()
     if without:
@@ -126,12 +127,12 @@ def _machines(
     for place, row in rows:
         if row[name] in inventory:
             raise ClusterError(f"{place}: {name}: {row[name]!r} is the name of an earlier machine")
-        if not (count := _count(place, gpus, row)):
+        if not (count := _count(place, gpus, row)) and "cpu_milli" not in row:
             without.append(f"{row[name]} ({place})")
             continue
         inventory.add(
             row[name],
-            model(row) or GPU,
+            model(row) or GPU if count else "",
             count,
             cpus=_count(place, "cpu_milli", row) / 1000 if "cpu_milli" in row else 0.0,
             memory_bytes=_count(place, "memory_mib", row) * _MIB if "memory_mib" in row else 0,

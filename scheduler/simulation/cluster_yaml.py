@@ -186,8 +186,9 @@ _VIRTUAL_CLUSTER = (
 
 def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
     for entry in group.entries("nodes", _NODE):
-        model = entry.name("gpu_model")
-        count, gpus = entry.count("count", 1), entry.count("gpus")
+        is_without = entry.value.get("gpus") == 0 and "cpus" in entry.value
+        model = "" if is_without and "gpu_model" not in entry.value else entry.name("gpu_model")
+        count, gpus = entry.count("count", 1), 0 if is_without else entry.count("gpus")
         if count * gpus > MOST_GPUS:
             raise entry.wrong(
                 "count", f"{count * gpus:,} GPUs are more than a cluster may have, {MOST_GPUS:,}"
@@ -198,7 +199,7 @@ def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
             raise entry.wrong(
                 "switches", f"{gpus} GPUs cannot be dealt evenly to {sockets} sockets and {switches} switches"
             )
-        prefix = entry.name("name", f"{rack}-{model}")
+        prefix = entry.name("name", f"{rack}-{model or 'cpu'}")
         for _ in range(count):
             name = prefix if count == 1 and "name" in entry.value else _next_name(inventory, prefix)
             if name in inventory:

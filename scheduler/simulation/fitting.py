@@ -2,18 +2,19 @@
 
 Fitted are: the rate of submissions by hour of day and by weekday (both counted from the first submission, for
 a workload has no other clock); the mix of gang sizes; for each size a log-normal duration with the same
-median and the same mean, cut at the longest duration seen; the mixes of kinds, submitters and ends. What is
-not: correlations between these (a tenant that favours large gangs), bursts within an hour, trends over weeks.
+median and the same mean, cut at the longest duration seen, and what a replica takes of CPUs and memory on
+average; the mixes of kinds, submitters and ends. What is not: correlations between these (a tenant that
+favours large gangs), bursts within an hour, trends over weeks.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist, fmean, median
 
-from scheduler.core.model.snapshot import Job
+from scheduler.core.model.snapshot import Job, Task
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import GeneratorError
 from scheduler.simulation.generator_spec import (
@@ -47,10 +48,13 @@ def fit(workload: Workload) -> GeneratorSpec:
     by_size: dict[str, LogNormal | LogUniform] = {
         str(size): log_normal(found) for size, found in sorted(durations.items())
     }
+    jobs = [arrival.job for arrival in arrivals]
     return GeneratorSpec(
         jobs=len(arrivals),
         arrivals=fit_arrivals([arrival.job.submitted_at for arrival in arrivals]),
         sizes={str(size): float(len(found)) for size, found in sorted(durations.items())},
+        cpus=_by_size(jobs, lambda task: task.cpus),
+        memory_gib=_by_size(jobs, lambda task: task.memory_bytes / 2**30),
         durations=by_size,
         applications=tuple(
             Application(name=name, weight=float(count)) for name, count in sorted(kinds.items()) if any(kinds)
@@ -69,6 +73,15 @@ def fit(workload: Workload) -> GeneratorSpec:
 def _size(job: Job) -> float:
     """Return its GPUs, or the part of one; of a gang with several parts, the GPUs that it is on."""
     return amount(job.tasks) if job.has_parts and job.gpus == 1 else job.gpus
+
+
+def _by_size(jobs: Sequence[Job], amount_of: Callable[[Task], float]) -> dict[str, float]:
+    """Return what replicas of each size of gang take on average, where they take any."""
+    amounts: dict[float, list[float]] = defaultdict(list)
+    for job in jobs:
+        amounts[_size(job)] += [amount_of(task) for task in job.tasks for _ in range(task.replicas)]
+    means = {str(size): fmean(found) for size, found in sorted(amounts.items())}
+    return {size: mean for size, mean in means.items() if mean}
 
 
 def fit_arrivals(submissions: Sequence[float]) -> Arrivals:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, islice
 from random import Random
 from typing import TypeVar
@@ -68,7 +69,14 @@ def generate(
         for size in spec.sizes
     }
     durations = {size: spec.durations.get(size) or spec.durations[ANY_SIZE] for size in spec.sizes}
-    replicas = {size: parts.replica("sizes", size) for size in spec.sizes}
+    replicas = {
+        size: replace(
+            parts.replica("sizes", size, least=0),
+            cpus=spec.cpus_of(size),
+            memory_bytes=spec.memory_of(size),
+        )
+        for size in spec.sizes
+    }
     rates: dict[tuple[str, int], Mapping[str, float]] = {}
     static = spec.arrivals.process == "static"
     traced = []
@@ -89,6 +97,8 @@ def generate(
                 status=ends(),
                 throughput=rates[kind, gpus],
                 tasks=None if own.part is None else (own,),
+                cpus=own.cpus,
+                memory_bytes=own.memory_bytes,
             )
         )
     return make_workload(name, traced, options, notes=(f"Generated from seed {seed}.",))

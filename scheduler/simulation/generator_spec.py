@@ -156,6 +156,9 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
     arrivals: Arrivals = Arrivals()
     #: GPUs of a gang, or a part of one such as "0.25", -> weight. Keys are texts, as JSON has it.
     sizes: dict[str, float] = msgspec.field(default_factory=lambda: {"1": 1.0})
+    #: GPUs of a gang -> CPUs, and GiB of memory, of each of its replicas; "*": all others.
+    cpus: dict[str, float] = msgspec.field(default_factory=dict)
+    memory_gib: dict[str, float] = msgspec.field(default_factory=dict)
     #: GPUs of a gang -> how long such jobs run; "*": all others.
     durations: dict[str, LogNormal | LogUniform] = msgspec.field(
         default_factory=lambda: {ANY_SIZE: LogNormal(median_seconds=3600.0, sigma=1.5)}
@@ -170,7 +173,11 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
         for size, weight in self.sizes.items():
             _need(
                 _is_size(size),
-                f"sizes: {size!r} is neither a whole number of at least 1 nor a part such as 0.25",
+                f"sizes: {size!r} is neither a whole number nor a part such as 0.25",
+            )
+            _need(
+                float(size) > 0 or self.cpus_of(size) > 0 or self.memory_of(size) > 0,
+                f"sizes: jobs of {size} GPUs need cpus or memory_gib",
             )
             _need(0 < weight < math.inf, f"sizes: the weight of {size} must be above 0")
             _need(
@@ -189,6 +196,10 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
                 size == ANY_SIZE or _is_size(size),
                 f'durations: {size!r} is neither GPUs nor "*"',
             )
+        for name, amounts in (("cpus", self.cpus), ("memory_gib", self.memory_gib)):
+            for size, amount in amounts.items():
+                _need(size == ANY_SIZE or _is_size(size), f'{name}: {size!r} is neither GPUs nor "*"')
+                _need(0 <= amount < math.inf, f"{name}: that of {size} must be at least 0")
         _need(bool(self.sizes), "sizes must not be empty")
         _need(bool(self.submitters), "submitters must not be empty")
         _need(bool(self.statuses), "statuses must not be empty")
@@ -197,9 +208,17 @@ class GeneratorSpec(Struct, frozen=True, kw_only=True):
             "statuses: weights must be above 0",
         )
 
+    def cpus_of(self, size: str) -> float:
+        """Return the CPUs of each replica of a gang of that size."""
+        return self.cpus.get(size, self.cpus.get(ANY_SIZE, 0.0))
+
+    def memory_of(self, size: str) -> int:
+        """Return the bytes of memory of the same."""
+        return round(self.memory_gib.get(size, self.memory_gib.get(ANY_SIZE, 0.0)) * 2**30)
+
 
 def _is_size(text: str) -> bool:
-    return text.isascii() and _SIZE.fullmatch(text) is not None and float(text) > 0
+    return text.isascii() and _SIZE.fullmatch(text) is not None
 
 
 def to_json(spec: GeneratorSpec) -> str:

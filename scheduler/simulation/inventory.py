@@ -62,7 +62,8 @@ def count_gpus(nodes: tuple[Node, ...]) -> dict[str, int]:
     """Return the GPUs of each model, by the model's name."""
     counts: Counter[str] = Counter()
     for node in nodes:
-        counts[node.gpu_model] += len(node.gpus)
+        if node.gpus:
+            counts[node.gpu_model] += len(node.gpus)
     return dict(sorted(counts.items()))
 
 

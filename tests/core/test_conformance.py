@@ -15,7 +15,7 @@ import pytest
 from scheduler.core.fitting.demand import demand_of
 from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_snapshot
 from scheduler.core.model.plan import ActionKind, Plan, Tier
-from scheduler.core.model.snapshot import Snapshot, Task, Tenant
+from scheduler.core.model.snapshot import NodeId, Snapshot, Task, Tenant
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.preemption_limits.displacing import placed_by
@@ -209,8 +209,9 @@ def test_the_order_of_the_facts_does_not_matter(plugins: tuple[str, str]) -> Non
         {"nodes": (), "jobs": (), "running": (), "virtual_clusters": (), "tenants": ()},
         {"jobs": [make_job(1, 8, replicas=1_000)], "running": ()},
         {"nodes": (make_node(1, schedulable=False), make_node(2, broken=range(8))), "running": ()},
+        {"nodes": (make_node(1, gpus=0, gpu_model=""),), "running": ()},
     ],
-    ids=["no jobs", "no GPUs", "nothing", "one giant job", "nothing works"],
+    ids=["no jobs", "no GPUs", "nothing", "one giant job", "nothing works", "a node without GPUs"],
 )
 def test_copes_with_extremes(plugins: tuple[str, str], fields: dict[str, object]) -> None:
     plan = decide_undegraded(make_busy(plugins, **fields))
@@ -296,6 +297,73 @@ def test_nobody_is_displaced_too_young_nor_too_many_at_once_and_no_gpu_idles_for
                     assert fit is None
     # Nobody's lease of themis ends here before it has run for long enough.
     assert held_back or policy == "themis" or not getattr(POLICIES[policy], "rotates", False)
+
+
+def among_jobs_without_gpus(snapshot: Snapshot) -> Snapshot:
+    """Let nodes have CPUs and memory, one of them no GPUs; and every third job a companion without GPUs."""
+    tasks = (
+        (Task(replicas=1, gpus=0, cpus=12.0),),
+        (Task(replicas=3, gpus=0, cpus=6.0, memory_bytes=2**31),),
+        (Task(replicas=1, gpus=0, memory_bytes=2**32),),
+        (Task(replicas=1, gpus=1, cpus=4.0), Task(replicas=2, gpus=0, cpus=6.0)),
+    )
+    companions = [
+        make_job(
+            100 + job.id,
+            tasks=tasks[job.id // 3 % len(tasks)],
+            tenant=job.tenant,
+            virtual_cluster=job.virtual_cluster,
+            guaranteed=job.guaranteed,
+            priority=job.priority,
+        )
+        for job in snapshot.jobs[::3]
+    ]
+    hungry = [
+        replace(job, tasks=tuple([replace(task, cpus=2.0 * task.gpus) for task in job.tasks]))
+        for job in snapshot.jobs
+    ]
+    nodes = [replace(node, cpus=24.0, memory_bytes=2**33) for node in snapshot.nodes]
+    nodes.append(make_node(50, gpus=0, gpu_model="", cpus=16.0, memory_bytes=2**33))
+    return replace(snapshot, nodes=tuple(nodes), jobs=(*hungry, *companions))
+
+
+def promised(snapshot: Snapshot) -> Mapping[int, tuple[float, int]]:
+    """Return the CPUs and the memory of each node that jobs have, or are to have; who leaves has none."""
+    home = {gpu.id: node.id for node in snapshot.nodes for gpu in node.gpus}
+    jobs = {job.id: job for job in snapshot.jobs}
+    found: dict[int, tuple[float, int]] = {}
+    for running in snapshot.running:
+        for job in () if running.stopping else running.jobs:
+            tasks = [task for task in jobs[job].tasks for _ in range(task.replicas)]
+            for place, (task, gpus) in enumerate(zip(tasks, running.replicas, strict=False)):
+                node = home[gpus[0]] if gpus else running.nodes[place]
+                cpus, memory = found.get(node, (0.0, 0))
+                found[node] = cpus + task.cpus, memory + task.memory_bytes
+    return found
+
+
+@many_rounds(PLUGINS)
+def test_jobs_without_gpus_run_beside_others_and_no_node_promises_more_than_it_has(
+    plugins: tuple[str, str],
+) -> None:
+    snapshot, seconds = make_workload(plugins)
+    snapshot = among_jobs_without_gpus(snapshot)
+    companions = {job.id for job in snapshot.jobs} - seconds.keys()
+    loop = VirtualLoop(snapshot, {**seconds, **dict.fromkeys(companions, 30.0)})
+    nodes = {node.id: node for node in snapshot.nodes}
+    beside = 0
+    for _ in range(1_000):
+        if not loop.snapshot.jobs:
+            break
+        plan = loop.step()
+        assert not plan.degraded
+        for node, (cpus, memory) in promised(loop.snapshot).items():
+            assert cpus <= nodes[NodeId(node)].cpus
+            assert memory <= nodes[NodeId(node)].memory_bytes
+        running = {job for each in loop.snapshot.running if each.phase == "held" for job in each.jobs}
+        beside += bool(running & companions and running - companions)
+    assert set(loop.ended) == {*seconds, *companions}
+    assert beside
 
 
 def make_crowd(plugins: tuple[str, str], nodes: int) -> Snapshot:

@@ -98,6 +98,7 @@ class VirtualLoop:
                 jobs=action.jobs,
                 gpu_model=action.placement.gpu_model,
                 replicas=action.placement.replicas,
+                nodes=action.placement.nodes,
                 phase="planned" if occupied & wanted else "held",
                 since=self.snapshot.now,
                 guaranteed=action.guaranteed,

@@ -79,6 +79,9 @@ GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (part(1, 500),), "sharing": SharingLabels(exclusion="a")},
     {"tasks": (part(2, 400, memory_bytes=2**33),), "sharing": SharingLabels(anti_affinity="b")},
     {"tasks": (part(1, 700), task(1, 2))},
+    {"tasks": (task(2, 0, cpus=24.0, memory_bytes=2**31),)},
+    {"tasks": (task(1, 0, memory_bytes=2**32),)},
+    {"tasks": (task(1, 2), task(2, 0, cpus=8.0))},
     {"tasks": (task(2, 1),), "tags": ("a",), "constraints": (TagConstraint(tag="a", most=0),)},
     {
         "tasks": (task(1, 2),),
@@ -145,19 +148,25 @@ def jobs(draw: st.DrawFn, number: int) -> Job:
     )
 
 
-def first_fit(job: Job, free: dict[Node, list[GpuId]]) -> tuple[str, list[list[GpuId]]] | None:
-    """Take GPUs for the whole gang out of `free`; None, and nothing taken, when there is no room."""
+def first_fit(
+    job: Job, free: dict[Node, list[GpuId]]
+) -> tuple[str, list[list[GpuId]], tuple[NodeId, ...]] | None:
+    """Take GPUs for the whole gang out of `free`; None, and nothing taken, when there is no room.
+
+    The nodes are those of a running allocation: none where all replicas have GPUs.
+    """
     for model in job.gpu_models or MODELS:
         left = {node: list(gpus) for node, gpus in free.items() if node.gpu_model == model}
-        replicas = []
+        replicas, nodes = [], []
         for task in job.tasks:
             for _ in range(task.replicas):
                 node = next((node for node, gpus in left.items() if len(gpus) >= task.gpus), None)
                 if node is not None:
                     replicas.append([left[node].pop(0) for _ in range(task.gpus)])
+                    nodes.append(node.id)
         if len(replicas) == sum(task.replicas for task in job.tasks):
             free.update(left)
-            return model, replicas
+            return model, replicas, () if all(replicas) else tuple(nodes)
     return None
 
 
@@ -165,6 +174,8 @@ def first_fit(job: Job, free: dict[Node, list[GpuId]]) -> tuple[str, list[list[G
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Two models, failed GPUs, cordoned nodes, gangs that stop and their planned successors, quotas..."""
     fleet = [draw(nodes(number)) for number in range(1, 1 + draw(st.integers(0, 4)))]
+    if draw(st.booleans()):
+        fleet.append(make_node(9, gpus=0, gpu_model="", cpus=32.0, memory_bytes=2**33))
     queue = [draw(jobs(number)) for number in range(1, 1 + draw(st.integers(0, 8)))]
     free = {node: [gpu.id for gpu in node.gpus] for node in fleet}
     running: list[Running] = []
@@ -175,7 +186,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         found = None if state == "waits" else first_fit(job, releasing if state == "promised" else free)
         if found is None:
             continue
-        gpu_model, replicas = found
+        gpu_model, replicas, told = found
         # What it has beyond the guarantee: the last replicas of a gang that could do without them.
         bases = [size for size in all_sizes_of(job)[:-1] if job.guaranteed and size < job.gpus]
         beyond = job.gpus - draw(st.sampled_from(bases)) if bases and draw(st.booleans()) else 0
@@ -184,6 +195,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 job,
                 replicas,
                 gpu_model=gpu_model,
+                nodes=told,
                 since=NOW - (1_000.0 if job.elastic and job.id % 2 else 100.0),
                 opportunistic_gpus=beyond,
                 stopping=state == "stops",

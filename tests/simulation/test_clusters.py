@@ -139,7 +139,11 @@ def test_a_file_describes_racks_nodes_virtual_clusters_and_tenants(tmp_path: Pat
 
 
 WRONG = [
-    ("gpus: 8", "gpus: 0", r"yaml: racks\[0\]: nodes\[0\]: gpus: 0 is not a whole number of at least 1"),
+    (
+        "gpus: 8, cpus: 64",
+        "gpus: 0",
+        r"racks\[0\]: nodes\[0\]: gpus: 0 is not a whole number of at least 1",
+    ),
     ("gpus: 8", "gpu: 8", r"nodes\[0\]: gpu: is not a field here; there are name, count, gpu_model, gpus"),
     ("switches: 4", "switches: 3", "8 GPUs cannot be dealt evenly to 2 sockets and 3 switches"),
     ("512GiB", "lots", "memory: 'lots' is not a size such as 512GiB"),
@@ -181,7 +185,10 @@ TABLES = [
         "machineId,number of GPUs, single GPU mem\nm0,2, 12GB\nm1,8,24GB\nm2,0,12GB\n",
         {"gpu-12gb": [2], "gpu-24gb": [8]},
     ),
-    ("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,64000,2048,2,P100\n", {"P100": [2]}),
+    (
+        "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,64000,2048,2,P100\n",
+        {"": [0], "P100": [2]},
+    ),
     ("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,1,4,8,9\n", {"gpu": [4, 4]}),
     (",num\nvcA,2\nvcB,1\n", {"gpu": [8] * 3}),
     ("date,vcA,vcB,total\n2020-09-01,8,8,16\n2020-09-02,12,0,12\n", {"gpu": [8, 4]}),
@@ -191,6 +198,22 @@ TABLES = [
 @pytest.mark.parametrize(("text", "expected"), TABLES)
 def test_published_tables_are_clusters(tmp_path: Path, text: str, expected: dict[str, list[int]]) -> None:
     assert sizes(read_text(tmp_path, text, "cluster.csv")) == expected
+
+
+def test_a_node_without_gpus_has_cpus_and_no_model(tmp_path: Path) -> None:
+    cluster = read_text(
+        tmp_path,
+        YAML.replace(
+            "nodes:\n  - {name: old",
+            "nodes:\n  - {gpus: 0, cpus: 96, memory: 1TiB, count: 2}\n  - {name: old",
+        ),
+    )
+    found = [node for node in cluster.nodes if not node.gpus]
+    assert [(node.name, node.gpu_model, node.cpus, node.memory_bytes) for node in found] == [
+        ("rack-1-cpu-0005", "", 96, 2**40),
+        ("rack-1-cpu-0006", "", 96, 2**40),
+    ]
+    assert cluster.virtual_clusters == read_text(tmp_path, YAML).virtual_clusters
 
 
 def test_phillys_own_list_has_no_ending(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_a_damaged_trace_gives_sound_jobs_or_an_error(tmp_path: Path, format: st
     def read(path: Path) -> None:
         before = 0.0
         for number, arrival in enumerate(read_trace(path, format, options=options).workload.arrivals, 1):
-            assert (arrival.job.id, arrival.job.gpus >= 1) == (number, True)
+            takes = [task.gpus >= 1 or task.cpus > 0 or task.memory_bytes > 0 for task in arrival.job.tasks]
+            assert (arrival.job.id, all(takes)) == (number, True)
             assert 0 <= arrival.truth.work_seconds < math.inf
             assert before <= arrival.job.submitted_at < math.inf
             before = arrival.job.submitted_at

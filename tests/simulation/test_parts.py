@@ -117,7 +117,7 @@ def test_the_generator_draws_parts_and_is_fitted_to_them() -> None:
     assert sizes.count(250) > sizes.count(500) > 0
     assert set(sizes) == {250, 500, 2000}
     assert set(fit(workload).sizes) == {"0.25", "0.5", "2"}
-    for wrong in ("0", "0.0", "1.5", "0.1234", "-0.5", "١"):
+    for wrong in ("1.5", "0.1234", "-0.5", "١"):
         with pytest.raises((GeneratorError, ValueError), match="is neither a whole number"):
             GeneratorSpec(jobs=1, sizes={wrong: 1.0})
 
@@ -147,3 +147,71 @@ def test_gavels_rounds_refuse_parts(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="job 1 has part of a GPU, which Gavel's rounds do not know"):
         simulate(prepare(case).experiment)
+
+
+def test_jobs_without_gpus_say_what_else_they_take() -> None:
+    assert tasks_of(replicas=2, gpus_per_replica=0, cpus=8, memory_gib=0.5) == (
+        Task(replicas=2, gpus=0, cpus=8.0, memory_bytes=2**29),
+    )
+    both = (Task(replicas=1, gpus=4, cpus=4.0), Task(replicas=2, gpus=0, cpus=16.0))
+    assert tasks_of(tasks="1x4|2x0", cpus="4|16") == tasks_of(tasks=[[1, 4], [2, 0]], cpus=[4, 16]) == both
+    alone = read_job({"submitted_at": 0, "duration_seconds": 60, "gpus": 0, "memory_gib": 2})
+    assert (alone.gpus, alone.cpus, alone.memory_bytes, alone.tasks) == (0, 0.0, 2**31, None)
+    for given, said in (
+        ({"gpus": 0, "cpus": 0}, "gpus: is 0 for replicas that take neither CPUs nor memory"),
+        ({"tasks": "1x4|2x0", "cpus": "1|2|3"}, "cpus: has 3 numbers; it takes one, or one for each task"),
+        ({"gpus": 1, "cpus": -1}, 'cpus: "-1" is not a number of CPUs of at least 0'),
+        ({"gpus": 0}, "whole number of GPUs of at least 1"),
+    ):
+        with pytest.raises(BadField) as error:
+            tasks_of(**given)  # type: ignore[arg-type]
+        assert said in str(error.value)
+
+
+WITHOUT = """\
+submitted_at,gpus,cpus,memory_gib,duration_seconds,tasks
+0,0,6,1,100,
+0,2,2,1,100,
+0,0,6,,50,
+0,,2|4,,100,1x1|1x0
+0,0,,4,100,
+"""
+CPU_CLUSTER = """\
+nodes:
+  - {name: gpus, gpu_model: V100, gpus: 4, cpus: 8, memory: 8GiB}
+  - {name: cpus, gpus: 0, cpus: 8, memory: 4GiB}
+virtual_clusters:
+  - {name: cluster, guaranteed: {V100: 4}}
+"""
+
+
+@pytest.mark.parametrize("placer", sorted(PLACERS))
+def test_jobs_without_gpus_run_in_the_simulator_under_every_placer(tmp_path: Path, placer: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(CPU_CLUSTER)
+    result = run(tmp_path, placer, WITHOUT, str(tmp_path / "cluster.yaml"))
+    assert not result.degraded
+    # Those with GPUs have all the CPUs of their node, so that one of 6 CPUs waits for the other; the last one
+    # needs none, and more memory than is left beside that.
+    assert [job.ended_at for job in result.jobs] == [100, 100, 150, 100, 100]
+    nodes = {stay.job: stay.nodes for stay in result.stays}
+    assert nodes == {1: (2,), 2: (1,), 3: (2,), 4: (1,), 5: (1,)}
+    assert measure(result).gpu_hours == pytest.approx(3 * 100 / 3600)
+
+
+def test_jobs_without_gpus_are_written_read_back_and_generated(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(WITHOUT)
+    workload = read_trace(tmp_path / "jobs.csv", "allot").workload
+    for name in ("copy.csv", "copy.jsonl"):
+        write_native(workload, tmp_path / name)
+        assert read_trace(tmp_path / name, "allot").workload.arrivals == workload.arrivals
+    spec = GeneratorSpec(
+        jobs=200, sizes={"0": 1.0, "2": 1.0}, cpus={"*": 4.0, "0": 8.0}, memory_gib={"0": 1.0}
+    )
+    drawn = generate(spec, seed=1)
+    tasks = {arrival.job.tasks for arrival in drawn.arrivals}
+    assert tasks == {
+        (Task(replicas=1, gpus=0, cpus=8.0, memory_bytes=2**30),),
+        (Task(replicas=1, gpus=2, cpus=4.0),),
+    }
+    fitted = fit(drawn)
+    assert (fitted.cpus, fitted.memory_gib) == ({"0": 8.0, "2": 4.0}, {"0": 1.0})

@@ -189,14 +189,22 @@ def test_lucids_log_of_the_same_family_names_kinds_of_job_as_its_table_of_pairs(
 
 def test_openb_pods_have_the_parts_of_gpus_that_they_ask_for(tmp_path: Path) -> None:
     reading = read(tmp_path, "alibaba-gpu-v2023", samples.OPENB)
-    whole, part = jobs(reading)
+    whole, part, without = jobs(reading)
     assert (part.gpus, part.gpu_models, part.guaranteed) == (1, ("V100M16", "V100M32"), True)
-    assert part.tasks == (Task(replicas=1, gpus=1, part=GpuPart(request=460, limit=460)),)
+    assert part.tasks == (
+        Task(
+            replicas=1,
+            gpus=1,
+            cpus=6.0,
+            memory_bytes=12_288 * 2**20,
+            part=GpuPart(request=460, limit=460),
+        ),
+    )
     assert not whole.has_parts
-    assert work(reading) == [12_537_496, 12_902_960 - 427_161]
+    assert without.tasks == (Task(replicas=1, gpus=0, cpus=32.0, memory_bytes=49_152 * 2**20),)
+    assert work(reading) == [12_537_496, 12_902_960 - 427_161, 10_822_031 - 427_091]
     assert reading.workload.left_out == (
         "1 pods that were never scheduled were left out. The first: openb-pod-0003 (trace.csv:5).",
-        "1 pods without GPUs were left out. The first: openb-pod-0002 (trace.csv:4).",
     )
     assert whole.gpu_models == ()
 
@@ -207,6 +215,7 @@ def test_best_effort_jobs_can_be_opportunistic(tmp_path: Path) -> None:
         job.guaranteed for job in jobs(read(tmp_path, "alibaba-gpu-v2023", samples.OPENB, options=options))
     ] == [
         True,
+        False,
         False,
     ]
     assert [job.guaranteed for job in jobs(read(tmp_path, "chronus", samples.CHRONUS, options=options))] == [
@@ -404,7 +413,9 @@ def test_rows_out_of_order_are_sorted_and_said_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", LEAVING_OUT)
 def test_reading_strictly_leaves_nothing_out(tmp_path: Path, format: str) -> None:
     (text,) = SAMPLES[format]
-    with pytest.raises(TraceError, match=r"trace\.csv:\d: --strict leaves nothing out: (rows|pods) without"):
+    with pytest.raises(
+        TraceError, match=r"trace\.csv:\d: --strict leaves nothing out: (rows without|pods that)"
+    ):
         read(tmp_path, format, text, strict=True)
 
 
@@ -599,7 +610,7 @@ PUBLISHED = [
     ("gavel", "gavel/traces/physical_minimize_makespan.csv", 100, 0),
     ("gavel", "gavel/traces/philly_virtual_clusters_seed0.csv", 15_264, 0),
     ("pollux", "pollux/workloads/workload-1.csv", 160, 0),
-    ("alibaba-gpu-v2023", "openb/openb_pod_list_default.csv", 6_203, 0),
+    ("alibaba-gpu-v2023", "openb/openb_pod_list_default.csv", 7_255, 0),
     ("shockwave", "shockwave/traces/tacc_32gpus_120jobs.csv", 120, 0),
     ("muri", "muri/trace1.csv", 1_494, 0),
 ]

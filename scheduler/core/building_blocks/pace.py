@@ -108,7 +108,7 @@ def measured_seconds(pace: Pace, gpus: float, throughput: Mapping[str, float]) -
 
     None: too little was seen, or it makes no sense.
     """
-    if not pace.is_trusted(gpus):
+    if not gpus or not pace.is_trusted(gpus):
         return None
     speeds = relative_rates(throughput, [*pace.timed, *pace.service])
     # It ran there, whatever its throughput says.

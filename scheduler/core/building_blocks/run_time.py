@@ -88,7 +88,7 @@ def size_speed(job: Job, gpu_model: str, gpus: int) -> float:
         known = relative_goodput(job, gpu_model, gpus)
         if known is not None:
             return known
-    return gpus / job.gpus
+    return gpus / job.gpus if job.gpus else 1.0
 
 
 def left_seconds(
@@ -166,7 +166,7 @@ def _service(job: Job, running: Running | None, now: float) -> dict[str, float]:
     service = {**job.attained_service}
     if running is not None and running.phase == "held":
         speed = size_speed(job, running.gpu_model, sum(map(len, running.replicas)))
-        had = max(0.0, now - running.since_of(job.id)) * speed * amount_of(job)
+        had = max(0.0, now - running.since_of(job.id)) * speed * _size(job)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + had
     return service
 
@@ -200,4 +200,9 @@ def whole_seconds(job: Job, default_limit_seconds: float) -> float:
 
 def _done_seconds(job: Job, service: Mapping[str, float], speeds: Mapping[str, float]) -> float:
     """Return the work done, as seconds of the whole gang where the speed is 1."""
-    return sum([seconds * speeds[model] for model, seconds in service.items()]) / amount_of(job)
+    return sum([seconds * speeds[model] for model, seconds in service.items()]) / _size(job)
+
+
+def _size(job: Job) -> float:
+    """Return what a second of the gang is in GPU-seconds; one without GPUs counts its seconds."""
+    return amount_of(job) or 1.0

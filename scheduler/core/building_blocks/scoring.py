@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.cards import Card
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
@@ -25,8 +24,9 @@ from scheduler.core.fitting.holding import Fit
 from scheduler.core.fitting.open_gpus import OpenGpus
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.bits import members
+from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
-from scheduler.core.model.snapshot import Job, JobId, Running
+from scheduler.core.model.snapshot import Job, JobId, NodeId, Running
 
 #: The kind of a replica that has a part of a GPU, and of GPUs of which this view does not know who has them.
 PART, UNKNOWN = "part", "unknown"
@@ -74,7 +74,8 @@ class Norms(NamedTuple):
 
     def cpu_part(self, cpus: float) -> float:
         """Return CPUs as a part of what the largest node has."""
-        return cpus / self.cpus if self.cpus else 0.0
+        # In whole thousandths, as people ask for them: who truncates points is not to lose one by a hair.
+        return round(cpus * 1_000) / (self.cpus * 1_000) if self.cpus else 0.0
 
     def gpu_part(self, thousandths: int) -> float:
         """Return thousandths of GPUs as a part of what the largest node has."""
@@ -92,13 +93,30 @@ def ask_of(need: Need) -> Ask:
     return Ask(need.gpus, need.cpus, WHOLE if need.part is None else need.part.request)
 
 
+#: Which of equals is the earliest: by GPU model and topology, or as nodes were listed, model or not.
+TOPOLOGY, LISTED = "topology", "listed"
+
+
 def place_by_score(
-    grants: Sequence[Grant], view: View, capacity: Capacity, scorer: Scorer, *, parts_only: bool = False
+    grants: Sequence[Grant],
+    view: View,
+    capacity: Capacity,
+    scorer: Scorer,
+    *,
+    parts_only: bool = False,
+    ties: str = TOPOLOGY,
 ) -> PlacerDecision:
-    """Settle the grants in their order by the scorer; `parts_only`: whole GPUs as every placer does."""
+    """Settle the grants in their order by the scorer; `parts_only`: whole GPUs as every placer does.
+
+    Raises PolicyError for ties that are neither TOPOLOGY nor LISTED.
+    """
+    if ties not in (TOPOLOGY, LISTED):
+        raise PolicyError(f"ties are decided by {TOPOLOGY} or {LISTED}, not {ties!r}")
+    listed = ties == LISTED
     kinds = Kinds(view.running.values(), view.jobs, capacity.cluster) if scorer.sees_kinds else None
-    whole = None if parts_only else chooser_by(WholeGpus(scorer, kinds))
-    return place_all(grants, view, capacity, chooser=whole, part_chooser=PartsByScore(scorer, kinds))
+    whole = None if parts_only else chooser_by(WholeGpus(scorer, kinds, listed=listed))
+    parts = PartsByScore(scorer, kinds, listed=listed)
+    return place_all(grants, view, capacity, chooser=whole, part_chooser=parts)
 
 
 class Kinds:
@@ -143,15 +161,13 @@ class Kinds:
         return kinds | {UNKNOWN} if self._before[place] else kinds
 
 
-def _free_of(fleet: Fleet, cpus: float, mask: int, cards: Mapping[int, Card], node: int) -> Free:
+def _free_of(fleet: Fleet, cpus: float, layer: Layer, node: int) -> Free:
     """Return what is idle on a node, GPU by GPU."""
-    shares = []
-    for gpu in members(fleet.usable[node]):
-        card = cards.get(1 << gpu)
-        if card is not None:
-            shares.append(WHOLE - sum([share.request for share in card]))
-        else:
-            shares.append(WHOLE if mask >> gpu & 1 else 0)
+    mask, rooms = layer.masks[node], layer.rooms.get(node, {})
+    shares = [
+        rooms[1 << gpu] if 1 << gpu in rooms else WHOLE if mask >> gpu & 1 else 0
+        for gpu in members(fleet.usable[node])
+    ]
     return Free(fleet.model, cpus, tuple(shares))
 
 
@@ -160,8 +176,10 @@ class WholeGpus:
 
     models_alike = True
 
-    def __init__(self, scorer: Scorer, kinds: Kinds | None) -> None:
-        self._scorer, self._kinds = scorer, kinds
+    def __init__(self, scorer: Scorer, kinds: Kinds | None, *, listed: bool = False) -> None:
+        self._scorer, self._kinds, self._listed = scorer, kinds, listed
+        #: By model: the number of each node as it was listed.
+        self._numbers: dict[str, list[NodeId]] = {}
         self._scores: dict[tuple[str, Need], dict[object, float]] = {}
         self._tried: dict[tuple[str, int], str] = {}
 
@@ -183,31 +201,41 @@ class WholeGpus:
             if cards:
                 state = (
                     *state,
-                    tuple(sorted([sum([share.request for share in cards[gpu]]) for gpu in cards])),
+                    tuple(sorted(layer.rooms[node].values())),
                 )
             if self._kinds is not None:
                 kinds = self._kinds.of(fleet, layer, node)
                 state = (*state, kinds)
             points = scores.get(state)
             if points is None:
-                free = _free_of(fleet, left, masks[node], cards or {}, node)
+                free = _free_of(fleet, left, layer, node)
                 for _ in range(masks[node].bit_count() - count):
                     at = free.shares.index(WHOLE)
                     free = free._replace(shares=(*free.shares[:at], 0, *free.shares[at + 1 :]))
                 points = scores[state] = self._scorer.score(NodeState(free, kinds), need, ())[0]
-            if points > best:
+            if points > best or (
+                self._listed and points == best and fleet.nodes[node].id < fleet.nodes[chosen].id
+            ):
                 best, chosen = points, node
-        if self._kinds is not None:
+        if self._listed:
+            self._numbers.setdefault(fleet.model, [node.id for node in fleet.nodes])
+        if self._kinds is not None and need.gpus:
             self._tried[fleet.model, chosen] = f"{need.gpus}"
         return -best, chosen
 
     def best(self, options: Sequence[Option]) -> Option:
-        chosen = min(options, key=lambda option: option.cost)
+        chosen = min(options, key=lambda option: (option.cost, self._place(option)))
         if self._kinds is not None:
             for node in set(chosen.nodes):
-                self._kinds.add(chosen.model, node, self._tried[chosen.model, node])
+                # Who has no GPUs there is of no kind.
+                if (chosen.model, node) in self._tried:
+                    self._kinds.add(chosen.model, node, self._tried[chosen.model, node])
             self._tried.clear()
         return chosen
+
+    def _place(self, option: Option) -> int:
+        """Return which of equal options comes first."""
+        return self._numbers[option.model][option.nodes[0]] if self._listed else 0
 
 
 #: What replicas of a gang have of a node already: each with the set of its GPUs.
@@ -219,9 +247,12 @@ _Places = tuple[list[int], list[int]]
 class _Remembered:
     """What a scorer said of the nodes of a fleet for one kind of replica, and what they were like then."""
 
-    __slots__ = ("found", "points", "states")
+    __slots__ = ("found", "layer", "points", "seen", "states")
 
     def __init__(self, nodes: int) -> None:
+        #: What was asked about the last time, and how much of what changed there had happened by then.
+        self.layer: Layer | None = None
+        self.seen = 0
         #: Column by column, so that nodes are compared many at a time.
         self.states: list[list[object]] = [[_NEVER] * nodes] * 4
         #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
@@ -230,7 +261,11 @@ class _Remembered:
 
     def changed(self, layer: Layer, kinds: Sequence[object]) -> list[int]:
         """Return the nodes that are not as they were when this was asked the last time."""
-        # What is open on a node is replaced when it changes.
+        if self.layer is layer and not kinds:
+            recent, self.seen = layer.changes[self.seen :], len(layer.changes)
+            return recent if len(recent) < 2 else sorted(set(recent))
+        self.layer, self.seen = layer, len(layer.changes)
+        # It is another layer. What is open on a node is replaced when it changes.
         cards = list(map(layer.cards.get, range(len(layer.masks))))
         room: list[object] = [*zip(layer.cpus, layer.memory, strict=True)]
         now: list[list[object]] = [[*layer.masks], room, [*cards], [*kinds]]
@@ -260,9 +295,10 @@ def _differences(before: Sequence[object], after: Sequence[object]) -> Iterator[
 class PartsByScore:
     """The scorer as a capacity asks it for gangs that have parts of GPUs."""
 
-    def __init__(self, scorer: Scorer, kinds: Kinds | None = None) -> None:
-        self._scorer, self._kinds = scorer, kinds
+    def __init__(self, scorer: Scorer, kinds: Kinds | None = None, *, listed: bool = False) -> None:
+        self._scorer, self._kinds, self._listed = scorer, kinds, listed
         self._memory: dict[object, _Remembered] = {}
+        self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
 
     def __call__(self, capacity: Capacity, demand: Demand, reach: int) -> Fit | None:
         """Return the place with the most points, one that disturbs nobody; or None."""
@@ -273,14 +309,17 @@ class PartsByScore:
         ]
         is_single = len(demand.needs) == 1
         for rank in demand.ranks[-1:] if is_single else demand.ranks:
-            best: tuple[float, str, _Places] | None = None
+            best: tuple[tuple[float, int], str, _Places] | None = None
             for model, offered in offers:
                 everything = [(offered.fleet.everything, -1)]
                 groups = everything if is_single else offered.groups(rank, capacity.cluster.node_rank)
                 for scope, group in groups:
                     laid = self._laid_out(offered, demand, scope, group)
-                    if laid is not None and (best is None or laid[0] > best[0]):
-                        best = laid[0], model, laid[1]
+                    if laid is None:
+                        continue
+                    number = offered.fleet.nodes[laid[1][0][0]].id if self._listed else 0
+                    if best is None or (laid[0], -number) > best[0]:
+                        best = (laid[0], -number), model, laid[1]
             if best is not None:
                 _, model, places = best
                 if self._kinds is not None:
@@ -336,6 +375,9 @@ class PartsByScore:
                 among[node] = found = self._ask(offered, node, need, group, budget, mine)
                 points[node] = -1.0 if found is None else found[0]
         best, chosen = self._choice(points, scope, scope == fleet.everything)
+        if self._listed and chosen >= 0:
+            equal = [node for node, each in enumerate(points) if each == best and scope >> node & 1]
+            chosen = min(equal, key=lambda node: fleet.nodes[node].id)
         if chosen < 0:
             return None
         if need.part is not None:
@@ -382,7 +424,7 @@ class PartsByScore:
             able = offered.able(node, need, among, budget)
         if len(able) < 1 if need.part is not None else not _is_whole(layer, node, need, among, budget):
             return None
-        free = _free_of(fleet, cpus, layer.masks[node], layer.cards.get(node, {}), node)
+        free = _free_of(fleet, cpus, layer, node)
         numbers = list(members(fleet.usable[node]))
         if taken:
             shares = list(free.shares)
@@ -391,8 +433,16 @@ class PartsByScore:
                     shares[numbers.index(gpu)] -= ask_of(other).share
             free = free._replace(shares=tuple(shares))
         kinds = frozenset[str]() if self._kinds is None else self._kinds.of(fleet, layer, node)
-        points, at = self._scorer.score(NodeState(free, kinds), need, [numbers.index(gpu) for gpu in able])
+        points, at = self._score(NodeState(free, kinds), need, tuple([numbers.index(gpu) for gpu in able]))
         return points, numbers[at] if able else 0
+
+    def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
+        """Ask the scorer, once about all nodes that are alike."""
+        key = node, need, able
+        found = self._scored.get(key)
+        if found is None:
+            found = self._scored[key] = self._scorer.score(node, need, able)
+        return found
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:

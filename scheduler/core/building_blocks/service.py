@@ -28,5 +28,9 @@ def put_back(job: Job, running: Running, now: float) -> Job:
 
 
 def executed_seconds(job: Job, running: Running | None, now: float) -> float:
-    """Return how long a job has run at its own size, up to now."""
-    return attained_service(job, running, now) / amount_of(job)
+    """Return how long a job has run at its own size, up to now; one without GPUs in its present attempt."""
+    amount = amount_of(job)
+    if amount:
+        return attained_service(job, running, now) / amount
+    begun = now if running is None or running.phase != "held" else running.since_of(job.id)
+    return max(0.0, now - begun)

@@ -231,7 +231,8 @@ class _LayingOut:
             gpus = mask.bit_count()
             if gpus:
                 free[first + node] = gpus
-                fits = gpus // need.gpus
+                # Who has no GPUs is only bounded by what else there is of the node.
+                fits = gpus // need.gpus if need.gpus else len(demand.needs)
                 if need.cpus:
                     fits = int(min(fits, layer.cpus[node] // need.cpus))
                 if need.memory_bytes:

@@ -19,6 +19,7 @@ from scheduler.core.fitting.holding import (
     gpus_of,
     holding_at,
     holding_in,
+    nodes_of,
     together,
 )
 from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, BySize, Offers, Pending
@@ -146,7 +147,7 @@ class Capacity(Offers):
         twin = self.fork()
         twin.cluster, twin._private = cluster, frozenset(layers)
         twin._layers = {
-            model: list(layers[model] if model in layers else self._layers[model]) for model in cluster.models
+            model: list(layers[model] if model in layers else self._layers[model]) for model in cluster.fleets
         }
         return twin
 
@@ -159,12 +160,7 @@ class Capacity(Offers):
 
     @property
     def models(self) -> tuple[str, ...]:
-        return tuple(self._layers)
-
-    @property
-    def pinned(self) -> frozenset[tuple[JobId, ...]]:
-        """Whose holdings stay whatever is decided, by their jobs."""
-        return self._pinned
+        return self.cluster.models
 
     def may_stay(self, holding: Holding) -> bool:
         """Whether the view may still hand out what one of its own has."""
@@ -187,17 +183,6 @@ class Capacity(Offers):
         kept = [holding for holding in holdings if self._is_pinned(holding)]
         own, pinned = [together(each, has_parts=self._has_parts) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
-
-    def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
-        """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
-
-        What the view's own jobs hold that are not settled is left out.
-        """
-        layer, fleet = self._layers[model][-1], self.cluster.fleets[model]
-        if rank is None:
-            return Counter({gpus: nodes.bit_count() for gpus, nodes in enumerate(layer.by_count)})
-        groups = fleet.domains[rank - self.cluster.node_rank - 1]
-        return Counter([layer.gpus_in(group) for group in groups])
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
         """Return what each node offers of a model, whoever has to stop, but not what those named have."""
@@ -268,16 +253,24 @@ class Capacity(Offers):
                 chosen = self.chooser(self.cluster, offers, demand)
                 if chosen is not None:
                     return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
-            for model in models:
-                offered = self._offered(model, reach, demand)
-                if offered is None or offered.gpus < demand.gpus:
-                    continue
-                offered = self._but(demand, model, offered)
-                for rank in demand.ranks:
-                    fit = self._find(offered, model, reach, demand, rank)
-                    if fit is not None:
-                        return fit
+            found = (fit for model in models if (fit := self._find_in(model, reach, demand)) is not None)
+            # What needs no GPUs goes where the fewest are idle, that others need these CPUs less.
+            best = next(found, None) if demand.gpus else min(found, key=self._idle_beside, default=None)
+            if best is not None:
+                return best
         return None
+
+    def _find_in(self, model: str, reach: int, demand: Demand) -> Fit | None:
+        offered = self._offered(model, reach, demand)
+        if offered is None or offered.gpus < demand.gpus:
+            return None
+        offered = self._but(demand, model, offered)
+        fits = (self._find(offered, model, reach, demand, rank) for rank in demand.ranks)
+        return next((fit for fit in fits if fit is not None), None)
+
+    def _idle_beside(self, fit: Fit) -> int:
+        idle = self._layers[fit.holding.model][IDLE].masks
+        return sum([idle[part.node].bit_count() for part in fit.holding.parts])
 
     def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
         """Return the fit at a place chosen elsewhere, given the node of each replica.
@@ -486,11 +479,15 @@ class Capacity(Offers):
 
     def fit_of(self, demand: Demand, model: str, places: Places) -> Fit:
         """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not to be had."""
-        gpus = self.cluster.fleets[model].gpus
-        replicas = [
-            tuple([gpus[node][gpu] for gpu in members(mask)]) for node, mask in zip(*places, strict=True)
-        ]
-        return self.fit_on(demand, Placement(gpu_model=model, replicas=tuple(replicas)), places[0])
+        fleet = self.cluster.fleets[model]
+        replicas = tuple(
+            [
+                tuple([fleet.gpus[node][gpu] for gpu in members(mask)])
+                for node, mask in zip(*places, strict=True)
+            ]
+        )
+        placement = Placement(gpu_model=model, replicas=replicas, nodes=nodes_of(fleet, demand, places[0]))
+        return self.fit_on(demand, placement, places[0])
 
     def _find_parts(
         self, model: str, reach: int, demand: Demand, rank: int, nodes: Sequence[int] | None = None

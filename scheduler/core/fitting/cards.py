@@ -42,13 +42,19 @@ def has_room(share: Share, card: Card, device_bytes: int) -> bool:
     return not device_bytes or sum([other.memory for other in card]) + share.memory <= device_bytes
 
 
-def most_left(cards: Mapping[int, Card]) -> int:
-    """Return what is left of the GPU of which most is, in thousandths; there is at least one."""
-    return WHOLE_GPU - min([sum([share.request for share in card]) for card in cards.values()])
+def rooms_of(cards: Mapping[int, Card]) -> dict[int, int]:
+    """Return what is left of each GPU, in thousandths."""
+    return {gpu: WHOLE_GPU - sum([share[1] for share in card]) for gpu, card in cards.items()}
 
 
 def may_join(labels: SharingLabels | None, card: Card) -> bool:
     """Whether labels let a job share the GPU with those that are there."""
+    if labels is None:
+        for share in card:
+            if share[3] is not None:
+                break
+        else:
+            return True
     return objection(labels, card) == ""
 
 

@@ -67,6 +67,9 @@ class Claims:
         """Return what the cluster offers now, by model."""
         for model, node in self._touched:
             self._settle(model, node)
+            for layer in self._layers[model]:
+                # Nobody looks at a layer from round to round.
+                layer.changes.clear()
         self._touched.clear()
         return self._layers
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scheduler.core.model.bits import members
+from scheduler.core.model.plan import Placement
 from scheduler.core.model.snapshot import Candidates, GpuId, Job, JobId, Node, NodeId
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class Fleet:
     memory_per_gpu: float
     #: Node sets by level above the node, the narrowest first, all nodes last.
     domains: tuple[tuple[int, ...], ...]
+    #: The set of nodes that take new work of replicas without GPUs: none of serving pools, which go back.
+    open_nodes: int
     #: Most GPUs on one node.
     largest_node: int
     #: Whether some node is part of a pinned cell.
@@ -142,7 +145,7 @@ class Cluster:
         in_order = sorted(nodes, key=lambda node: (node.gpu_model, node.path, node.name, node.id))
         for model, group in groupby(in_order, key=lambda node: node.gpu_model):
             fleets[model] = self._fleet(model, tuple(group), layouts, where)
-        self.models = tuple(fleets)
+        self.models = _with_gpus(fleets)
 
     @classmethod
     def of(
@@ -167,7 +170,10 @@ class Cluster:
         self.levels = tuple(levels)
         self.ranks = {level: rank for rank, level in enumerate(reversed(self.levels))}
         self.node_rank = self.ranks[NODE_LEVEL]
-        self.fleets, self.where, self.models = fleets, where, tuple(fleets)
+        self.fleets, self.where = fleets, where
+        #: Models of which there are GPUs; nodes without any are a fleet of no model.
+        self.models = _with_gpus(fleets)
+        self._places: dict[NodeId, tuple[str, int]] | None = None
         #: What jobs ask of this cluster, filled by `demand_of`: thousands of jobs have few shapes.
         self.demands: dict[object, Demand] = {}
         #: Sets of nodes on which gangs may be, filled by `candidates.allowed_nodes`.
@@ -196,6 +202,22 @@ class Cluster:
         domains = fleet.domains[rank - self.node_rank - 1]
         near = next((domain for domain in domains if not own & ~domain), 0)
         return {node: (1 << len(fleet.gpus[node])) - 1 for node in members(near)}
+
+    def place_of(self, node: NodeId) -> tuple[str, int] | None:
+        """Return the fleet and the number of a node; None: it is not here."""
+        if self._places is None:
+            self._places = {
+                each.id: (model, number)
+                for model, fleet in self.fleets.items()
+                for number, each in enumerate(fleet.nodes)
+            }
+        return self._places.get(node)
+
+    def homes(self, placement: Placement) -> list[tuple[str, int]]:
+        """Return the fleet and the number of the node of each replica."""
+        if placement.nodes:
+            return [place for place in map(self.place_of, placement.nodes) if place is not None]
+        return [self.where[replica[0]][:2] for replica in placement.replicas]
 
     def numbers_by_name(self, model: str) -> Mapping[str, int]:
         """Return the name of each node of a fleet -> its number."""
@@ -254,11 +276,18 @@ class Cluster:
                 [(node.memory_bytes or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
             ),
             domains=(*_groups(tuple(node.path for node in nodes), above), (everything,)),
+            open_nodes=sum(
+                [(node.takes_work and node.loan is None) << number for number, node in enumerate(nodes)]
+            ),
             largest_node=max(map(len, gpus)),
             has_pinned=any([node.pinned_cell for node in nodes]),
             total=sum(map(len, gpus)),
             total_usable=sum([mask.bit_count() for mask in usable]),
         )
+
+
+def _with_gpus(fleets: Mapping[str, Fleet]) -> tuple[str, ...]:
+    return tuple([model for model, fleet in fleets.items() if fleet.total])
 
 
 def _itself(node: Node) -> Node:

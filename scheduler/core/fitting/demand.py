@@ -47,6 +47,8 @@ class Demand:
     base: int = 0
     #: Whether some replicas have a part of their GPU.
     has_parts: bool = False
+    #: Whether some replicas have no GPUs.
+    lacks_gpus: bool = False
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -180,8 +182,12 @@ def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the models of this cluster that the job accepts, the preferred first.
 
     A job that accepts any prefers those it is known to run faster on. One with parts of GPUs accepts no
-    instances of divided devices.
+    instances of divided devices; one without GPUs accepts nodes without any, and prefers them.
     """
+    if job.is_without_gpus:
+        others = [model for model in cluster.fleets if model not in cluster.models]
+        accepted = (*others, *cluster.models)
+        return tuple([model for model in accepted if not job.gpu_models or model in job.gpu_models])
     if job.gpu_models:
         models = tuple([model for model in job.gpu_models if model in cluster.fleets])
     elif not job.throughput:
@@ -213,6 +219,7 @@ def demand_of(
             priority=job.priority if cluster.shapes.by_priority else 0,
             base=0 if job.elastic is None else -(-job.elastic[0] // job.tasks[0].gpus),
             has_parts=job.has_parts,
+            lacks_gpus=not all([task.gpus for task in job.tasks]),
         )
     return cluster.demands[key]
 

@@ -6,7 +6,7 @@ cluster, the virtual cluster's guarantee, membership and the tenant's quota.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.core.cells.chains import Layout
@@ -77,7 +77,7 @@ class Feasibility:
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
         kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
-        reason = self._membership(job) or self._shares_parts(job)
+        reason = self._membership(job) or self._shares_parts(job) or self._lacks_gpus_in_cells(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._containers(job)
             reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)
@@ -136,10 +136,8 @@ class Feasibility:
                 blocking={"gpu_models": instances},
                 hint="Ask for a whole GPU of that model, or for a part of another model.",
             )
-        # A model of which it is guaranteed nothing is none where it could wait for room.
-        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
-        owned = [model for model in models if guaranteed.get(model)] or models
-        if models and all([self._is_in_cells(job, model) for model in owned]):
+        owned = self._only_cells(job, models)
+        if owned:
             return Reason(
                 code="no_parts_in_cells",
                 tier=Tier.NEVER,
@@ -150,13 +148,45 @@ class Feasibility:
             )
         return None
 
+    def _only_cells(self, job: Job, models: Sequence[str]) -> Sequence[str]:
+        """Return the models that a guaranteed job may wait for where all of them are divided by cells; else
+        none."""
+        # A model of which it is guaranteed nothing is none where it could wait for room.
+        guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
+        owned = [model for model in models if guaranteed.get(model)] or models
+        return owned if all([self._is_in_cells(job, model) for model in owned]) else ()
+
+    def _lacks_gpus_in_cells(self, job: Job) -> Reason | None:
+        """Whether only some of its replicas have GPUs, and these would be in cells."""
+        if all([task.gpus for task in job.tasks]) or job.is_without_gpus:
+            return None
+        owned = self._only_cells(job, models_of(job, self.cluster))
+        if not owned:
+            return None
+        return Reason(
+            code="no_cpu_tasks_in_cells",
+            tier=Tier.NEVER,
+            message=f"{wording.listed(owned)} are guaranteed by cells here, which are of GPUs; a task of this"
+            " guaranteed job has none.",
+            blocking={"virtual_cluster": job.virtual_cluster},
+            hint="Submit it as opportunistic, or submit the task without GPUs as a job of its own.",
+        )
+
     def _well_formed(self, job: Job) -> Reason | None:
-        if not job.tasks or any(task.gpus < 1 or task.replicas < 1 for task in job.tasks):
+        if not job.tasks or any(task.replicas < 1 or not _takes_something(task) for task in job.tasks):
             return Reason(
                 code="no_gpus_requested",
                 tier=Tier.NEVER,
-                message="Every task needs at least one replica, and every replica at least one GPU.",
-                hint="Give each task `replicas` and `resources.gpu` of 1 or more.",
+                message="Every task needs at least one replica, and every replica GPUs, or else CPUs or"
+                " memory in numbers.",
+                hint="Give each task `replicas` and `resources.gpu` of 1 or more, or say `cpu` or `memory`.",
+            )
+        if job.is_without_gpus and job.constraints:
+            return Reason(
+                code="no_gpus_requested",
+                tier=Tier.NEVER,
+                message="Constraints between tags are for jobs with GPUs; this one asks for none.",
+                hint="Leave the constraints out.",
             )
         if job.topology is not None and job.topology.level not in self.cluster.levels:
             return Reason(
@@ -431,6 +461,11 @@ class Feasibility:
             whole = [layout.levels[-1][0] for layout in fleet.layouts]
             self._empty[model] = Layer.unclaimed(fleet, whole)
         return self._empty[model]
+
+
+def _takes_something(task: Task) -> bool:
+    """Whether a replica takes GPUs, or states what else it takes: a share of no GPUs would be none."""
+    return task.gpus > 0 or (task.auto is None and (task.cpus > 0 or task.memory_bytes > 0))
 
 
 def _is_part(task: Task) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from scheduler.core.model.processors import canonical
 from scheduler.core.model.snapshot import Task, TaskKind
 
 #: A whole GPU, in the unit of shares.
@@ -42,7 +43,7 @@ def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1
         TaskKind(
             gpus=task.gpus,
             cpus=task.cpus,
-            share=WHOLE if task.part is None else task.part.request,
+            share=task.milligpus // task.gpus if task.gpus else 0,
             gpu_models=gpu_models,
             count=task.replicas * jobs,
         )
@@ -182,7 +183,7 @@ class Fragmentation:
 
 def _ways(free: Free, ask: Ask, among: Collection[int] | None) -> list[Free]:
     """Return what the task may leave of the node, without ways that are alike."""
-    cpus, shares = free.cpus - ask.cpus, free.shares
+    cpus, shares = canonical(free.cpus - ask.cpus), free.shares
     if ask.gpus == 1 and ask.share < WHOLE:
         able = [gpu for gpu, share in enumerate(shares) if share >= ask.share]
         first = {shares[gpu]: gpu for gpu in reversed(able) if among is None or gpu in among}

@@ -13,7 +13,7 @@ from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.snapshot import Running
+from scheduler.core.model.snapshot import NodeId, Running
 
 
 class Part(NamedTuple):
@@ -125,6 +125,11 @@ def holding_in(fleet: Fleet, demand: Demand, nodes: Sequence[int], gpus: Sequenc
     return Holding(fleet.model, demand.gpus, tuple(parts.values()))
 
 
+def nodes_of(fleet: Fleet, demand: Demand, nodes: Sequence[int]) -> tuple[NodeId, ...]:
+    """Return what a placement on these nodes says of them, beside the GPUs."""
+    return tuple([fleet.nodes[node].id for node in nodes]) if demand.lacks_gpus else ()
+
+
 def freed(leaving: Iterable[Part], staying: Iterable[Part]) -> int:
     """Return the set of a node's GPUs that nobody has any more when some leave."""
     gone, kept = 0, 0
@@ -148,5 +153,7 @@ def fit_at(
         tuple([fleet.gpus[node][gpu] for gpu in islice(left[node], need.gpus)])
         for node, need in zip(nodes, demand.needs, strict=True)
     ]
-    placement = Placement(gpu_model=fleet.model, replicas=tuple(replicas))
+    placement = Placement(
+        gpu_model=fleet.model, replicas=tuple(replicas), nodes=nodes_of(fleet, demand, nodes)
+    )
     return Fit(placement, holding_at(fleet, demand, nodes, masks), victims)

@@ -11,6 +11,7 @@ A gang is looked for in each layer in turn, so nobody is disturbed while there i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.core.fitting.candidates import allowed_by, allowed_nodes
@@ -65,6 +66,11 @@ class Offers:
             [holding.shared for holding in self.pending.values()]
         )
 
+    @property
+    def pinned(self) -> frozenset[tuple[JobId, ...]]:
+        """Whose holdings stay whatever is decided, by their jobs."""
+        return self._pinned
+
     def idle(self, model: str) -> int:
         """Return the GPUs of a model that nobody holds or is nominated for."""
         return self._layers[model][IDLE].gpus
@@ -75,6 +81,17 @@ class Offers:
             for count, nodes in enumerate(layers[IDLE].by_count):
                 if count and nodes:
                     yield count, nodes.bit_count()
+
+    def offered_by_group(self, model: str, rank: int | None) -> Counter[int]:
+        """Return how many nodes, or groups of nodes of a rank, offer each number of GPUs of a model.
+
+        What the view's own jobs hold that are not settled is left out.
+        """
+        layer, fleet = self._layers[model][-1], self.cluster.fleets[model]
+        if rank is None:
+            return Counter({gpus: nodes.bit_count() for gpus, nodes in enumerate(layer.by_count)})
+        groups = fleet.domains[rank - self.cluster.node_rank - 1]
+        return Counter([layer.gpus_in(group) for group in groups])
 
     def label_in_the_way(self, demand: Demand) -> str:
         """Return a label, as "exclusion a", for which alone a gang does not get a part of an open GPU; empty:
@@ -167,9 +184,12 @@ class Offers:
     def _allowed(self, demand: Demand, model: str) -> int | None:
         """Return the set of nodes that will do for the gang; None: all of them."""
         in_pinned = self._minds_pinned(model, demand)
-        if not demand.avoid and not demand.candidates and not in_pinned:
+        fleet = self.cluster.fleets[model]
+        # Where there are no GPUs to be had nobody with GPUs is placed; others have to be told.
+        in_open = demand.lacks_gpus and fleet.open_nodes != fleet.everything
+        if not demand.avoid and not demand.candidates and not in_pinned and not in_open:
             return None
-        nodes = self.cluster.fleets[model].nodes
+        nodes = fleet.nodes
         if model in self._private:
             left = sum([1 << number for number, node in enumerate(nodes) if self._will_do(node, demand)])
         else:
@@ -177,7 +197,7 @@ class Offers:
         if in_pinned:
             pinned = demand.pinned_cell
             left &= sum([1 << number for number, node in enumerate(nodes) if node.pinned_cell == pinned])
-        return left
+        return left & fleet.open_nodes if in_open else left
 
     def _will_do(self, node: Node, demand: Demand) -> bool:
         """Whether a gang may be on the hardware that a virtual node stands for, or can come to stand for."""

@@ -77,19 +77,24 @@ class OpenGpus:
     def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
         """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
         far as so many more may be handed out."""
+        assert need.part is not None
         fresh = 0 if self.is_carried else self.layer.masks[node] & among
-        cards = self.layer.cards.get(node, {})
-        found = []
+        cards, rooms = self.layer.cards.get(node, {}), self.layer.rooms.get(node, {})
+        request, found = need.part.request, list[int]()
         for number in members(fresh | (sum(cards) & among)):
             gpu = 1 << number
-            card = cards.get(gpu, ())
-            if (
-                has_room(self._share(need, node, gpu), card, self.fleet.memory_of(node, gpu))
-                and (not card or may_join(need.labels, card))
-                and (budget is None or self.cost(node, gpu) <= budget)
-            ):
+            if rooms.get(gpu, WHOLE_GPU) < request or not (budget is None or self.cost(node, gpu) <= budget):
+                continue
+            if self._lets_in(need, node, gpu, cards.get(gpu, ())):
                 found.append(number)
         return found
+
+    def _lets_in(self, need: Need, node: int, gpu: int, card: Card) -> bool:
+        """Whether memory and labels let a replica share a GPU that has so much compute left."""
+        device = self.fleet.memory_of(node, gpu)
+        if device and not has_room(self._share(need, node, gpu), card, device):
+            return False
+        return may_join(need.labels, card)
 
     def _laid_out(
         self, demand: Demand, scope: int, group: int, nodes: Sequence[int] | None = None
@@ -175,7 +180,7 @@ class OpenGpus:
         """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
         assert need.part is not None
         layer, request = self.layer, need.part.request
-        room = least = WHOLE_GPU - request
+        least = WHOLE_GPU - request
         cpus, memory = layer.cpus, layer.memory
         # Most nodes are full.
         for node in [node for node, most in layer.left.items() if most >= request]:
@@ -187,15 +192,12 @@ class OpenGpus:
                 if not self._holds(node, need, taken):
                     continue
                 mine = taken[node][0]
-            for gpu, card in cards.items():
-                left = room
-                for share in card:
-                    left -= share[1]
+            for gpu, idle in layer.rooms[node].items():
+                left, card = idle - request, cards[gpu]
                 # The tightest that costs nothing is the choice unless others would lose something.
                 if left < 0 or left > least or gpu & mine or not gpu & group:
                     continue
-                own = self._share(need, node, gpu)
-                if has_room(own, card, self.fleet.memory_of(node, gpu)) and may_join(need.labels, card):
+                if self._lets_in(need, node, gpu, card):
                     cost = self.cost(node, gpu)
                     if self.loss is None and cost == 0:
                         least = left

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, most_left, without
+from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.processors import canonical
 
 
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cards", "cpus", "gpus", "left", "masks", "memory")
+    __slots__ = ("by_count", "cards", "changes", "cpus", "gpus", "left", "masks", "memory", "rooms")
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -37,6 +38,10 @@ class Layer:
         self.cards: dict[int, dict[int, Card]] = {}
         #: What is left of the GPU of which most is, in thousandths, of each of these nodes.
         self.left: dict[int, int] = {}
+        #: What is left of each open GPU of these nodes.
+        self.rooms: dict[int, dict[int, int]] = {}
+        #: Nodes in the order in which something of them changed: who looks again need not look at others.
+        self.changes: list[int] = []
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
@@ -47,7 +52,7 @@ class Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
-        twin.left = self.left.copy()
+        twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -69,13 +74,15 @@ class Layer:
         twin.gpus = self.gpus_in(nodes)
         twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
         twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
+        twin.rooms = {node: rooms for node, rooms in self.rooms.items() if nodes >> node & 1}
+        twin.changes = []
         return twin
 
     def set(
         self, node: int, mask: int, cpus: float, memory: float, cards: dict[int, Card] | None = None
     ) -> None:
         self._replace(node, mask)
-        self.cpus[node], self.memory[node] = cpus, memory
+        self.cpus[node], self.memory[node] = canonical(cpus), memory
         self._set_cards(node, cards)
 
     def add(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
@@ -88,7 +95,8 @@ class Layer:
                     cards[share.gpu], mask = left, mask & ~share.gpu
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
-        self.cpus[node] += cpus
+        if cpus:
+            self.cpus[node] = canonical(self.cpus[node] + cpus)
         self.memory[node] += memory
 
     def remove(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
@@ -103,7 +111,8 @@ class Layer:
                     cards[share.gpu] = (*cards.get(share.gpu, ()), share)
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] & ~mask)
-        self.cpus[node] -= cpus
+        if cpus:
+            self.cpus[node] = canonical(self.cpus[node] - cpus)
         self.memory[node] -= memory
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:
@@ -115,15 +124,18 @@ class Layer:
 
     def _set_cards(self, node: int, cards: dict[int, Card] | None) -> None:
         if cards:
-            self.cards[node], self.left[node] = cards, most_left(cards)
+            rooms = self.rooms[node] = rooms_of(cards)
+            self.cards[node], self.left[node] = cards, max(rooms.values())
         elif node in self.cards:
-            del self.cards[node], self.left[node]
+            del self.cards[node], self.left[node], self.rooms[node]
 
     def most_left_on(self, node: int) -> int:
         """Return what is left of the GPU of a node of which most is, open or whole, in thousandths."""
         return WHOLE_GPU if self.masks[node] else self.left.get(node, 0)
 
     def _replace(self, node: int, mask: int) -> None:
+        # Whatever changes of a node comes by here.
+        self.changes.append(node)
         before, after = self.masks[node].bit_count(), mask.bit_count()
         self.masks[node] = mask
         if before != after:
@@ -256,7 +268,7 @@ def _tightest(
 
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
     """Return the node of the domain that offers the most GPUs, at least so many, or None."""
-    for count in range(len(layer.by_count) - 1, max(least, 1) - 1, -1):
+    for count in range(len(layer.by_count) - 1, least - 1, -1):
         for node in _by_ease(layer.by_count[count] & domain, easier):
             return node
     return None

@@ -72,7 +72,8 @@ def _settle_on_nodes(
 def _kept(holding: Holding, capacity: Capacity) -> Placement:
     capacity.keep(holding)
     assert holding.running is not None
-    return Placement(gpu_model=holding.model, replicas=holding.running.replicas)
+    running = holding.running
+    return Placement(gpu_model=holding.model, replicas=running.replicas, nodes=running.nodes)
 
 
 def _find_elsewhere(

@@ -108,6 +108,8 @@ class Placement:
 
     gpu_model: str
     replicas: tuple[tuple[GpuId, ...], ...]
+    #: As `Running.nodes`.
+    nodes: tuple[NodeId, ...] = ()
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

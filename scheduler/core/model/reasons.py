@@ -113,6 +113,11 @@ _DECLARED = (
         "`virtual_cluster`",
     ),
     _never(
+        "no_cpu_tasks_in_cells",
+        "a task of a guaranteed job has no GPUs, others have some that are guaranteed by cells",
+        "`virtual_cluster`",
+    ),
+    _never(
         "exceeds_node_resources",
         "a replica needs more CPUs or memory than any node has",
         field="tasks.{largest}.resources",

@@ -69,7 +69,8 @@ class NodeLoan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine with GPUs of one model. `path` is its place in the cluster, widest first: (rack,)."""
+    """One machine with GPUs of one model, or with none. `path` is its place in the cluster, widest first:
+    (rack,)."""
 
     id: NodeId
     name: str
@@ -165,7 +166,10 @@ class VirtualCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One role in a gang: `replicas` processes, each with `gpus` GPUs that must be on one node."""
+    """One role in a gang: `replicas` processes, each with `gpus` GPUs that must be on one node.
+
+    With 0 GPUs a replica takes CPUs and memory only, of any node that has them.
+    """
 
     replicas: int
     gpus: int
@@ -327,6 +331,14 @@ class Job:
         return sum([task.replicas * task.gpus for task in self.tasks])
 
     @property
+    def is_without_gpus(self) -> bool:
+        """Whether it takes CPUs and memory only."""
+        for task in self.tasks:  # noqa: SIM110 As in `has_parts`.
+            if task.gpus:
+                return False
+        return True
+
+    @property
     def milligpus(self) -> int:
         """What the gang has of these GPUs, in thousandths of one."""
         return sum([task.replicas * task.milligpus for task in self.tasks])
@@ -367,6 +379,8 @@ class Running:
     gpu_model: str
     #: By task, then replica, in the order of the job's spec: the GPUs of that replica.
     replicas: tuple[tuple[GpuId, ...], ...]
+    #: By replica, where some replica has no GPUs that tell on which node it is; else empty.
+    nodes: tuple[NodeId, ...] = ()
     #: "planned", as stored rounds have it: nominated, the successor on GPUs that are still being released.
     phase: Literal["held", "planned"] = "held"
     #: When the allocation was made.

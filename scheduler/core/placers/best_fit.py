@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import NodeState, Norms, ask_of, fullest, place_by_score
+from scheduler.core.building_blocks.scoring import TOPOLOGY, NodeState, Norms, ask_of, fullest, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.model.plan import Grant
@@ -22,11 +22,16 @@ from scheduler.core.model.plan import Grant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestFit:
-    """Least left of CPUs and GPUs."""
+    """Least left of CPUs and GPUs.
+
+    `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
+    """
+
+    ties: str = TOPOLOGY
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
-        return place_by_score(grants, view, capacity, Tightness(Norms.of(capacity.cluster)))
+        return place_by_score(grants, view, capacity, Tightness(Norms.of(capacity.cluster)), ties=self.ties)
 
 
 @dataclass(frozen=True, slots=True)

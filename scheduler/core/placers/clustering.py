@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import PART, NodeState, Norms, fullest, place_by_score
+from scheduler.core.building_blocks.scoring import PART, TOPOLOGY, NodeState, Norms, fullest, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.model.plan import Grant
@@ -24,11 +24,16 @@ from scheduler.core.model.plan import Grant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustering:
-    """Like with like."""
+    """Like with like.
+
+    `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
+    """
+
+    ties: str = TOPOLOGY
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
-        return place_by_score(grants, view, capacity, Likeness(Norms.of(capacity.cluster)))
+        return place_by_score(grants, view, capacity, Likeness(Norms.of(capacity.cluster)), ties=self.ties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Likeness:
     def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
         """Return the points of a node, and the GPU for a part."""
         most, free = self.norms.gpus, node.free
+        if not need.gpus:
+            return 0, 0
         fuller = 25 * (most - sum(free.shares)) // most
         kind = PART if need.part is not None else f"{need.gpus}"
         if kind in node.kinds:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import NodeState, ask_of, place_by_score
+from scheduler.core.building_blocks.scoring import TOPOLOGY, NodeState, ask_of, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, asks_of, frequent, kinds_of
@@ -38,15 +38,22 @@ class Fgd:
 
     `workload` lists what is to be expected: "GPUS:CPUS:WEIGHT", or "GPUS:CPUS:WEIGHT:MODEL/MODEL" for tasks
     that accept only some models, where GPUS is a whole number or a part of one GPU, such as 0.3; empty: what
-    jobs of the last days asked for.
+    jobs of the last days asked for. 0 GPUs are of tasks without any.
+
+    `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
     """
 
     workload: tuple[str, ...] = ()
+    ties: str = TOPOLOGY
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
         return place_by_score(
-            grants, view, capacity, Descent(self.workload, view.workload, view.jobs.values())
+            grants,
+            view,
+            capacity,
+            Descent(self.workload, view.workload, view.jobs.values()),
+            ties=self.ties,
         )
 
 
@@ -97,4 +104,5 @@ def _amount(text: str) -> tuple[int, int]:
     share = round(float(text) * WHOLE)
     if 0 < share < WHOLE:
         return 1, share
-    return int(text), WHOLE
+    gpus = int(text)
+    return gpus, WHOLE if gpus else 0

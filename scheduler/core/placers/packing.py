@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.building_blocks.scoring import NodeState, ask_of, fullest, place_by_score
+from scheduler.core.building_blocks.scoring import TOPOLOGY, NodeState, ask_of, fullest, place_by_score
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE
@@ -25,11 +25,16 @@ from scheduler.core.model.plan import Grant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """GPUs in use first."""
+    """GPUs in use first.
+
+    `ties`: which of equals gets it: the earliest by GPU model and `topology`, or as nodes are `listed`.
+    """
+
+    ties: str = TOPOLOGY
 
     def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
-        return place_by_score(grants, view, capacity, Tiers())
+        return place_by_score(grants, view, capacity, Tiers(), ties=self.ties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Tiers:
     def score(self, node: NodeState, need: Need, able: Sequence[int]) -> tuple[float, int]:
         """Return the points of a node, and the GPU for a part."""
         ask, free = ask_of(need), node.free
+        if not need.gpus:
+            return 0, 0
         gpu, idle = fullest(free, able), free.shares.count(WHOLE)
         if idle == len(free.shares):
             return max(33 - idle, idle), gpu

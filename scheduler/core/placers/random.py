@@ -70,6 +70,9 @@ class _DrawParts(PartsByScore):
         super().__init__(_AnyGpu(dice))
         self._dice = dice
 
+    def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
+        return self._scorer.score(node, need, able)
+
     def _choice(self, points: Sequence[float], scope: int, is_everywhere: bool) -> tuple[float, int]:
         able = [node for node, each in enumerate(points) if each > -1.0]
         if not is_everywhere:

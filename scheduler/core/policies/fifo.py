@@ -112,7 +112,8 @@ class _Line:
         return refused
 
     def _is_anything_left(self) -> bool:
-        return any(self.capacity.offered(model) for model in self.capacity.models)
+        capacity = self.capacity
+        return capacity.has_open_gpus or any(capacity.offered(model) for model in capacity.models)
 
     def _start(self, job: Job, fit: Fit) -> None:
         self.capacity.take(fit)

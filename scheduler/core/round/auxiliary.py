@@ -25,7 +25,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.auxiliary import TUNE, AuxiliaryShare
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Action, ActionKind
-from scheduler.core.model.snapshot import GpuId, Job, JobId, Task
+from scheduler.core.model.snapshot import GpuId, Job, JobId, NodeId, Task
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.run_view import ViewOutcome
 
@@ -88,8 +88,12 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
     """Yield who is where when the actions are carried out."""
     where = facts.cluster.where
 
-    def placed(jobs: tuple[JobId, ...], replicas: Replicas, slice_seconds: float | None) -> _Placed:
+    def placed(
+        jobs: tuple[JobId, ...], replicas: Replicas, homes: Sequence[NodeId], slice_seconds: float | None
+    ) -> _Placed:
         nodes = [next((where[gpu][:2] for gpu in replica if gpu in where), None) for replica in replicas]
+        if homes:
+            nodes = [facts.cluster.place_of(node) for node in homes]
         return _Placed(jobs, nodes, sum(map(len, replicas)), 1 if slice_seconds is None else len(jobs))
 
     company = {
@@ -105,10 +109,11 @@ def _after(facts: Facts, actions: Sequence[Action]) -> Iterable[_Placed]:
     for allocation, jobs in company.items():
         if jobs:
             running = facts.running[allocation]
-            yield placed(tuple(sorted(jobs)), running.replicas, running.slice_seconds)
+            yield placed(tuple(sorted(jobs)), running.replicas, running.nodes, running.slice_seconds)
     for action in actions:
         if action.placement is not None and action.kind is not ActionKind.JOIN:
-            yield placed(action.jobs, action.placement.replicas, action.slice_seconds)
+            placement = action.placement
+            yield placed(action.jobs, placement.replicas, placement.nodes, action.slice_seconds)
 
 
 def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict[Node, Amounts]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scheduler.core.building_blocks.computing import Compute, Timekeeper, run_inline, untimed
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.round.checks.plan import check
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.explain import explain
@@ -32,10 +32,17 @@ def decide(
     engine = RoundEngine(snapshot, compute, overran, timekeeper=timekeeper)
     outcomes = engine.outcomes()
     plan = engine.plan(outcomes)
+    served = [*engine.without_gpus, *outcomes]
+    queues: dict[str, tuple[JobId, ...]] = {}
+    for outcome in outcomes:
+        queues[outcome.view.name] = queue_of(outcome)
+    for outcome in engine.without_gpus:
+        # Those without GPUs come last: they are placed on what others leave.
+        queues[outcome.view.name] = queues.get(outcome.view.name, ()) + queue_of(outcome)
     plan = replace(
         plan,
-        reasons=explain(engine.facts, engine.admission, outcomes, plan.actions),
-        queues={outcome.view.name: queue_of(outcome) for outcome in outcomes},
+        reasons=explain(engine.facts, engine.admission, served, plan.actions),
+        queues=queues,
     )
     check(snapshot, plan)
     return plan

@@ -48,7 +48,8 @@ def diff(
         running = facts.running[allocation]
         job = facts.jobs.get(running.jobs[0])
         if job is not None:
-            stops.append(_stop(running, job, facts, admission, takers, _words_for(job.id, outcomes)))
+            words = _words_for(job.id, outcomes)
+            stops.append(_stop(running, job, facts, admission, takers, placed, words))
     acted = leaving.union(action.allocation for action in placed)
     shrunk = [_shrunk(facts.running[each], facts, takers) for each in sorted(reclaimed - acted)]
     acted.update(action.allocation for action in (*shrunk, *growth))
@@ -149,7 +150,7 @@ def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:
             kind = ActionKind.START
         elif running.jobs != grant.jobs:
             continue  # A group in which jobs join or leave stops first, and starts in a later round.
-        elif running.base.replicas == placement.replicas and facts.is_live(running):
+        elif _is_there(running, placement) and facts.is_live(running):
             continue
         else:
             same_size = len(running.gpus) == len(placement.gpus)
@@ -164,6 +165,10 @@ def _placed(facts: Facts, outcome: ViewOutcome) -> Iterable[Action]:
             allocation=None if running is None else running.allocation,
             hints=grant.hints,
         )
+
+
+def _is_there(running: Running, placement: Placement) -> bool:
+    return running.base.replicas == placement.replicas and running.nodes == placement.nodes
 
 
 def _shrunk(running: Running, facts: Facts, takers: Mapping[GpuId, Action]) -> Action:
@@ -211,6 +216,7 @@ def _stop(
     facts: Facts,
     admission: Admission,
     takers: Mapping[GpuId, Action],
+    placed: Sequence[Action],
     words: str,
 ) -> Action:
     by: tuple[JobId, ...] = ()
@@ -222,7 +228,7 @@ def _stop(
         cause = "preempted"
         by, message = _claimed(running, takers)
         if not by and not facts.is_guaranteed(running):
-            by, message = _crowded_out(running, facts, takers)
+            by, message = _crowded_out(running, facts, placed)
         message = message or words or "The policy of its view gave it no GPUs this time."
     return Action(
         kind=ActionKind.STOP,
@@ -248,13 +254,15 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
     return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} {were} claimed by {whose}."
 
 
-def _crowded_out(
-    running: Running, facts: Facts, takers: Mapping[GpuId, Action]
-) -> tuple[tuple[JobId, ...], str]:
+def _crowded_out(running: Running, facts: Facts, placed: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
     """Return the same where not its GPUs were wanted but what else it has of its nodes."""
-    where = facts.cluster.where
-    nodes = {where[gpu][:2] for gpu in running.gpus if gpu in where}
-    taken = [action for gpu, action in takers.items() if action.guaranteed and where[gpu][:2] in nodes]
+    nodes = facts.places_of(running)
+    taken = [
+        action
+        for action in placed
+        if action.guaranteed and action.placement is not None
+        if not nodes.isdisjoint(facts.places_of(action.placement))
+    ]
     if not taken:
         return (), ""
     by, whose = _named(taken)

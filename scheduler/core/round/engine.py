@@ -33,6 +33,7 @@ from scheduler.core.round.registry import only_starts
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
 from scheduler.core.round.whereabouts import Whereabouts
+from scheduler.core.round.without_gpus import WithoutGpus
 
 
 class RoundEngine:
@@ -64,6 +65,12 @@ class RoundEngine:
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
         self._growth: Growth | None = None
+        self._beside = WithoutGpus(self.facts, self.admission)
+
+    @property
+    def without_gpus(self) -> Sequence[ViewOutcome]:
+        """What was decided in this round about jobs without GPUs, by virtual cluster."""
+        return self._beside.outcomes
 
     def outcomes(self) -> Sequence[ViewOutcome]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
@@ -96,6 +103,7 @@ class RoundEngine:
         self._downgraded = {}
         if candidates:
             self._downgraded, cluster = kept_on(self.facts, candidates, cluster)
+        cluster = self._beside.guaranteed(cluster)
         view = self._reservation.spare(cluster)
         plugins = Plugins(
             policy=frame.spare_policy,
@@ -107,7 +115,7 @@ class RoundEngine:
         spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
         outcomes.append(replace(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
-        outcomes[-1] = replace(outcomes[-1], capacity=self._growth.capacity)
+        outcomes[-1] = replace(outcomes[-1], capacity=self._beside.opportunistic(self._growth.capacity))
         return outcomes
 
     def views(self) -> dict[str, View]:
@@ -175,15 +183,16 @@ class RoundEngine:
             memory[MARKET] = step.memory
         if step.ledger:
             ledger[MARKET] = step.ledger
+        decided = [*self.without_gpus, *outcomes]
         actions = diff(
-            self.facts, self.admission, self._reservation.orphaned, outcomes, self._downgraded, growth
+            self.facts, self.admission, self._reservation.orphaned, decided, self._downgraded, growth
         )
         return Plan(
             round_number=self.facts.frame.round_number,
             actions=actions,
             memory=memory,
             wake_at=min(wakes, default=None),
-            degraded={outcome.view.name: outcome.failure for outcome in outcomes if outcome.failure},
+            degraded={outcome.view.name: outcome.failure for outcome in decided if outcome.failure},
             overran=tuple([outcome.view.name for outcome in outcomes if outcome.overran]),
             ledger=ledger,
             market=step.actions,

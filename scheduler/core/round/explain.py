@@ -31,7 +31,10 @@ def explain(
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
     placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
     nominated: list[tuple[Sequence[JobId], Placement]] = [
-        (running.jobs, Placement(gpu_model=running.gpu_model, replicas=running.replicas))
+        (
+            running.jobs,
+            Placement(gpu_model=running.gpu_model, replicas=running.replicas, nodes=running.nodes),
+        )
         for running in facts.nominated.values()
         if placed.issuperset(running.jobs)
     ]
@@ -388,10 +391,11 @@ class _Shortages:
 
     def _short_of_processors(self, demand: Demand) -> Reason:
         most = max(demand.needs, key=lambda need: (need.cpus, need.memory_bytes))
+        which = "Nodes with enough GPUs to be had" if demand.gpus else "All nodes that it may use"
         return Reason(
             code="node_resources",
             tier=Tier.CAPACITY,
-            message="Nodes with enough GPUs to be had lack CPUs or memory: one replica needs"
+            message=f"{which} lack CPUs or memory: one replica needs"
             f" {wording.processors(most.cpus, most.memory_bytes)}.",
             hint="Ask for fewer CPUs or less memory per replica.",
         )

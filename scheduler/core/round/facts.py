@@ -18,6 +18,7 @@ from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action
+from scheduler.core.model.plan import Action, Placement
 from scheduler.core.model.snapshot import (
     RETURNING,
     AllocationId,
@@ -26,6 +27,7 @@ from scheduler.core.model.snapshot import (
     JobId,
     Memory,
     Node,
+    NodeId,
     Running,
     Snapshot,
     Tenant,
@@ -61,6 +63,8 @@ class Facts:
         self.constraining: Counter[str] = Counter()
         #: Those that leave CPUs or memory to the platform.
         self.automatic: dict[JobId, Job] = {}
+        #: Those that take CPUs and memory only.
+        self.without_gpus: dict[JobId, Job] = {}
         self.running: dict[AllocationId, Running] = {}
         #: What each has, but for what it has beyond the guarantee of its virtual cluster: that is a surplus.
         self.holdings: dict[AllocationId, Holding] = {}
@@ -101,6 +105,8 @@ class Facts:
             self.automatic[job.id] = job
         else:
             self.automatic.pop(job.id, None)
+        if job.is_without_gpus:
+            self.without_gpus[job.id] = job
         self.by_tenant.setdefault(job.tenant, {})[job.id] = job
         self.changed_jobs.add(job.id)
 
@@ -108,6 +114,7 @@ class Facts:
         """Forget a job that has ended."""
         self._forget_tags(job_id)
         self.automatic.pop(job_id, None)
+        self.without_gpus.pop(job_id, None)
         job = self.jobs.pop(job_id)
         del self.by_tenant[job.tenant][job_id]
         self.changed_jobs.add(job_id)
@@ -197,7 +204,8 @@ class Facts:
                 if running.phase == "held" and not running.stopping:
                     self._take(running, taken, shared)
             for running in sorted(self.nominated.values(), key=lambda running: running.allocation):
-                if self._can_have(running, taken, shared) and all(map(self.is_usable, running.gpus)):
+                is_there = all(map(self.is_usable, running.gpus)) and all(map(self.is_open, running.nodes))
+                if is_there and self._can_have(running, taken, shared):
                     self._take(running, taken, shared)
                 else:
                     stale.add(running.allocation)
@@ -262,6 +270,18 @@ class Facts:
         model, node, bit = self.cluster.where[gpu]
         return bool(self.cluster.fleets[model].usable[node] & bit)
 
+    def is_open(self, node: NodeId) -> bool:
+        """Whether a node takes new work."""
+        place = self.cluster.place_of(node)
+        return place is not None and bool(self.cluster.fleets[place[0]].open_nodes >> place[1] & 1)
+
+    def places_of(self, held: Running | Placement) -> set[tuple[str, int]]:
+        """Return the nodes on which something is had, as fleet and number."""
+        where = self.cluster.where
+        places = {where[gpu][:2] for gpu in held.gpus if gpu in where}
+        known = map(self.cluster.place_of, held.nodes)
+        return places.union([place for place in known if place is not None])
+
     def is_lasting(self, gpu: GpuId) -> bool:
         """Whether new work of any length may start on the GPU: its node does not close either."""
         if not self.is_usable(gpu):
@@ -323,12 +343,11 @@ class Facts:
                         lacking[held.model, part.node] += part.memory
         for action in placed:
             if action.placement is not None:
-                replicas = action.placement.replicas
+                homes = self.cluster.homes(action.placement)
                 gangs = [needs_held(self.jobs[each], len(action.placement.gpus)) for each in action.jobs]
-                for its, replica in zip(shared_needs(gangs), replicas, strict=False):
-                    model, node, _ = self.cluster.where[replica[0]]
-                    if (model, node) in lacking:
-                        lacking[model, node] += its.memory_bytes
+                for its, place in zip(shared_needs(gangs), homes, strict=False):
+                    if place in lacking:
+                        lacking[place] += its.memory_bytes
         return all([bytes_lacking <= 0 for bytes_lacking in lacking.values()])
 
     def is_live(self, running: Running) -> bool:
@@ -359,9 +378,12 @@ class Facts:
         gangs = [_needs(job, cluster, whole or running) for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
         parts: dict[int, Part] = {}
-        for need, replica in zip(needs, running.replicas, strict=False):
+        for number, (need, replica) in enumerate(zip(needs, running.replicas, strict=False)):
             # GPUs that left the inventory hold nothing any more.
             places = [where[gpu] for gpu in replica if gpu in where]
+            if not replica and running.nodes:
+                home = cluster.place_of(running.nodes[number])
+                places = [] if home is None else [(*home, 0)]
             if places:
                 model, node, _ = places[0]
                 mask = sum([bit for _, _, bit in places])

@@ -260,7 +260,7 @@ def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
         return None
     capacity = view.capacity.fork()
     capacity.keep_all()
-    nodes = [capacity.cluster.where[replica[0]][1] for replica in placement.replicas]
+    nodes = [number for _, number in capacity.cluster.homes(placement)]
     fit = capacity.fit_on(demand_of_grant(grant, view.jobs, capacity.cluster), placement, nodes)
     return _Turn(job=job, grant=grant, holding=fit.holding, placement=placement)
 
@@ -271,8 +271,7 @@ def _tagged(turn: _Turn, view: View) -> Tagged | None:
         return view.tagged
     cluster = view.capacity.cluster
     nodes = Counter[NodeId]()
-    for replica in turn.placement.replicas:
-        model, number, _ = cluster.where[replica[0]]
+    for model, number in cluster.homes(turn.placement):
         node = cluster.fleets[model].nodes[number]
         nodes[(cluster.home_of(node) or node).id] += 1
     return replace(view.tagged, elsewhere=[*view.tagged.elsewhere, (turn.job, nodes)])

@@ -109,7 +109,9 @@ class Reservation:
             job, running = admitted.get(number), facts.current.get(number)
             if job is not None and running is not None and running.opportunistic_gpus:
                 job = _capped(job, running)
-            view = None if job is None else self._view_for(job, running)
+            # Who needs no GPUs is served beside the views (`without_gpus`).
+            is_apart = number in facts.without_gpus
+            view = None if job is None or is_apart else self._view_for(job, running)
             before = self._view_of_job.pop(number, None)
             if before is not None and before != view:
                 self._parts[before].drop_job(number)
@@ -142,6 +144,10 @@ class Reservation:
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
+        if self._facts.without_gpus.keys() & running.jobs:
+            if not running.stopping and not self._admission.admitted.keys() & running.jobs:
+                self.orphaned.add(running.allocation)
+            return
         views = {self._view_of_job.get(job) for job in running.jobs}
         view = views.pop()
         if view is None or views or not self._facts.is_live(running):

@@ -90,9 +90,9 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
         decision = replace(cheap.decision, memory=memory)
         return replace(cheap, decision=decision, failure=cheap.failure or str(error), overran=True)
     except (PolicyError, UnknownPlugin) as error:
-        return _standstill(view, memory, str(error))
+        return standstill(view, memory, str(error))
     except Exception as error:  # Whatever else fails on the way from one to the other.
-        return _standstill(view, memory, f"its decision could not be carried out: {error!r}")
+        return standstill(view, memory, f"its decision could not be carried out: {error!r}")
     return ViewOutcome(view=view, decision=decision, placements=placed.placements, capacity=capacity)
 
 
@@ -167,7 +167,8 @@ def staying_together(view: View, decision: Decision, staying: Container[JobId]) 
     return replace(decision, leaves=leaves, joins=joins)
 
 
-def _standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
+def standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
+    """Return the outcome of a view of which nothing is decided: everyone keeps what he has."""
     capacity = view.capacity.fork()
     capacity.keep_all()
     decision = Decision(grants=(), memory=memory, keep_running=True)
@@ -342,7 +343,8 @@ def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Plac
     for position, placement in placements.items():
         jobs = decision.grants[position].jobs
         holding = capacity.pending.get(jobs)
-        if holding is not None and holding.running and holding.running.replicas == placement.replicas:
+        was = None if holding is None else holding.running
+        if holding is not None and was and (was.replicas, was.nodes) == (placement.replicas, placement.nodes):
             capacity.keep(holding)
             staying.add(position)
     for holding in list(capacity.pending.values()):
@@ -367,12 +369,26 @@ def _nodes_of(placement: Placement, demand: Demand, capacity: Capacity) -> list[
     if len(set(placement.gpus)) != demand.gpus:
         raise PolicyError(f"a GPU was used twice in {placement.replicas}")
     nodes = []
-    for replica in placement.replicas:
+    for position, replica in enumerate(placement.replicas):
+        if not replica:
+            nodes.append(_node_of(position, placement, capacity))
+            continue
         places = {where[gpu][:2] for gpu in replica if gpu in where}
         if len(places) != 1 or any(gpu not in where for gpu in replica) or min(places)[0] != model:
             raise PolicyError(f"a replica was placed on GPUs {replica}, not all {model} of one node")
         nodes.append(min(places)[1])
     return nodes
+
+
+def _node_of(position: int, placement: Placement, capacity: Capacity) -> int:
+    """Return the node of a replica without GPUs; raise PolicyError when it may not be there."""
+    node = placement.nodes[position] if position < len(placement.nodes) else None
+    place = None if node is None else capacity.cluster.place_of(node)
+    if place is None or place[0] != placement.gpu_model:
+        raise PolicyError(f"a replica without GPUs was placed on node {node}, not one of its gang's model")
+    if not capacity.cluster.fleets[place[0]].open_nodes >> place[1] & 1:
+        raise PolicyError(f"a replica without GPUs was placed on node {node}, which takes no work")
+    return place[1]
 
 
 # Who waits in a view after its round, in order.

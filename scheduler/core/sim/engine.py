@@ -233,7 +233,7 @@ class Engine:
             return
         self._rests_since = min(self._rests_since, self.now)
         self._is_at_rest = self.now > self._rests_since + _LONGEST_REST_SECONDS or (
-            self._market is None and not any(map(_may_start, outcomes))
+            self._market is None and not any(map(_may_start, (*outcomes, *self.round_engine.without_gpus)))
         )
 
     def _waits_under_quota(self) -> bool:
@@ -281,7 +281,8 @@ class Engine:
         if self._market is not None:
             lending = self._market.at(self.now, self._round_seconds)
             changed, self._in_force = relying_on(changed, lending), active(lending.loans, self.now)
-        self._cluster.lose({gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy})
+        healthy = {gpu.id for node in changed.nodes for gpu in node.gpus if gpu.healthy}
+        self._cluster.lose(healthy, {node.id for node in changed.nodes})
         present = self.snapshot()
         facts = replace(changed, jobs=present.jobs, running=present.running)
         self.round_engine = RoundEngine(facts, moves=self._rules.moves, timekeeper=self._timekeeper)
@@ -314,7 +315,8 @@ class Engine:
             return replace(node, schedulable=False, closes_at=None) if node.id in numbers else node
 
         nodes = self.round_engine.facts.frame.nodes
-        self._cluster.empty({gpu.id for node in nodes if node.id in numbers for gpu in node.gpus})
+        gpus = {gpu.id for node in nodes if node.id in numbers for gpu in node.gpus}
+        self._cluster.empty(gpus, set(numbers))
         self.reconfigure(lambda facts: replace(facts, nodes=tuple([closed(node) for node in facts.nodes])))
 
     @property

@@ -21,6 +21,8 @@ class RecurrenceReporter:
 
     def ended(self, job: Job) -> None:
         """A job has ended for good."""
+        if job.is_without_gpus:
+            return  # How long it ran is known by what it had of GPUs.
         seconds = sum(job.attained_service.values()) * WHOLE_GPU / job.milligpus
         self._known.ended(_like(job), seconds)
 

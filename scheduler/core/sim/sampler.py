@@ -43,9 +43,9 @@ class ClusterSampler:
 
     def sample(self, now: float, cluster: Cluster, capacity: Capacity, held_gpus: int) -> None:
         """Write down how things stand."""
-        waiting = [size for size, jobs in self._waiting.items() if jobs]
+        waiting = [size for size, jobs in self._waiting.items() if jobs and size]
         # Nobody waits: then what counts is whether a job that fills a node could come.
-        largest = max(waiting or [fleet.largest_node for fleet in cluster.fleets.values()], default=1)
+        largest = max(waiting or [1, *(fleet.largest_node for fleet in cluster.fleets.values())])
         idle = stranded = 0
         for offered, nodes in capacity.idle_nodes():
             idle += offered * nodes

@@ -5,7 +5,7 @@ It carries out plans and lets attempts end. What it learns it puts into the fact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -24,7 +24,7 @@ from scheduler.core.model.attempts import (
 from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, AttemptState, HoldPhase, JobEvent, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Plan
-from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Running, Snapshot
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot
 from scheduler.core.round.facts import Facts
 from scheduler.core.sim.budget_meter import BudgetMeter
 from scheduler.core.sim.company import Company
@@ -35,6 +35,8 @@ from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.loss_reporter import LossReporter
+from scheduler.core.sim.occupancy import Occupancy
+from scheduler.core.sim.processors import has_processors
 from scheduler.core.sim.profile_reporter import ProfileReporter
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, GOES_ON, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
@@ -129,10 +131,8 @@ class SimulatedCluster:
             for job in running.jobs:
                 cause = self.cause_for(job, running, end)
                 _, effects = step(planned(0, [GANG]), Stopped(cause=cause))
-                if (
-                    isinstance(effects[-1], EndJob)
-                    and self._jobs.after(job, effects[-1]) is JobAfter.CANCELLED
-                ):
+                last = effects[-1]
+                if isinstance(last, EndJob) and self._jobs.after(job, last) is JobAfter.CANCELLED:
                     self._jobs.close(job, JobEvent.CANCELLED)
         else:
             self._send_away(running, end, action.preempted_by)
@@ -173,6 +173,7 @@ class SimulatedCluster:
             jobs=tuple(sorted(action.jobs)),
             gpu_model=action.placement.gpu_model,
             replicas=action.placement.replicas,
+            nodes=action.placement.nodes,
             phase="planned",
             since=self._events.now,
             guaranteed=action.guaranteed,
@@ -180,7 +181,7 @@ class SimulatedCluster:
             opportunistic_gpus=action.opportunistic_gpus,
         )
         phase = self.holds.grant(
-            running.allocation, running.gpus, self.facts.parts(running), has_left=self._has_left(running)
+            running.allocation, running.gpus, self.facts.parts(running), has_left=self._is_ready(running)
         )
         if phase is HoldPhase.HELD:
             self._begin(running)
@@ -211,7 +212,7 @@ class SimulatedCluster:
             if running.is_nominated:
                 continue
             self.use(running)
-            self._change_speeds(self._crowding.come(running.allocation, self._nodes_of(running)))
+            self._change_speeds(self._crowding.come(running.allocation, self.facts.places_of(running)))
             for job in (*running.jobs, *running.leaving):
                 self.put_to_work(job, running, is_resumed=True)
             self.company.resume(running)
@@ -271,28 +272,29 @@ class SimulatedCluster:
         if attempt is not None and attempt.state is AttemptState.RUNNING:
             self._finish(job)
 
-    def lose(self, present: Collection[GpuId]) -> None:
-        """Attempts on GPUs other than these are lost, and nominations for them dropped."""
+    def lose(self, present: Set[GpuId], nodes: Set[NodeId]) -> None:
+        """Attempts on GPUs, or on nodes, other than these are lost, and nominations for them dropped."""
         there = self.facts.running.values()
-        lost = [running for running in there if not all(gpu in present for gpu in running.gpus)]
+        lost = [each for each in there if not (present >= set(each.gpus) and nodes >= set(each.nodes))]
         # First: else they would begin on what those leave who are lost.
-        for running in lost:
-            if running.is_nominated:
-                self.take_back(running)
+        self._take_back_nominated(lost)
         for running in lost:
             if not running.is_nominated:
                 self._ends.setdefault(running.allocation, ("lost", ()))
                 self._release(running.allocation)
 
-    def empty(self, gpus: Set[GpuId]) -> None:
-        """Who is on these GPUs writes a checkpoint and goes on elsewhere; nominations for them end."""
-        there = [running for running in self.facts.running.values() if not gpus.isdisjoint(running.gpus)]
-        for running in there:
-            if running.is_nominated:
-                self.take_back(running)
+    def empty(self, gpus: Set[GpuId], nodes: Set[NodeId]) -> None:
+        """Who is on these GPUs or nodes writes a checkpoint and goes on elsewhere; nominations end."""
+        held = self.facts.running.values()
+        there = [each for each in held if gpus & set(each.gpus) or nodes & set(each.nodes)]
+        self._take_back_nominated(there)
         for running in there:
             if running.phase == "held" and not running.stopping:
                 self._send_away(running, "drained")
+
+    def _take_back_nominated(self, some: Sequence[Running]) -> None:
+        for running in [each for each in some if each.is_nominated]:
+            self.take_back(running)
 
     # On and off the GPUs
 
@@ -315,13 +317,14 @@ class SimulatedCluster:
         self.facts.drop_running(running.allocation)
         self._change_speeds(self._crowding.go(running.allocation))
 
-    def _has_left(self, running: Running) -> bool:
-        """Whether its jobs are nowhere else any more."""
-        return all([self.progress[job].attempt is None for job in running.jobs])
+    def _is_ready(self, running: Running) -> bool:
+        """Whether its jobs are nowhere else any more, and replicas without GPUs find CPUs and memory."""
+        has_left = all([self.progress[job].attempt is None for job in running.jobs])
+        return has_left and (not running.nodes or has_processors(self.facts, running))
 
     def _begin(self, running: Running) -> None:
         self.use(running)
-        crowded = self._crowding.come(running.allocation, self._nodes_of(running))
+        crowded = self._crowding.come(running.allocation, self.facts.places_of(running))
         self.facts.put_running(replace(running, phase="held", since=self._events.now))
         for job in running.jobs:
             self.put_to_work(job, running)
@@ -345,13 +348,10 @@ class SimulatedCluster:
     def _rate(self, job: JobId, running: Running) -> float:
         alone = self._scaling.rate(job)
         if alone is None:
-            nodes, gpus = len(self._nodes_of(running)), len(running.gpus)
+            nodes, gpus = len(self.facts.places_of(running)), len(running.gpus)
             alone = self.rules.speeds.alone(self.progress[job].job, running.gpu_model, gpus, nodes)
         alone *= self._crowding.factor(running.allocation) * self._shares.factor(self.progress[job].job)
         return alone * self.company.speed_beside_others(job, running) if len(running.jobs) > 1 else alone
-
-    def _nodes_of(self, running: Running) -> set[object]:
-        return {self.facts.cluster.where[gpu][:2] for gpu in running.gpus}
 
     def _change_speeds(self, allocations: Sequence[AllocationId]) -> None:
         for allocation in allocations:
@@ -495,11 +495,12 @@ class SimulatedCluster:
         facts = self.facts
         nominated = set(self.holds.nominees(gpus))
         nominated.update(facts.current[job].allocation for job in jobs if job in facts.current)
+        nominated.update(allocation for allocation, running in facts.nominated.items() if running.nodes)
         for allocation in sorted(nominated):
             running = facts.running[allocation]
             if (
                 running.is_nominated
-                and self._has_left(running)
+                and self._is_ready(running)
                 and self.holds.may_promote(allocation, running.gpus)
             ):
                 self.holds.promote(allocation, running.gpus)

@@ -49,6 +49,8 @@ class Speeds:
     def alone(self, job: Job, gpu_model: str, gpus: int, nodes: int) -> float:
         """Return the seconds of reference work done in a second, with these GPUs to itself."""
         tables = self.tables
+        if not job.gpus:
+            return 1.0
         rate = tables.rate(job.application, gpus, gpu_model, job.gpus) if tables else None
         if rate is None:
             rate = gpus / job.gpus

@@ -73,7 +73,7 @@ class JobChange:
             task = job.tasks[0]
             task = replace(task, gpus=self.gpus or task.gpus, replicas=self.replicas or task.replicas)
             before, job = job, replace(job, tasks=(task,), elastic=None)
-            if job.estimate_seconds is not None:
+            if job.estimate_seconds is not None and before.gpus and job.gpus:
                 job = replace(job, estimate_seconds=job.estimate_seconds * before.gpus / job.gpus)
         job = replace(
             job,

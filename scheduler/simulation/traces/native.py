@@ -32,7 +32,7 @@ from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.file_kinds import json_fault
-from scheduler.simulation.traces import fields, parts
+from scheduler.simulation.traces import fields, parts, processors
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.pollux import with_profile
@@ -48,6 +48,8 @@ FIELDS = (
     "replicas",
     "gpus_per_replica",
     "tasks",
+    "cpus",
+    "memory_gib",
     "gpu_models",
     "duration_seconds",
     "application",
@@ -158,13 +160,19 @@ def _job(
             raise BadField(name, "is missing")
     if (key := str(given.get("id", ""))) and key in seen.ids:
         raise BadField("id", f"{shown(key)} is the id of an earlier job")
-    tasks = _tasks(given)
+    tasks, cpus, memory = _tasks(given), *processors.amounts_of(given)
+    if tasks is not None:
+        tasks = processors.with_amounts(tasks, cpus, memory)
+        gpus = sum(task.replicas * task.gpus for task in tasks)
+    else:
+        gpus = fields.count("gpus", given["gpus"], least=processors.least_gpus(given))
+        processors.with_amounts((Task(replicas=1, gpus=gpus),), cpus, memory)
     estimate = given.get("estimate_seconds")
     limit = given.get("time_limit_seconds")
     skew = given.get("skew")
     job = TracedJob(
         _submitted_at(given["submitted_at"], seen),
-        sum(task.replicas * task.gpus for task in tasks) if tasks else fields.count("gpus", given["gpus"]),
+        gpus,
         fields.seconds("duration_seconds", given.get("duration_seconds", 0)),
         tenant=fields.named("tenant", given.get("tenant", ANY_TENANT)),
         virtual_cluster=fields.named("virtual_cluster", given.get("virtual_cluster", ANY_VIRTUAL_CLUSTER)),
@@ -177,6 +185,8 @@ def _job(
         estimate_seconds=None if estimate is None else fields.seconds("estimate_seconds", estimate),
         own_estimate=estimated,
         tasks=tasks,
+        cpus=cpus[0],
+        memory_bytes=memory[0],
         skew=None if skew is None else fields.positive("skew", skew, "skew"),
         throughput=_throughput(given.get("throughput", "")),
         user=str(given.get("user", "")),
@@ -268,7 +278,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
     if "replicas" not in given and "gpus_per_replica" not in given:
         if "gpus" not in given:
             raise BadField("gpus", "is missing; give gpus, or replicas and gpus_per_replica, or tasks")
-        own = parts.replica("gpus", given["gpus"])
+        own = parts.replica("gpus", given["gpus"], least=processors.least_gpus(given))
         return None if own.part is None else (own,)
     for name in ("replicas", "gpus_per_replica"):
         if name not in given:
@@ -277,6 +287,7 @@ def _tasks(given: Mapping[str, Any]) -> tuple[Task, ...] | None:
         "gpus_per_replica",
         given["gpus_per_replica"],
         fields.count("replicas", given["replicas"], "replicas"),
+        least=processors.least_gpus(given),
     )
     _check_total(given, (task,), "replicas x gpus_per_replica")
     return (task,)
@@ -296,7 +307,10 @@ def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
     ):
         raise BadField("tasks", f"{shown(value)} is not a list like 1x4|2x1: replicas x GPUs of each")
     tasks = tuple(
-        parts.replica("tasks", gpus, fields.count("tasks", replicas, "replicas")) for replicas, gpus in pairs
+        parts.replica(
+            "tasks", gpus, fields.count("tasks", replicas, "replicas"), least=processors.least_gpus(given)
+        )
+        for replicas, gpus in pairs
     )
     _check_total(given, tasks, "the sum of tasks")
     return tasks
@@ -304,7 +318,7 @@ def _several_tasks(given: Mapping[str, Any]) -> tuple[Task, ...]:
 
 def _check_total(given: Mapping[str, Any], tasks: Sequence[Task], what: str) -> None:
     total = parts.amount(tasks)
-    if "gpus" in given and fields.positive("gpus", given["gpus"], "GPUs") != total:
+    if "gpus" in given and fields.seconds("gpus", given["gpus"], "GPUs") != total:
         raise BadField("gpus", f"{shown(given['gpus'])} is not {what}, which is {total}")
 
 
@@ -378,7 +392,7 @@ def _profile_record(profile: Profile | None) -> dict[str, Any] | None:
 def write_native(workload: Workload, path: str | Path) -> None:
     """Write a workload: JSON lines when the name ends in .jsonl, else a table; packed when it ends in .gz.
 
-    Raises InputError for a job that the format cannot say (a topology, CPUs, memory), or that
+    Raises InputError for a job that the format cannot say (a topology), or that
     progresses by a profile or along a loss curve.
     """
     path = Path(path)
@@ -420,6 +434,8 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "tasks": None
         if only
         else "|".join(f"{task.replicas}x{parts.amount([replace(task, replicas=1)])}" for task in job.tasks),
+        "cpus": processors.by_task([task.cpus for task in job.tasks]),
+        "memory_gib": processors.by_task([task.memory_bytes / processors.GIB for task in job.tasks]),
         "gpu_models": list(job.gpu_models) or None,
         "duration_seconds": truth.work_seconds,
         "application": job.application or None,

@@ -10,8 +10,9 @@ from scheduler.core.model.snapshot import Task
 from scheduler.simulation.traces.fields import count
 
 
-def replica(field: str, value: str | float, replicas: int = 1) -> Task:
-    """Return replicas with that number of GPUs each, or a part of one; raise BadField for another number."""
+def replica(field: str, value: str | float, replicas: int = 1, *, least: int = 1) -> Task:
+    """Return replicas with that number of GPUs each, at least so many, or a part of one; raise BadField for
+    another number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -19,7 +20,7 @@ def replica(field: str, value: str | float, replicas: int = 1) -> Task:
     if 0 < number < 1 and value is not True:
         # Up to a whole thousandth, as on the platform; 0.29 times 1,000 is a little above 290.
         return part_of_one(math.ceil(round(number * WHOLE_GPU, 6)), replicas)
-    return Task(replicas=replicas, gpus=count(field, value))
+    return Task(replicas=replicas, gpus=count(field, value, least=least))
 
 
 def part_of_one(thousandths: int, replicas: int = 1) -> Task:

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from random import Random
 
@@ -33,8 +33,11 @@ class Reading:
 def gang(gpus: int, gpus_per_node: int) -> Task:
     """Return a gang of that many GPUs as replicas of equal size, none larger than a node, as few as possible.
 
-    8 GPUs on nodes of 8 are one replica; 12 are two of 6, 20 are four of 5, 13 are thirteen of 1.
+    8 GPUs on nodes of 8 are one replica; 12 are two of 6, 20 are four of 5, 13 are thirteen of 1, and
+    none are one replica.
     """
+    if not gpus:
+        return Task(replicas=1, gpus=0)
     size = next(size for size in range(min(gpus, gpus_per_node), 0, -1) if gpus % size == 0)
     return Task(replicas=gpus // size, gpus=size)
 
@@ -88,14 +91,16 @@ def _about_estimates(jobs: Sequence[TracedJob], options: TraceOptions) -> list[s
 
 def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: int) -> tuple[Arrival, ...]:
     origin = jobs[0].submitted_at if jobs else 0.0
-    tasks: dict[int, tuple[Task, ...]] = {}
+    tasks: dict[tuple[int, float, int], tuple[Task, ...]] = {}
     skews: dict[str, float | None] = {}
     oracle, sigma = options.estimates == "exact", options.estimate_error
     rng = Random(f"estimates/{options.seed}")
     arrivals = []
     for number, job in enumerate(jobs, 1):
-        if job.gpus not in tasks:
-            tasks[job.gpus] = (gang(job.gpus, gpus_per_node),)
+        shape = job.gpus, job.cpus, job.memory_bytes
+        if shape not in tasks:
+            own = gang(job.gpus, gpus_per_node)
+            tasks[shape] = (replace(own, cpus=job.cpus, memory_bytes=job.memory_bytes),)
         if job.application not in skews:
             skews[job.application] = skew_of(job.application)
         estimate = job.estimate_seconds
@@ -115,7 +120,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     on_reclaim=job.on_reclaim,
                     virtual_cluster=job.virtual_cluster,
                     submitted_at=job.submitted_at - origin,
-                    tasks=job.tasks or tasks[job.gpus],
+                    tasks=job.tasks or tasks[shape],
                     gpu_models=job.gpu_models,
                     priority=job.priority,
                     guaranteed=job.guaranteed,

@@ -95,8 +95,9 @@ class TestNever:
             (
                 make_job(1, tasks=[Task(replicas=1, gpus=0)]),
                 "no_gpus_requested",
-                "Every task needs at least one replica, and every replica at least one GPU.",
-                "Give each task `replicas` and `resources.gpu` of 1 or more.",
+                "Every task needs at least one replica, and every replica GPUs, or else CPUs or memory in"
+                " numbers.",
+                "Give each task `replicas` and `resources.gpu` of 1 or more, or say `cpu` or `memory`.",
             ),
             (
                 make_job(1, topology=Topology(level="row")),

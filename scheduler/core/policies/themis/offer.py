@@ -39,7 +39,7 @@ def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) ->
 
     Who `spreads_well` is as fast anyhow: then near is no way of its own.
     """
-    sizes = tuple(sorted([need.gpus for need in demand.needs], reverse=True))
+    sizes = tuple(sorted([need.gpus for need in demand.needs if need.gpus], reverse=True))
     rank = demand.ranks[-1]
     group = rank if node_rank < rank < node_rank + len(fleet.domains) else None
     near = _packed(sizes, fleet.largest_node)

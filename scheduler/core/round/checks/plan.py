@@ -20,6 +20,7 @@ from scheduler.core.model.snapshot import (
     Job,
     JobId,
     Node,
+    NodeId,
     Running,
     Snapshot,
 )
@@ -27,11 +28,13 @@ from scheduler.core.round.checks.auxiliary import check_auxiliary
 from scheduler.core.round.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.round.checks.market import check_market
 from scheduler.core.round.checks.tags import check_tags
+from scheduler.core.round.checks.without_gpus import check_nodes, check_processors
 
 
 def check(snapshot: Snapshot, plan: Plan) -> None:
     """Raise PlanError, naming the jobs, when the plan breaks an invariant."""
     where = {gpu.id: (node, gpu) for node in snapshot.nodes for gpu in node.gpus}
+    nodes = {node.id: node for node in snapshot.nodes}
     jobs = {job.id: job for job in snapshot.jobs}
     allocations = {running.allocation: running for running in snapshot.running}
     current = {job: running for running in snapshot.running if not running.stopping for job in running.jobs}
@@ -55,9 +58,10 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
         if action.placement is None:
             continue
         _check_placement(action, where)
+        check_nodes(action, nodes)
         for job in action.jobs:
             _check_gang(jobs[job], action)
-            _check_nodes(jobs[job], action, where)
+            _check_nodes(jobs[job], action, where, nodes)
         if action.kind is ActionKind.JOIN:
             joined.append(action)
         else:
@@ -84,6 +88,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     given = {job: action.placement.replicas for job, action in placed.items() if action.placement}
     check_tags(snapshot, given, {job: running.replicas for job, running in kept.items()}, where)
     check_auxiliary(snapshot, plan, given, kept, where)
+    check_processors(snapshot, plan, kept)
     silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
     if silent:
         raise PlanError(f"no reason is given why these jobs wait: {silent[:10]}")
@@ -153,7 +158,7 @@ def _check_company(
 def _check_placement(action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
     """New work goes to healthy GPUs of nodes that take work; a replica is on one node and of one model."""
     assert action.placement is not None
-    for replica in action.placement.replicas:
+    for replica in filter(None, action.placement.replicas):
         nodes = {where[gpu][0].id for gpu in replica}
         if len(nodes) != 1:
             raise PlanError(f"a replica of {action.jobs} spans nodes {sorted(nodes)}")
@@ -180,10 +185,14 @@ def _check_gang(job: Job, action: Action) -> None:
         raise PlanError(f"job {job.id} keeps its {len(whole)} replicas and was given {len(sizes)} devices")
 
 
-def _check_nodes(job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu]]) -> None:
+def _check_nodes(
+    job: Job, action: Action, where: Mapping[GpuId, tuple[Node, Gpu]], nodes: Mapping[NodeId, Node]
+) -> None:
     """Nothing of it is started on a node that its user rules out."""
     assert action.placement is not None
-    used = {where[gpu][0].name for gpu in action.placement.gpus} if job.nodes is not None else ()
+    placement = action.placement
+    used = {where[gpu][0].name for gpu in placement.gpus} if job.nodes is not None else set[str]()
+    used |= {nodes[node].name for node in placement.nodes} if job.nodes is not None else set[str]()
     wrong = [name for name in used if job.nodes is not None and not job.nodes.allow(name)]
     if wrong:
         raise PlanError(f"job {job.id} was placed on {sorted(wrong)}, where it is not to run")

@@ -170,7 +170,7 @@ class Binding:
         ends = self._ends(running)
         if ends and running.is_nominated:
             return  # A nomination that is dropped leaves nothing behind.
-        if running.gpu_model not in self.layout.gpu_models:
+        if running.gpu_model not in self.layout.gpu_models or not running.gpus:
             return
         # In cells is the base only; what it has beyond them is opportunistic, wherever that is.
         surplus, running = running.surplus, running.base

@@ -1,0 +1,12 @@
+"""Amounts of CPUs."""
+
+from __future__ import annotations
+
+#: CPUs are counted to so many decimals: millionths, where people say thousandths.
+_DECIMALS = 6
+
+
+def canonical(cpus: float) -> float:
+    """Return the float nearest to what a sum or difference of CPUs is in decimals, so that none is lost:
+    89.1 less 5.8 is 83.3, and holds what needs so much."""
+    return round(cpus, _DECIMALS)

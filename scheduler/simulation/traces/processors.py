@@ -1,0 +1,58 @@
+"""CPUs and memory in our own format: of each replica, one number for all tasks or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core.model.snapshot import Task
+from scheduler.simulation.traces import fields
+from scheduler.simulation.traces.fields import BadField
+
+GIB = 2**30
+
+
+def least_gpus(given: Mapping[str, Any]) -> int:
+    """Return the fewest GPUs of a replica: none where it says what else it takes."""
+    return 0 if {"cpus", "memory_gib"} & set(given) else 1
+
+
+def amounts_of(given: Mapping[str, Any]) -> tuple[list[float], list[int]]:
+    """Return the CPUs and the bytes of memory of each replica: one number for all tasks, or one for each."""
+    cpus = [fields.seconds("cpus", each, "CPUs") for each in _listed(given.get("cpus", 0))]
+    sizes = [fields.seconds("memory_gib", each, "GiB") for each in _listed(given.get("memory_gib", 0))]
+    return cpus, [round(size * GIB) for size in sizes]
+
+
+def _listed(value: Any) -> list[Any]:
+    """Read 4|8, [4, 8] or 4."""
+    if isinstance(value, str):
+        return value.split("|")
+    return value or [0] if isinstance(value, list) else [value]
+
+
+def with_amounts(tasks: tuple[Task, ...], cpus: Sequence[float], memory: Sequence[int]) -> tuple[Task, ...]:
+    for name, listed in (("cpus", cpus), ("memory_gib", memory)):
+        if len(listed) not in (1, len(tasks)):
+            raise BadField(name, f"has {len(listed)} numbers; it takes one, or one for each task")
+    found = tuple(
+        [
+            replace(
+                task,
+                cpus=cpus[place if len(cpus) > 1 else 0],
+                memory_bytes=memory[place if len(memory) > 1 else 0],
+            )
+            for place, task in enumerate(tasks)
+        ]
+    )
+    if not all([task.gpus or task.cpus or task.memory_bytes for task in found]):
+        raise BadField("gpus", "is 0 for replicas that take neither CPUs nor memory")
+    return found
+
+
+def by_task(amounts: Sequence[float]) -> float | str | None:
+    """Return what each replica takes, task by task where they differ."""
+    if len(set(amounts)) == 1:
+        return amounts[0] or None
+    return "|".join(map(repr, amounts))
