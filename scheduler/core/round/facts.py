@@ -17,7 +17,6 @@ from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.model.gpu_parts import GpuPart
-from scheduler.core.model.plan import Action
 from scheduler.core.model.plan import Action, Placement
 from scheduler.core.model.snapshot import (
     RETURNING,

@@ -35,7 +35,6 @@ from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.loss_reporter import LossReporter
-from scheduler.core.sim.occupancy import Occupancy
 from scheduler.core.sim.processors import has_processors
 from scheduler.core.sim.profile_reporter import ProfileReporter
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, GOES_ON, NODE_LOST, STOPPED, Attempt, Progress
@@ -180,9 +179,8 @@ class SimulatedCluster:
             slice_seconds=action.slice_seconds,
             opportunistic_gpus=action.opportunistic_gpus,
         )
-        phase = self.holds.grant(
-            running.allocation, running.gpus, self.facts.parts(running), has_left=self._is_ready(running)
-        )
+        parts, is_ready = self.facts.parts(running), self._is_ready(running)
+        phase = self.holds.grant(running.allocation, running.gpus, parts, has_left=is_ready)
         if phase is HoldPhase.HELD:
             self._begin(running)
         else:
@@ -191,15 +189,14 @@ class SimulatedCluster:
     # What happens
 
     def know(self, job: Job, truth: Truth) -> None:
-        facts = self.facts
         cost_seconds = job.preemption_cost_seconds or self.rules.costs.of(job).preemption_seconds
         known = replace(job, preemption_cost_seconds=cost_seconds)
-        best = self.rules.speeds.best(job, facts.cluster.models)
+        best = self.rules.speeds.best(job, self.facts.cluster.models)
         true = known if truth.profile is None else replace(known, profile=truth.profile)
         self.progress[job.id] = Progress(true, truth, best)
         self._training.add(job, truth)
         self._losses.add(job, truth)
-        facts.put_job(self._scaling.add(self._profiles.add(known, truth), truth))
+        self.facts.put_job(self._scaling.add(self._profiles.add(known, truth), truth))
 
     def take_over(self, facts: Snapshot, truths: Mapping[JobId, Truth]) -> None:
         """Go on from where the given facts are."""
@@ -421,8 +418,7 @@ class SimulatedCluster:
 
     def _vacate(self, job: JobId, end: StayEnd, how: PartExited, kept: float | None = None) -> EndJob:
         """A job leaves its GPUs by itself; those it shared them with go on alone."""
-        facts = self.facts
-        running = facts.current[job]
+        running = self.facts.current[job]
         ended = self._record_stay(job, running, end, (), how, kept)
         if not self.company.left_by(running, [job]):
             self.take_back(running)
@@ -431,10 +427,9 @@ class SimulatedCluster:
 
     def _release(self, allocation: AllocationId) -> bool:
         """The GPUs of a stopped allocation come free; its jobs wait again or have ended."""
-        facts = self.facts
-        if allocation not in facts.running:
+        running = self.facts.running.get(allocation)
+        if running is None:
             return False  # Its node was lost while it wrote its checkpoint.
-        running = facts.running[allocation]
         recorded, preempted_by = self._ends.pop(allocation)
         is_lost = recorded == "lost"
         jobs = running.jobs + running.leaving if is_lost else running.jobs
@@ -498,10 +493,8 @@ class SimulatedCluster:
         nominated.update(allocation for allocation, running in facts.nominated.items() if running.nodes)
         for allocation in sorted(nominated):
             running = facts.running[allocation]
-            if (
-                running.is_nominated
-                and self._is_ready(running)
-                and self.holds.may_promote(allocation, running.gpus)
-            ):
+            if not running.is_nominated or not self._is_ready(running):
+                continue
+            if self.holds.may_promote(allocation, running.gpus):
                 self.holds.promote(allocation, running.gpus)
                 self._begin(running)

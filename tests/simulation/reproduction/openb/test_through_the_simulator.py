@@ -11,13 +11,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
-from scheduler.core.fitting.fragmentation import WHOLE, Ask
-from scheduler.core.model.plan import Plan
-from scheduler.core.round.run_view import ViewOutcome
-from scheduler.core.sim.engine import Engine
-from scheduler.core.sim.result import Result
-from scheduler.simulation.command import main
 from scheduler.simulation.reproduction.openb.go_random import GoRandom
 from scheduler.simulation.reproduction.openb.replay import Curve, Replay, published
 from scheduler.simulation.reproduction.openb.workload import (
@@ -28,6 +21,13 @@ from scheduler.simulation.reproduction.openb.workload import (
     read_tasks,
     typical,
 )
+
+from scheduler.core.fitting.fragmentation import WHOLE, Ask
+from scheduler.core.model.plan import Plan
+from scheduler.core.round.run_view import ViewOutcome
+from scheduler.core.sim.engine import Engine
+from scheduler.core.sim.result import Result
+from scheduler.simulation.command import main
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare
 from tests.effort import first_every_day
