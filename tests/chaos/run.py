@@ -182,7 +182,8 @@ class Storm:
                 struck.append(done)
             return done is not None
 
-        if not self.wait(strike, PATIENCE_SECONDS):
+        # A visitor has all open only when nothing else is hurt for a while.
+        if not self.wait(strike, PATIENCE_SECONDS * (3 if fault.kind in MUST_HIT else 1)):
             self.missed[fault.kind] += 1
             log.info("%4d  %s: nobody is there", fault.number, fault.kind)
             return

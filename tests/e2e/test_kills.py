@@ -83,7 +83,7 @@ def test_agent_that_stays_away(platform: Installation, left: Agent, workload: li
     """Its jobs end with the lease and run again elsewhere, never in two places at once."""
     left.kill()
     platform.wait_for(workload[0], "running", "succeeded")
-    until(lambda: platform.call("GET", "nodes/left")["state"] == "lost", "the node to be lost")
+    until(lambda: platform.call("GET", f"nodes/{left.name}")["state"] == "lost", "the node to be lost")
     left.start()
     everything_is_well(platform, workload)
 

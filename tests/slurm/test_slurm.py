@@ -20,6 +20,8 @@ SAYS = """
 echo "$RANK of $WORLD_SIZE meets at $MASTER_ADDR:$MASTER_PORT, has GPUs $CUDA_VISIBLE_DEVICES"
 echo '{"step": 3, "samples": 96, "loss": 0.5}' >> "$ALLOT_PROGRESS"
 """
+#: A lease that ends by itself, soon after its agent.
+LEASE_SECONDS = 20.0
 #: Counts on from its checkpoint, and writes one when it is told to stop.
 COUNTS = """
 import os, signal, sys, time
@@ -128,6 +130,7 @@ async def test_without_its_agent_a_job_stands_still_and_goes_on(
     server: FakeServer, agent: SlurmAgent
 ) -> None:
     counts = "while :; do echo on; sleep 0.05; done"
+    server.lease_seconds = LEASE_SECONDS
     await server.want("n1", make_part(shell(counts), attempt=6))
     await server.until_state("n1", 6, "running")
     # It is renewed while there is an agent.
