@@ -20,8 +20,6 @@ SAYS = """
 echo "$RANK of $WORLD_SIZE meets at $MASTER_ADDR:$MASTER_PORT, has GPUs $CUDA_VISIBLE_DEVICES"
 echo '{"step": 3, "samples": 96, "loss": 0.5}' >> "$ALLOT_PROGRESS"
 """
-#: A lease that ends by itself, soon after its agent.
-LEASE_SECONDS = 20.0
 #: Counts on from its checkpoint, and writes one when it is told to stop.
 COUNTS = """
 import os, signal, sys, time
@@ -125,12 +123,17 @@ async def test_jobs_outlive_the_agent_and_run_once(server: FakeServer, agent: Sl
     assert [server.text(*each).count("begun\n") for each in (("n1", 4), ("n2", 5))] == [1, 1]
 
 
+@pytest.fixture
+def short_leases(server: FakeServer) -> None:
+    """Let leases end by themselves, soon after their agent; before an agent has its first one."""
+    server.lease_seconds = 20.0
+
+
 @pytest.mark.slow
 async def test_without_its_agent_a_job_stands_still_and_goes_on(
-    server: FakeServer, agent: SlurmAgent
+    server: FakeServer, short_leases: None, agent: SlurmAgent
 ) -> None:
     counts = "while :; do echo on; sleep 0.05; done"
-    server.lease_seconds = LEASE_SECONDS
     await server.want("n1", make_part(shell(counts), attempt=6))
     await server.until_state("n1", 6, "running")
     # It is renewed while there is an agent.
