@@ -8,6 +8,15 @@ COPY frontend/ ./
 RUN npm run build
 
 
+FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS documentation
+WORKDIR /build
+COPY constraints.txt mkdocs.yml ./
+RUN pip install --no-cache-dir --constraint constraints.txt mkdocs-material
+COPY docs/ docs/
+COPY scripts/documentation.py scripts/
+RUN NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+
+
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -29,6 +38,7 @@ COPY platform/ platform/
 COPY tenants/ tenants/
 COPY scheduler/ scheduler/
 COPY --from=dashboard /build/frontend/dist/ frontend/dist/
+COPY --from=documentation /build/site/ site/
 
 USER 10001
 EXPOSE 8000 8001

@@ -11,9 +11,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from scheduler.simulation.reproduction.openb.go_random import GoRandom
-from scheduler.simulation.reproduction.openb.replay import Curve, Replay, published
-from scheduler.simulation.reproduction.openb.workload import (
+
+from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.replay import Curve, Replay, published
+from benchmarks.reproduction.openb.workload import (
     OpenbNode,
     OpenbTask,
     arrivals,
@@ -21,7 +22,6 @@ from scheduler.simulation.reproduction.openb.workload import (
     read_tasks,
     typical,
 )
-
 from scheduler.core.fitting.fragmentation import WHOLE, Ask
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.run_view import ViewOutcome
