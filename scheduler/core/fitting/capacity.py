@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from scheduler.core.fitting.account import Account
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand
@@ -49,34 +50,20 @@ class Capacity(Offers):
         by_size: BySize | None = None,
     ) -> None:
         super().__init__(cluster, layers, evictable, by_size)
-        #: GPUs of each model that may still be handed out; None means all there are.
-        self.limits: dict[str, int] | None = None
+        self._account = Account()
         #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
         self.chooser: Chooser | None = None
         #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
         self.part_chooser: PartChooser | None = None
-        #: Holdings that were counted against the limits; and those that were, all at once.
-        self._counted: set[Holding] = set()
-        self._kept: Pending = {}
-        #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many they were.
-        self._own: tuple[Mapping[str, int], int] = ({}, 0)
-        #: GPUs that holdings counted against the limits have parts of, with how many do: each counts once.
-        self._opened: Counter[tuple[str, int, int]] = Counter()
-        #: Whether some of the view's own holdings had parts of GPUs when nothing was settled yet.
-        self._has_parts = False
 
     def fork(self) -> Capacity:
         """Return a copy that can be changed without changing this one."""
         twin = Capacity.__new__(Capacity)
-        twin.cluster, twin._evictable, twin._lapsed = self.cluster, self._evictable, self._lapsed
-        twin.limits = None if self.limits is None else dict(self.limits)
-        twin.chooser, twin.pending = self.chooser, dict(self.pending)
-        twin.part_chooser, twin._by_size = self.part_chooser, self._by_size
+        twin.__dict__.update(self.__dict__)
+        # What changes is each one's own; layers are copied when one of the two changes them.
+        twin._account = self._account.fork()
+        twin.pending, twin.dropped = dict(self.pending), set(self.dropped)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
-        twin.dropped, twin._counted = set(self.dropped), set(self._counted)
-        twin._kept, twin._own, twin._private = self._kept, self._own, self._private
-        twin._pinned = self._pinned
-        twin._opened, twin._has_parts = self._opened.copy(), self._has_parts
         self._unshared, twin._unshared = set(), set()
         return twin
 
@@ -96,10 +83,8 @@ class Capacity(Offers):
         has `lapsed` makes room only for what has a higher priority.
         """
         view = self.fork()
-        view._lapsed = lapsed or {}
-        view.limits, view._counted, view._kept = None if limits is None else dict(limits), set(), {}
-        view.pending, view._own, view._pinned = dict(pending), (used, len(pending)), frozenset()
-        view._opened, view._has_parts = Counter(), has_parts
+        view._lapsed, view._pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
+        view._account = Account(None if limits is None else dict(limits), used, len(pending), has_parts)
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
@@ -112,12 +97,8 @@ class Capacity(Offers):
         """
         twin = self.fork()
         twin._pinned = self._pinned.union(units)
-        used = Counter(self._own[0])
-        for unit in twin._pinned - self._pinned:
-            holding = twin.pending[unit]
-            used[holding.model] -= holding.gpus
-            twin._count(holding)
-        twin._own = used, len(twin.pending)
+        pinned = [twin.pending[unit] for unit in twin._pinned - self._pinned]
+        twin._account.count_ahead(pinned, len(twin.pending))
         return twin
 
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
@@ -130,9 +111,8 @@ class Capacity(Offers):
         for jobs in twin._pinned & self.pending.keys():
             for part in self.pending[jobs].parts if self.pending[jobs].model == model else ():
                 kept[part.node] |= part.mask
-        if twin.limits is not None:
-            more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
-            twin.limits[model] = max(0, twin.limits.get(model, 0) - more)
+        more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
+        twin._account.reserve(model, more)
         for reach in range(len(twin._layers[model])):
             layer = twin._writable(model, reach)
             for node, mask, cpus, memory, _ in holding.parts:
@@ -159,12 +139,17 @@ class Capacity(Offers):
     # Questions
 
     @property
+    def limits(self) -> Mapping[str, int] | None:
+        """GPUs of each model that may still be handed out; None: all that there are."""
+        return self._account.limits
+
+    @property
     def models(self) -> tuple[str, ...]:
         return self.cluster.models
 
     def may_stay(self, holding: Holding) -> bool:
         """Whether the view may still hand out what one of its own has."""
-        return self._is_pinned(holding) or self._cost(holding) <= self.room(holding.model)
+        return self._is_pinned(holding) or self._account.cost(holding) <= self.room(holding.model)
 
     def undisturbed(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
@@ -173,15 +158,13 @@ class Capacity(Offers):
 
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, were they all to be had."""
-        if self.limits is None:
-            return self.cluster.fleets[model].total
-        return self.limits.get(model, 0)
+        return self._account.room(model, self.cluster.fleets[model].total)
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
         holdings = [holding for holding in self.pending.values() if holding.model == model]
         kept = [holding for holding in holdings if self._is_pinned(holding)]
-        own, pinned = [together(each, has_parts=self._has_parts) for each in (holdings, kept)]
+        own, pinned = [together(each, has_parts=self._account.has_parts) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
@@ -334,17 +317,12 @@ class Capacity(Offers):
         assert holding.running is not None
         del self.pending[holding.running.jobs]
         if not self._is_pinned(holding):
-            self._count(holding)
+            self._account.count(holding)
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
-        used, untouched = self._own
-        if not but and len(self.pending) == untouched and not self._has_parts:
-            # The usual case, which every round of every view begins with: nothing is looked at one by one.
-            self._kept, self.pending = self.pending, {}
-            if self.limits is not None:
-                for model, gpus in used.items():
-                    self.limits[model] = self.limits.get(model, 0) - gpus
+        if not but and self._account.count_own(self.pending):
+            self.pending = {}
             return
         named = set(but)
         for jobs, holding in list(self.pending.items()):
@@ -357,18 +335,10 @@ class Capacity(Offers):
             assert holding.running is not None
             self.pending.pop(holding.running.jobs, None)
             return
-        is_counted = holding in self._counted
         if holding.running is not None:
             self.pending.pop(holding.running.jobs, None)
-            is_counted = is_counted or self._kept.get(holding.running.jobs) is holding
-        if is_counted and holding not in self.dropped:
-            self._counted.discard(holding)
-            gpus = holding.gpus
-            for gpu in holding.shared:
-                self._opened[gpu] -= 1
-                gpus -= self._opened[gpu] > 0
-            if self.limits is not None:
-                self.limits[holding.model] += gpus
+        if holding not in self.dropped and self._account.has_counted(holding):
+            self._account.uncount(holding)
         self.dropped.add(holding)
         usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
@@ -382,7 +352,7 @@ class Capacity(Offers):
         if self._is_pinned(holding):
             return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
-        if holding not in self.dropped or self._cost(holding) > self.room(holding.model):
+        if holding not in self.dropped or self._account.cost(holding) > self.room(holding.model):
             return False
         for node, mask, cpus, memory, shares in holding.parts:
             mine = mask & fleet.usable[node] & ~gpus_in(shares)
@@ -395,7 +365,7 @@ class Capacity(Offers):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
                 layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
-        self._count(holding)
+        self._account.count(holding)
         return True
 
     def take(self, fit: Fit) -> None:
@@ -406,19 +376,7 @@ class Capacity(Offers):
             layer = self._writable(fit.holding.model, reach)
             for part in fit.holding.parts:
                 layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
-        self._count(fit.holding)
-
-    def _count(self, holding: Holding) -> None:
-        self._counted.add(holding)
-        if self.limits is not None:
-            self.limits[holding.model] = self.limits.get(holding.model, 0) - self._cost(holding)
-        for gpu in holding.shared:
-            self._opened[gpu] += 1
-
-    def _cost(self, holding: Holding) -> int:
-        """Return how many more GPUs the view hands out with a holding: those that it has parts of already
-        cost nothing."""
-        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in holding.shared])
+        self._account.count(fit.holding)
 
     # Searching
 
@@ -472,7 +430,7 @@ class Capacity(Offers):
             layer=self._but(demand, model, offered),
             fleet=self.cluster.fleets[model],
             budget=None if self.limits is None else self.room(model),
-            opened=lambda node, gpu: self._opened[model, node, gpu] > 0,
+            opened=lambda node, gpu: self._account.has_opened(model, node, gpu),
             is_carried=is_carried(kept, demand) or is_carried(layers[IDLE], demand),
             loss=loss,
         )

@@ -1,0 +1,106 @@
+"""How many GPUs of each model a view may still hand out, and what it has handed out so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.snapshot import JobId
+
+#: A view's own holdings by their jobs.
+Holdings = dict[tuple[JobId, ...], Holding]
+_NO_GPUS: Mapping[str, int] = {}
+
+
+@dataclass(slots=True)
+class Account:
+    """The limits of a view beside what was counted against them. Changes; `fork` gives a copy.
+
+    A GPU of which several holdings have parts counts once.
+    """
+
+    #: GPUs of each model that may still be handed out; None: all that there are.
+    limits: dict[str, int] | None = None
+    #: GPUs of the view's own holdings when nothing was settled yet, by model; and how many these were.
+    own: Mapping[str, int] = field(default_factory=lambda: _NO_GPUS)
+    own_count: int = 0
+    #: Whether some of these had parts of GPUs.
+    has_parts: bool = False
+    #: Holdings that were counted one by one, and those that were counted all at once.
+    _counted: set[Holding] = field(default_factory=set)
+    _kept: Holdings = field(default_factory=dict)
+    #: GPUs that counted holdings have parts of, with how many do.
+    _opened: Counter[tuple[str, int, int]] = field(default_factory=Counter)
+
+    def fork(self) -> Account:
+        limits = None if self.limits is None else dict(self.limits)
+        counted, opened = set(self._counted), self._opened.copy()
+        return Account(limits, self.own, self.own_count, self.has_parts, counted, self._kept, opened)
+
+    # Questions
+
+    def room(self, model: str, all_there_are: int) -> int:
+        """Return how many more GPUs of a model may be handed out."""
+        return all_there_are if self.limits is None else self.limits.get(model, 0)
+
+    def cost(self, holding: Holding) -> int:
+        """Return how many more GPUs are handed out with a holding: those not counted yet."""
+        if not holding.shared:
+            return holding.gpus
+        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in holding.shared])
+
+    def has_opened(self, model: str, node: int, gpu: int) -> bool:
+        """Whether a part of this GPU was handed out."""
+        return self._opened[model, node, gpu] > 0
+
+    def has_counted(self, holding: Holding) -> bool:
+        if holding in self._counted:
+            return True
+        return holding.running is not None and self._kept.get(holding.running.jobs) is holding
+
+    # Changes
+
+    def count(self, holding: Holding) -> None:
+        self._counted.add(holding)
+        if self.limits is not None:
+            self.limits[holding.model] = self.limits.get(holding.model, 0) - self.cost(holding)
+        for gpu in holding.shared:
+            self._opened[gpu] += 1
+
+    def count_own(self, pending: Holdings) -> bool:
+        """Count the view's own holdings at once, if none of them was settled yet; return whether it was done.
+
+        The usual case, which every round of every view begins with: nothing is looked at one by one.
+        """
+        if len(pending) != self.own_count or self.has_parts:
+            return False
+        self._kept = pending
+        if self.limits is not None:
+            for model, gpus in self.own.items():
+                self.limits[model] = self.limits.get(model, 0) - gpus
+        return True
+
+    def uncount(self, holding: Holding) -> None:
+        """Take back what was counted."""
+        self._counted.discard(holding)
+        gpus = holding.gpus
+        for gpu in holding.shared:
+            self._opened[gpu] -= 1
+            gpus -= self._opened[gpu] > 0
+        if self.limits is not None:
+            self.limits[holding.model] += gpus
+
+    def count_ahead(self, holdings: Collection[Holding], pending: int) -> None:
+        """Count some of the view's own before anything is settled; `pending`: how many its own are."""
+        used = Counter(self.own)
+        for holding in holdings:
+            used[holding.model] -= holding.gpus
+            self.count(holding)
+        self.own, self.own_count = used, pending
+
+    def reserve(self, model: str, gpus: int) -> None:
+        """Keep so many GPUs from being handed out, as far as there are so many."""
+        if self.limits is not None:
+            self.limits[model] = max(0, self.limits.get(model, 0) - gpus)
