@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.fitting.capacity import Capacity, Chooser, PartChooser
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.holding import processors_of
 from scheduler.core.fitting.packing import Layer
+from scheduler.core.fitting.searching import Chooser, PartChooser
 from scheduler.core.fitting.settle import settle_all
 from scheduler.core.model.bits import members
 from scheduler.core.model.plan import Grant

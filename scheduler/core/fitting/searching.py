@@ -1,0 +1,298 @@
+"""What fits into what a view may hand out, and where: questions, which change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from scheduler.core.fitting.account import Account
+from scheduler.core.fitting.cards import gpus_in
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import Demand
+from scheduler.core.fitting.holding import (
+    Fit,
+    Holding,
+    Part,
+    by_node,
+    fit_at,
+    gpus_of,
+    holding_at,
+    holding_in,
+    nodes_of,
+    together,
+)
+from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, BySize, Offers
+from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
+from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.reclaim import fewest, reclaim
+from scheduler.core.model.bits import members
+from scheduler.core.model.errors import PolicyError
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.snapshot import JobId
+
+#: A placer's taste: a model and the node of each replica of a gang, by what the models offer; or None.
+Chooser = Callable[[Cluster, Mapping[str, Layer], Demand], tuple[str, Sequence[int]] | None]
+#: The same for a gang that has parts of GPUs, at a reach: `Searching.open_gpus` is what it is offered, and
+#: `Searching.fit_of` makes a fit of its choice.
+PartChooser = Callable[["Searching", Demand, int], Fit | None]
+
+
+class Searching(Offers):
+    """The layers of a view with an account of what it may still hand out."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        layers: Mapping[str, Sequence[Layer]],
+        evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+        by_size: BySize | None = None,
+    ) -> None:
+        super().__init__(cluster, layers, evictable, by_size)
+        self._account = Account()
+        #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
+        self.chooser: Chooser | None = None
+        #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
+        self.part_chooser: PartChooser | None = None
+
+    @property
+    def limits(self) -> Mapping[str, int] | None:
+        """GPUs of each model that may still be handed out; None: all that there are."""
+        return self._account.limits
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return self.cluster.models
+
+    def may_stay(self, holding: Holding) -> bool:
+        """Whether the view may still hand out what one of its own has."""
+        return self._is_pinned(holding) or self._account.cost(holding) <= self.room(holding.model)
+
+    def undisturbed(self, model: str) -> int:
+        """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
+        or come free, as far as the view may use them."""
+        return max(0, min(self._layers[model][RELEASING].gpus, self.room(model)))
+
+    def room(self, model: str) -> int:
+        """Return how many more GPUs of a model the view may hand out, were they all to be had."""
+        return self._account.room(model, self.cluster.fleets[model].total)
+
+    def offered(self, model: str) -> int:
+        """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
+        holdings = [holding for holding in self.pending.values() if holding.model == model]
+        kept = [holding for holding in holdings if self._is_pinned(holding)]
+        own, pinned = [together(each, has_parts=self._account.has_parts) for each in (holdings, kept)]
+        return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
+
+    def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
+        """Return what each node offers of a model, whoever has to stop, but not what those named have."""
+        masks, usable = list(self._layers[model][-1].masks), self.cluster.fleets[model].usable
+        counts = [mask.bit_count() for mask in masks]
+        for jobs, holding in self.pending.items():
+            if holding.model == model and jobs not in but:
+                for part in holding.parts:
+                    kept = part.mask if self._is_pinned(holding) else part.mask & usable[part.node]
+                    counts[part.node] += (kept & ~masks[part.node]).bit_count()
+        return counts
+
+    def nodes_for(self, demand: Demand, model: str) -> frozenset[int] | None:
+        """Return the numbers of the nodes of a model that will do for a gang; None: all of them."""
+        allowed = self._allowed(demand, model)
+        return None if allowed is None else frozenset(members(allowed))
+
+    def find_on(self, demand: Demand, model: str, nodes: Sequence[int], own: Mapping[int, int]) -> Fit | None:
+        """Return a place on these nodes, one for each replica, rather on the gang's `own` GPUs; or None."""
+        if demand.has_parts:
+            fits = (self._find_parts(model, reach, demand, 0, nodes) for reach in range(OWN + 1))
+            return next((fit for fit in fits if fit is not None), None)
+        needs, fleet = by_node(nodes, demand.needs), self.cluster.fleets[model]
+        free = self._layers[model][RELEASING].masks
+        for reach in range(OWN + 1 if demand.gpus <= self.room(model) else 0):
+            offered = self._offered(model, reach, demand)
+            if offered is None:
+                continue
+            offered = self._but(demand, model, offered)
+            if not all(offered.holds(node, needed) for node, needed in needs.items()):
+                continue
+            masks = {}
+            for node, needed in needs.items():
+                liked = (own.get(node, 0), free[node], offered.masks[node])
+                masks[node] = fleet.layouts[node].prefer(offered.masks[node], gpus_of(needed), liked)
+            fit = fit_at(fleet, demand, nodes, masks)
+            is_bound = not demand.candidates or self.cluster.can_bind(fit.placement.gpus, demand.candidates)
+            return self.fit_on(demand, fit.placement, nodes) if is_bound else None
+        return None
+
+    def find(self, demand: Demand) -> Fit | None:
+        """Return the best place for a gang, one that disturbs nobody if there is one; or None.
+
+        Where a view has cells of its own they are guaranteed to it: it rather uses nodes there that it had
+        better avoid than none (decision 0016). What is no candidate never will do.
+        """
+        fit = self._search(demand)
+        if fit is None and demand.avoid and self._private:
+            own = tuple([model for model in demand.models if model in self._private])
+            fit = self._search(replace(demand, models=own, avoid=frozenset()))
+        if fit is None or not demand.candidates:
+            return fit
+        return fit if self.cluster.can_bind(fit.placement.gpus, demand.candidates) else None
+
+    def _search(self, demand: Demand) -> Fit | None:
+        if demand.has_parts:
+            return self._search_parts(demand)
+        models = [model for model in demand.models if demand.gpus <= self.room(model)]
+        for reach in range(OWN + 1):
+            if self.chooser is not None and reach <= RELEASING:
+                offers = {model: self._but(demand, model, self._layers[model][reach]) for model in models}
+                chosen = self.chooser(self.cluster, offers, demand)
+                if chosen is not None:
+                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
+            found = (fit for model in models if (fit := self._find_in(model, reach, demand)) is not None)
+            # What needs no GPUs goes where the fewest are idle, that others need these CPUs less.
+            best = next(found, None) if demand.gpus else min(found, key=self._idle_beside, default=None)
+            if best is not None:
+                return best
+        return None
+
+    def _find_in(self, model: str, reach: int, demand: Demand) -> Fit | None:
+        offered = self._offered(model, reach, demand)
+        if offered is None or offered.gpus < demand.gpus:
+            return None
+        offered = self._but(demand, model, offered)
+        fits = (self._find(offered, model, reach, demand, rank) for rank in demand.ranks)
+        return next((fit for fit in fits if fit is not None), None)
+
+    def _idle_beside(self, fit: Fit) -> int:
+        idle = self._layers[fit.holding.model][IDLE].masks
+        return sum([idle[part.node].bit_count() for part in fit.holding.parts])
+
+    def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
+        """Return the fit at a place chosen elsewhere, given the node of each replica.
+
+        Raises PolicyError when some of it is not to be had.
+        """
+        model = placement.gpu_model
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        offered = self._offered(model, OWN, demand) or self._offered(
+            model, len(self._layers[model]) - 1, demand
+        )
+        assert offered is not None
+        masks: dict[int, int] = {}
+        gpus = [sum([self.cluster.where[gpu][2] for gpu in replica]) for replica in placement.replicas]
+        for node, mask in zip(nodes, gpus, strict=True):
+            masks[node] = masks.get(node, 0) | mask
+        if self._minds_pinned(model, demand):
+            wrong = [node for node in masks if fleet.nodes[node].pinned_cell != demand.pinned_cell]
+            if wrong:
+                raise PolicyError(
+                    f"what was placed on node {fleet.nodes[wrong[0]].name} is in the wrong cell"
+                )
+        if demand.has_parts:
+            holding = holding_in(fleet, demand, nodes, gpus)
+        else:
+            holding = holding_at(fleet, demand, nodes, masks)
+        victims: dict[Holding, None] = {}
+        for part in holding.parts:
+            claimed = part.mask & ~free.masks[part.node]
+            if part.shares:
+                claimed &= ~gpus_in(part.shares)
+            cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+            others = []
+            occupants = self._occupants(model, True, demand, part.node)
+            makes_room = set[Holding]()
+            for share in part.shares:
+                movers = leaving(free, fleet, part.node, share, occupants, victims)
+                if movers is None:
+                    raise PolicyError(
+                        f"a part of a GPU of node {fleet.nodes[part.node].name} is not to be had"
+                    )
+                makes_room.update(movers)
+            for occupant, there in occupants:
+                if there.mask & claimed or occupant in victims or occupant in makes_room:
+                    victims[occupant] = None
+                    cpus, memory = cpus - there.cpus, memory - there.memory
+                else:
+                    others.append((occupant, there))
+            # Some may have to leave for their CPUs or memory though nobody wants their GPUs.
+            also = fewest(others, Part(part.node, 0, cpus, memory), 0)
+            whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
+            if whole & ~offered.masks[part.node] or also is None:
+                raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+            victims.update((occupant, None) for occupant, _ in also)
+        return Fit(placement, holding, tuple(victims))
+
+    # Searching
+
+    def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
+        fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
+        if reach > RELEASING:
+            free = self._layers[model][RELEASING]
+            occupants = partial(self._occupants, model, reach == OWN, demand)
+            others = partial(self._larger_evictable, model, demand) if reach == EVICTING else None
+            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank, others)
+        nodes = locate(offered, fleet, demand, rank, node_rank)
+        return None if nodes is None else self._fit_in(offered, model, demand, nodes)
+
+    def _fit_in(self, offered: Layer, model: str, demand: Demand, nodes: Sequence[int]) -> Fit:
+        fleet = self.cluster.fleets[model]
+        masks = {
+            node: fleet.layouts[node].nearest(offered.masks[node], gpus_of(needs))[1]
+            for node, needs in by_node(nodes, demand.needs).items()
+        }
+        return fit_at(fleet, demand, nodes, masks)
+
+    # Parts of GPUs
+
+    def _search_parts(self, demand: Demand) -> Fit | None:
+        for reach in range(OWN + 1):
+            if self.part_chooser is not None and reach <= RELEASING:
+                chosen = self.part_chooser(self, demand, reach)
+                if chosen is not None:
+                    return chosen
+            for model in demand.models:
+                for rank in demand.ranks:
+                    fit = self._find_parts(model, reach, demand, rank)
+                    if fit is not None:
+                        return fit
+        return None
+
+    def open_gpus(self, model: str, reach: int, demand: Demand) -> OpenGpus | None:
+        """Return what a gang with parts is offered at that reach; None: this view does not reach so far.
+
+        In cells of its own a view has whole GPUs only (decision 0053).
+        """
+        offered = None if model in self._private else self._offered(model, reach, demand)
+        if offered is None:
+            return None
+        kept, layers = self._layers[model][RELEASING], self._layers[model]
+        loss = None
+        if reach > RELEASING:
+            occupants = partial(self._occupants, model, reach == OWN, demand)
+            loss = partial(loss_of, kept, self.cluster.fleets[model], occupants)
+        return OpenGpus(
+            layer=self._but(demand, model, offered),
+            fleet=self.cluster.fleets[model],
+            budget=None if self.limits is None else self.room(model),
+            opened=lambda node, gpu: self._account.has_opened(model, node, gpu),
+            is_carried=is_carried(kept, demand) or is_carried(layers[IDLE], demand),
+            loss=loss,
+        )
+
+    def fit_of(self, demand: Demand, model: str, places: Places) -> Fit:
+        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not to be had."""
+        fleet = self.cluster.fleets[model]
+        replicas = tuple(
+            [
+                tuple([fleet.gpus[node][gpu] for gpu in members(mask)])
+                for node, mask in zip(*places, strict=True)
+            ]
+        )
+        placement = Placement(gpu_model=model, replicas=replicas, nodes=nodes_of(fleet, demand, places[0]))
+        return self.fit_on(demand, placement, places[0])
+
+    def _find_parts(
+        self, model: str, reach: int, demand: Demand, rank: int, nodes: Sequence[int] | None = None
+    ) -> Fit | None:
+        offered = self.open_gpus(model, reach, demand)
+        places = None if offered is None else offered.place(demand, rank, self.cluster.node_rank, nodes)
+        return None if places is None else self.fit_of(demand, model, places)
