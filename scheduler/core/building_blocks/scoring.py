@@ -16,13 +16,13 @@ from typing import NamedTuple, Protocol
 
 from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
-from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
 from scheduler.core.fitting.holding import Fit
 from scheduler.core.fitting.open_gpus import OpenGpus
 from scheduler.core.fitting.packing import Layer
+from scheduler.core.fitting.searching import Searching
 from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
@@ -100,7 +100,7 @@ TOPOLOGY, LISTED = "topology", "listed"
 def place_by_score(
     grants: Sequence[Grant],
     view: View,
-    capacity: Capacity,
+    capacity: Searching,
     scorer: Scorer,
     *,
     parts_only: bool = False,
@@ -300,7 +300,7 @@ class PartsByScore:
         self._memory: dict[object, _Remembered] = {}
         self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
 
-    def __call__(self, capacity: Capacity, demand: Demand, reach: int) -> Fit | None:
+    def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
         """Return the place with the most points, one that disturbs nobody; or None."""
         offers = [
             (model, offered)
