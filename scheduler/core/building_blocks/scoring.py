@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from scheduler.core.building_blocks.placing import Option, Site, chooser_by, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Free
@@ -100,7 +101,7 @@ TOPOLOGY, LISTED = "topology", "listed"
 def place_by_score(
     grants: Sequence[Grant],
     view: View,
-    capacity: Searching,
+    capacity: Capacity,
     scorer: Scorer,
     *,
     parts_only: bool = False,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from scheduler.core.building_blocks.placing import Option, Site, place_all
 from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.building_blocks.scoring import NodeState, PartsByScore
+from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Need
-from scheduler.core.fitting.searching import Searching
 from scheduler.core.model.plan import Grant
 
 
@@ -29,7 +29,7 @@ class Random:
 
     seed: int = 0
 
-    def place(self, grants: Sequence[Grant], view: View, capacity: Searching) -> PlacerDecision:
+    def place(self, grants: Sequence[Grant], view: View, capacity: Capacity) -> PlacerDecision:
         """Return where the grants go; one that does not fit is left out."""
         dice = random.Random(f"{self.seed}:{view.name}:{view.now}")
         return place_all(grants, view, capacity, _Draw(dice), part_chooser=_DrawParts(dice))
