@@ -41,10 +41,6 @@ class Account:
 
     # Questions
 
-    def room(self, model: str, all_there_are: int) -> int:
-        """Return how many more GPUs of a model may be handed out."""
-        return all_there_are if self.limits is None else self.limits.get(model, 0)
-
     def cost(self, holding: Holding) -> int:
         """Return how many more GPUs are handed out with a holding: those not counted yet."""
         if not holding.shared:

@@ -75,7 +75,8 @@ class Searching(Offers):
 
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, were they all to be had."""
-        return self._account.room(model, self.cluster.fleets[model].total)
+        limits = self._account.limits
+        return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
