@@ -169,7 +169,7 @@ def test_a_round_that_is_overtaken_or_breaks_writes_no_line(auctioned, monkeypat
         return real(snapshot, *how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_record", lambda *_: 1 / 0)
+        patch.setattr(run, "_record", lambda *_, **__: 1 / 0)
         number = run_round()
     assert Round.objects.get(number=number).error.startswith("ZeroDivisionError")
     with monkeypatch.context() as patch:
