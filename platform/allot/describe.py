@@ -305,7 +305,7 @@ def enforcement_words(enforcement: str) -> str:
     """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
     return {
         "enforced": "enforced: the node holds it to its part",
-        "cooperative": "cooperative: it asks for its time on the GPU by itself",
+        "cooperative": "cooperative: it requests its GPU time itself",
         "placement_only": "placement only: nothing holds it to its part but where it was placed",
     }.get(enforcement, "")
 

@@ -2772,8 +2772,8 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description * `warn` - Tell the tenant's admins, and go on
-         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
+         * @description * `warn` - Notify the tenant's admins only
+         *     * `hold` - Start no further jobs until the next period; running jobs continue
          * @enum {string}
          */
         ActionEnum: "warn" | "hold";
@@ -3436,7 +3436,7 @@ export interface components {
             bad: number;
             /** @description By virtual clusters as cells of this level, pinned included. */
             owned: number;
-            /** @description Owned ones that are not in use and could now only be had with broken hardware. */
+            /** @description Owned ones that are not in use and now have only broken hardware left. */
             doomed: number;
         };
         /** @description In GPUs: gpus = free + used + opportunistic + bad. */
@@ -3753,9 +3753,9 @@ export interface components {
         };
         /** @description A job that can run on fewer GPUs, or on more. */
         Elastic: {
-            /** @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs. */
+            /** @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle. */
             min_gpus?: number | null;
-            /** @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number. */
+            /** @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number. */
             max_gpus?: number | null;
             /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
             mode?: components["schemas"]["ElasticMode"];
@@ -3766,12 +3766,12 @@ export interface components {
         ElasticRequest: {
             /**
              * Fewest GPUs
-             * @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.
+             * @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.
              */
             min_gpus?: number | null;
             /**
              * Most GPUs
-             * @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number.
+             * @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number.
              */
             max_gpus?: number | null;
             /**
@@ -4251,7 +4251,7 @@ export interface components {
             /** @description The text of the file: our CSV or Gavel's JSON, told apart by their content. */
             content: string;
             /**
-             * @description Only say what would change.
+             * @description Only print what would change.
              * @default false
              */
             dry_run?: boolean;
@@ -4537,7 +4537,7 @@ export interface components {
             declared_seconds: number | null;
             /**
              * Format: double
-             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds reckon with it instead of the estimate.
+             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds use it instead of the estimate.
              */
             measured_seconds: number | null;
             /** @description The model on which that holds; empty: any, as no throughput is known. */
@@ -4612,13 +4612,13 @@ export interface components {
             image?: string | null;
             /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["Topology"] | null;
-            /** @description It is stopped after so long. A limit lets the job slip into gaps (backfill). */
+            /** @description The job is stopped after this time. A limit allows backfilling. */
             time_limit?: number | null;
             /** @description How long it will probably run, within its limit; makes predictions better. */
             estimate?: number | null;
-            /** @description Within what time of its submission it should have ended. */
+            /** @description Time from submission by which the job should end. */
             deadline?: number | null;
-            /** @description What the job trains, such as resnet50; jobs of one application are taken to run alike. */
+            /** @description What the job trains, such as resnet50; jobs of one application are assumed to run alike. */
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
@@ -4628,9 +4628,9 @@ export interface components {
             nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
-            /** @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter. */
+            /** @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["Sharing"] | null;
             /** @description As what others of the tenant count it in their constraints. */
             tags?: string[];
@@ -4705,7 +4705,7 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -4717,13 +4717,13 @@ export interface components {
             estimate?: (string | number) | null;
             /**
              * Deadline
-             * @description Within what time of its submission it should have ended.
+             * @description Time from submission by which the job should end.
              * @example 12h
              */
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -4743,10 +4743,10 @@ export interface components {
             pinned_cell?: string | null;
             /**
              * When its guarantee is taken
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
+             * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -4903,7 +4903,7 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -4915,13 +4915,13 @@ export interface components {
             estimate?: (string | number) | null;
             /**
              * Deadline
-             * @description Within what time of its submission it should have ended.
+             * @description Time from submission by which the job should end.
              * @example 12h
              */
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -4941,10 +4941,10 @@ export interface components {
             pinned_cell?: string | null;
             /**
              * When its guarantee is taken
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
+             * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -6170,7 +6170,7 @@ export interface components {
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -7088,7 +7088,7 @@ export interface components {
             /** Format: date-time */
             latest: string | null;
             position: number | null;
-            /** @description Why no start is foreseen. */
+            /** @description Why no start is predicted. */
             why_not: string;
         };
         /**
@@ -8459,7 +8459,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8536,7 +8536,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8609,7 +8609,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8682,7 +8682,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8759,7 +8759,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8864,7 +8864,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8944,7 +8944,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9055,7 +9055,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9133,7 +9133,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9249,7 +9249,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9367,7 +9367,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9491,7 +9491,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9564,7 +9564,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9639,7 +9639,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9718,7 +9718,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9795,7 +9795,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9897,7 +9897,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9981,7 +9981,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10061,7 +10061,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10181,7 +10181,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10254,7 +10254,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10331,7 +10331,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10438,7 +10438,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10566,7 +10566,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10648,7 +10648,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10721,7 +10721,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10800,7 +10800,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10907,7 +10907,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11011,7 +11011,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11106,7 +11106,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11243,7 +11243,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11323,7 +11323,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11434,7 +11434,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11513,7 +11513,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11620,7 +11620,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11698,7 +11698,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11809,7 +11809,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11889,7 +11889,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11967,7 +11967,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12091,7 +12091,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12174,7 +12174,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12273,7 +12273,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12365,7 +12365,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12471,7 +12471,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12556,7 +12556,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12667,7 +12667,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12745,7 +12745,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12823,7 +12823,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12934,7 +12934,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13009,7 +13009,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13089,7 +13089,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13164,7 +13164,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13239,7 +13239,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13319,7 +13319,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13441,7 +13441,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13557,7 +13557,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13699,7 +13699,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13778,7 +13778,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13865,7 +13865,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13940,7 +13940,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14015,7 +14015,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14103,7 +14103,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14187,7 +14187,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14266,7 +14266,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14367,7 +14367,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14458,7 +14458,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14580,7 +14580,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14655,7 +14655,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14733,7 +14733,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14856,7 +14856,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14936,7 +14936,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15047,7 +15047,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15129,7 +15129,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15243,7 +15243,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15358,7 +15358,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15438,7 +15438,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15548,7 +15548,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15636,7 +15636,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15711,7 +15711,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15795,7 +15795,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15875,7 +15875,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15986,7 +15986,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16060,7 +16060,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16148,7 +16148,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16257,7 +16257,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16375,7 +16375,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16506,7 +16506,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16594,7 +16594,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16709,7 +16709,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16814,7 +16814,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16923,7 +16923,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17000,7 +17000,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17104,7 +17104,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17211,7 +17211,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17320,7 +17320,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17398,7 +17398,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17473,7 +17473,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17557,7 +17557,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17644,7 +17644,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17745,7 +17745,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17832,7 +17832,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17912,7 +17912,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18023,7 +18023,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18097,7 +18097,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18185,7 +18185,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18294,7 +18294,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18403,7 +18403,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18471,7 +18471,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18570,7 +18570,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18658,7 +18658,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18772,7 +18772,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18850,7 +18850,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18930,7 +18930,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19041,7 +19041,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19120,7 +19120,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19222,7 +19222,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19301,7 +19301,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19402,7 +19402,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19491,7 +19491,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19573,7 +19573,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19684,7 +19684,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19773,7 +19773,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19861,7 +19861,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19963,7 +19963,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20047,7 +20047,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20126,7 +20126,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20233,7 +20233,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20321,7 +20321,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20423,7 +20423,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20518,7 +20518,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20595,7 +20595,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20701,7 +20701,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20793,7 +20793,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20879,7 +20879,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20994,7 +20994,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21076,7 +21076,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21156,7 +21156,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21266,7 +21266,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21357,7 +21357,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21466,7 +21466,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21544,7 +21544,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21624,7 +21624,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21739,7 +21739,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21844,7 +21844,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21924,7 +21924,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22035,7 +22035,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22114,7 +22114,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22215,7 +22215,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22299,7 +22299,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22387,7 +22387,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22504,7 +22504,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22579,7 +22579,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22663,7 +22663,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22747,7 +22747,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22822,7 +22822,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22902,7 +22902,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22982,7 +22982,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23062,7 +23062,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23173,7 +23173,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23247,7 +23247,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23335,7 +23335,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23448,7 +23448,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23527,7 +23527,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23641,7 +23641,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23755,7 +23755,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23871,7 +23871,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23988,7 +23988,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
