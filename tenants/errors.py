@@ -44,7 +44,7 @@ class NotAllowed(ApplicationError):
 
 
 class NotFound(ApplicationError):
-    """There is no such thing, or you may not see it."""
+    """Not found, or you may not see it."""
 
     code, status = "not_found", 404
 

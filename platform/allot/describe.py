@@ -230,24 +230,26 @@ def attempt_detail(attempt: Attempt) -> str:
     return f"{said} {duration(lost)} of work lost.".strip() if lost and lost >= 1 else said
 
 
-def least_words(vc: VirtualCluster) -> str:
-    """Say after how long attempts may be displaced, and GPUs are reserved for who waits."""
+def limits_words(vc: VirtualCluster) -> str:
+    """Return the limits on preemption and on waiting of a virtual cluster."""
     longest = vc["longest_wait_seconds"]
-    waits = f"GPUs are reserved after {duration(longest)} of waiting" if longest else "jobs may wait for ever"
+    waits = f"longest wait {duration(longest)}" if longest else "no longest wait"
     least, reclaim = vc["min_run_seconds"], vc["reclaim_min_run_seconds"]
     policies = (
-        f"policies leave attempts alone for {duration(least)}" if least else "policies displace any attempt"
+        f"minimum run time before preemption {duration(least)}"
+        if least
+        else "no minimum run time before preemption"
     )
-    returns = f"after {duration(reclaim)}" if reclaim else "at once"
-    return f"{policies}; guarantees return {returns}; {waits}"
+    before = f"minimum run time before a reclaim {duration(reclaim)}" if reclaim else "reclaim at once"
+    return f"{policies}; {before}; {waits}"
 
 
 def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:
-    """Say how far policies may go in the whole cluster."""
+    """Return the limits on preemption in the whole cluster."""
     most = settings["preemptions_per_round"]
     first, longest = settings["backoff_seconds"], settings["most_backoff_seconds"]
     return [
-        ("Displaced", "any number of jobs a round" if most is None else f"at most {most} a round"),
+        ("Preemptions per round", "unlimited" if most is None else f"at most {most}"),
         ("Back-off", f"{duration(first)}, doubled each time up to {duration(longest)}"),
     ]
 
@@ -303,7 +305,7 @@ def enforcement_words(enforcement: str) -> str:
     """Say how an attempt is held to its part of a GPU; "" where there is nothing to say."""
     return {
         "enforced": "enforced: the node holds it to its part",
-        "cooperative": "cooperative: it asks for its time on the GPU by itself",
+        "cooperative": "cooperative: it requests its GPU time itself",
         "placement_only": "placement only: nothing holds it to its part but where it was placed",
     }.get(enforcement, "")
 

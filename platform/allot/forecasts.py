@@ -75,7 +75,7 @@ def _start(foreseen: StartForecast | None, answer: WhatIf) -> str:
         return "running"
     at, made_at = foreseen["starts_at"], answer["made_at"]
     if at is None or made_at is None:
-        return f"no start foreseen ({foreseen['why_not'].rstrip('.')})"
+        return f"no start predicted ({foreseen['why_not'].rstrip('.')})"
     now = parse_time(made_at)
     if (parse_time(at) - now).total_seconds() < AT_ONCE_SECONDS:
         return "at once"

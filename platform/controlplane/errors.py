@@ -48,7 +48,7 @@ FRAMEWORK: Sequence[tuple[type[Exception], str, int]] = (
 )
 
 MESSAGES = {
-    "not_found": "There is no such thing, or you may not see it.",
+    "not_found": "Not found, or you may not see it.",
     "unavailable": "The database or Redis does not answer just now. Try again in a few seconds.",
     "not_signed_in": "Sign in, or send a valid token as 'Authorization: Bearer alt_...'.",
 }
@@ -128,7 +128,7 @@ def api_not_found(request: HttpRequest, *args: object, **kwargs: object) -> Http
 
 
 def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return error_response("malformed", "This request can not be understood.", 400)
+    return error_response("malformed", "The request is malformed.", 400)
 
 
 def handler403(request: HttpRequest, exception: Exception) -> HttpResponse:

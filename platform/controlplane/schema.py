@@ -124,7 +124,7 @@ class Schema(AutoSchema):
             refused = f"Your role, or your token, does not allow it.{self._scope()}"
             errors |= {401: "Not signed in.", 403: refused}
             errors[429] = "Too many requests are under way; see Retry-After."
-        errors[404] = "There is no such thing, or you may not see it."
+        errors[404] = "Not found, or you may not see it."
         errors[406] = "The answer is of no type that Accept names."
         if self.method in ("POST", "PUT", "PATCH", "DELETE"):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}

@@ -50,7 +50,7 @@ class JobRunTime(serializers.Serializer[Mapping[str, object]]):
     measured_seconds = serializers.FloatField(
         allow_null=True,
         help_text="What its steps tell, in all and at its own size; null: too few yet, or they make no sense."
-        " Rounds reckon with it instead of the estimate.",
+        " Rounds use it instead of the estimate.",
     )
     gpu_model = serializers.CharField(
         allow_blank=True,

@@ -79,7 +79,7 @@ class StartForecast(serializers.Serializer[Mapping[str, object]]):
     earliest = serializers.DateTimeField(allow_null=True)
     latest = serializers.DateTimeField(allow_null=True)
     position = serializers.IntegerField(allow_null=True)
-    why_not = serializers.CharField(allow_blank=True, help_text="Why no start is foreseen.")
+    why_not = serializers.CharField(allow_blank=True, help_text="Why no start is predicted.")
 
 
 class WhatIfEffect(serializers.Serializer[Mapping[str, object]]):

@@ -133,7 +133,7 @@ class JobSpec:
         Whole(1, MAX_TASKS * MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.",
+        help="Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.",
         flag=Flag(("--min-gpus",)),
         label="Fewest GPUs",
     )
@@ -142,8 +142,8 @@ class JobSpec:
         Whole(1, MAX_REPLICAS * MAX_GPUS_PER_REPLICA),
         default=None,
         group=ELASTIC,
-        help="The most GPUs it can run on, by more replicas of its only task; those beyond its own number are"
-        " taken from idle GPUs. Left out: its own number.",
+        help="Maximum GPUs, with more replicas of its only task; those beyond its own number are"
+        " idle GPUs. Default: its own number.",
         flag=Flag(("--max-gpus",)),
         label="Most GPUs",
     )
@@ -173,7 +173,7 @@ class JobSpec:
         name="time_limit",
         default=None,
         unit="seconds",
-        help="It is stopped after so long. A limit lets the job slip into gaps (backfill).",
+        help="The job is stopped after this time. A limit allows backfilling.",
         example="2h",
         flag=Flag(("--time-limit", "-t")),
         label="Time limit",
@@ -195,7 +195,7 @@ class JobSpec:
         name="deadline",
         default=None,
         unit="seconds",
-        help="Within what time of its submission it should have ended.",
+        help="Time from submission by which the job should end.",
         example="12h",
         flag=Flag(("--deadline",)),
         label="Deadline",
@@ -203,7 +203,7 @@ class JobSpec:
     application: str = stated(
         Word(),
         default="",
-        help="What the job trains, such as resnet50; jobs of one application are taken to run alike.",
+        help="What the job trains, such as resnet50; jobs of one application are assumed to run alike.",
         example="resnet50",
         flag=Flag(("--application",)),
         label="Application",
@@ -234,8 +234,8 @@ class JobSpec:
     on_reclaim: str = stated(
         Choice((PREEMPT, DOWNGRADE)),
         default="",
-        help="When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs"
-        " on as opportunistic. Left out: it stops for the former and runs on after the latter.",
+        help="What happens when another job of its virtual cluster preempts it, or its guarantee lapses."
+        " Default: preempt for the former, downgrade for the latter.",
         flag=Flag(("--on-reclaim",)),
         label="When its guarantee is taken",
     )
@@ -243,7 +243,7 @@ class JobSpec:
     sharing: SharingLabels | None = stated(
         SHARING,
         default=None,
-        help="With whom a job that asks for parts of GPUs shares them.",
+        help="The jobs with which it shares the GPUs of which it has parts.",
         is_sparse=True,
     )
     tags: tuple[str, ...] = stated(

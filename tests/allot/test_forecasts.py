@@ -131,7 +131,7 @@ def test_a_job_of_a_file(allot: Allot, api: FakeApi) -> None:
     spec = {"name": "new", "gpus": 2, "command": "true", "tenant": "research"}
     lines = allot("what-if", "--submit", "-", stdin=json.dumps(spec)).stdout.splitlines()
     assert lines[:2] == [
-        "New job new: no start foreseen (It is on hold)",
+        "New job new: no start predicted (It is on hold)",
         "No other job would start later.",
     ]
     assert api.questions == [{"tenant": "research", "spec": {k: v for k, v in spec.items() if k != "tenant"}}]

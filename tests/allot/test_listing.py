@@ -277,7 +277,7 @@ def test_why_gives_reasons_amounts_and_advice(allot: Allot, api: FakeApi) -> Non
         "     needs V100 2, available V100 0",
         "     It would start at once on P100.",
     ]
-    assert lines[4] == "No start is foreseen: It was put on hold."
+    assert lines[4] == "No start is predicted: It was put on hold."
     assert lines[5].startswith("Decided in round 41, ")
     api.jobs[1].update(running())
     assert allot("why", "1").stdout == "Job 1 train RUNNING: on v100-1 ×2. It does not wait.\n"
@@ -365,7 +365,7 @@ def test_events_end_with_the_newest(allot: Allot, api: FakeApi) -> None:
 
 
 def test_a_lapsed_guarantee_and_lost_work_are_told(api: FakeApi, allot: Allot) -> None:
-    message = "2 of its 2 GPUs were claimed by guaranteed job 3 of virtual cluster speech."
+    message = "2 of its 2 GPUs were reclaimed by guaranteed job 3 of virtual cluster speech."
     attempt = make_attempt(state="ended", outcome="preempted", message=message, lost_seconds=75.0)
     api.add(1, **{**running(), "attempt": attempt}, guarantee_lapsed=True)
     shown = allot("show", "1").stdout

@@ -172,17 +172,16 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
         msgspec.convert(answer, type=kind)
 
 
-def test_restraint_is_set_and_shown(allot: Allot) -> None:
-    done = allot("vc", "restrain", "shared", "--min-run", "300")
+def test_limits_on_preemption_are_set_and_shown(allot: Allot) -> None:
+    done = allot("vc", "limits", "shared", "--min-run-time", "300")
     assert done.stdout == (
-        "Virtual cluster shared: policies leave attempts alone for 5m; guarantees return at once; GPUs are"
-        " reserved after 6h of waiting.\n"
+        "Virtual cluster shared: minimum run time before preemption 5m; reclaim at once; longest wait 6h.\n"
     ), done.stderr
-    done = allot("vc", "restrain", "shared", "--longest-wait", "0")
-    assert done.stdout.endswith("; jobs may wait for ever.\n")
-    assert "policies leave attempts alone for 5m" in allot("vcs", "shared").stdout
-    assert "Nothing to change" in allot("vc", "restrain", "shared").stderr
-    said = allot("spare", "restrain", "--preemptions-per-round", "2", "--backoff", "5").stdout
-    assert said == "Displaced: at most 2 a round\nBack-off: 5s, doubled each time up to 10m\n"
-    assert "any number" in allot("spare", "restrain", "--preemptions-per-round", "none").stdout
-    assert "neither a number" in allot("spare", "restrain", "--preemptions-per-round", "few").stderr
+    done = allot("vc", "limits", "shared", "--longest-wait", "0")
+    assert done.stdout.endswith("; no longest wait.\n")
+    assert "minimum run time before preemption 5m" in allot("vcs", "shared").stdout
+    assert "Nothing to change" in allot("vc", "limits", "shared").stderr
+    said = allot("spare", "limits", "--preemptions-per-round", "2", "--backoff", "5").stdout
+    assert said == "Preemptions per round: at most 2\nBack-off: 5s, doubled each time up to 10m\n"
+    assert "unlimited" in allot("spare", "limits", "--preemptions-per-round", "none").stdout
+    assert "neither a number" in allot("spare", "limits", "--preemptions-per-round", "few").stderr

@@ -46,7 +46,7 @@ def test_the_form_follows_the_text_and_waits_while_it_cannot_be_read(open_page):
     editor.click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("name: typed\ntasks:\n  - name: one\n    resources: {gpu: 2}\n    command: [")
-    expect(page.get_by_text("The form returns when the YAML can be read again.")).to_be_visible()
+    expect(page.get_by_text("The form returns when the YAML is valid again.")).to_be_visible()
     page.keyboard.insert_text('"true"]\n')
     expect(page.get_by_label("Name", exact=True)).to_have_value("typed")
     expect(page.get_by_label("GPUs per replica")).to_have_value("2")

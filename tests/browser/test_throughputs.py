@@ -33,7 +33,7 @@ def test_an_admin_corrects_a_throughput_and_takes_the_correction_back(declared, 
     expect(cell).to_have_accessible_name("translate of vision on 1 V100: 320, declared")
     cell.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text("As the jobs themselves state it.")).to_be_visible()
+    expect(dialog.get_by_text("Declared in the jobs' specifications.")).to_be_visible()
     value = dialog.get_by_label("Samples per second of the whole gang")
     value.fill("1e300")
     dialog.get_by_role("button", name="Correct", exact=True).click()
@@ -138,7 +138,7 @@ def test_the_policy_of_spare_gpus_is_chosen_from_the_list(garden, open_page):
     spare.get_by_role("combobox", name="Policy of opportunistic jobs").select_option("gavel")
     spare.get_by_label("Objective").select_option("max_sum_throughput")
     spare.get_by_role("button", name="Save").click()
-    saved = "Saved how spare GPUs are handed out, and the bounds of preemptions."
+    saved = "Saved the settings of spare GPUs and the limits on preemption."
     expect(page.get_by_text(saved, exact=True)).to_be_visible()
     settings = garden.platform.call("GET", "cluster/settings")
     chosen = {"name": "gavel", "parameters": {"objective": "max_sum_throughput"}}

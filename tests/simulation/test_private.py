@@ -83,7 +83,7 @@ def test_the_page_has_a_section_of_it(case: Case) -> None:
     result = run_case(case)
     text = page([measure(result)], [], private=[against_private(result)])
     assert "Against private clusters" in text
-    assert "not as it needs them" in text
+    assert "not as the job needs them" in text
     assert "private-section" not in page([measure(result)], [])
 
 

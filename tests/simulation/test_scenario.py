@@ -161,7 +161,7 @@ def test_rules_lend_what_is_idle_and_its_owner_has_it_back_in_time(tmp_path: Pat
         "71  start next on v100 GPUs 5,6,7,8",
         "3000  own waits: Virtual cluster speech lends 4 v100 to vision until 01:01:00 UTC on 1 January",
         "3660  loan 1 of 4 v100 from speech to vision ends",
-        "3660  stop next (preempted): 4 of its 4 GPUs were claimed by guaranteed job 3 of virtual cluster",
+        "3660  stop next (preempted): 4 of its 4 GPUs were reclaimed by guaranteed job 3 of virtual cluster",
         "3660  start own on v100 GPUs 5,6,7,8",
         "own: succeeded at 3760 s",
     ]
@@ -189,7 +189,7 @@ def test_a_node_that_is_lent_and_asked_back(tmp_path: Path) -> None:
         " {name: serve, gpu_model: v100, gpus: 4, serving_pool: chat}]\nserving_pools: [{name: chat}]\n"
     )
     lines = told(tmp_path, LENDING.format(cluster=cluster))
-    assert "guest waits: Virtual cluster cluster may use 4 more v100, but only 0 can be had" in lines
+    assert "guest waits: Virtual cluster cluster may use 4 more v100, but only 0 are available" in lines
     assert "4 v100 are on nodes that serving pool chat does not lend." in lines
     assert "60  start guest on v100 GPUs 5,6,7,8" in lines
     assert "660  stop guest (drained): Node serve returns to its serving pool chat by" in lines

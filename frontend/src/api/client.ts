@@ -97,7 +97,7 @@ async function send(request: Request): Promise<Response> {
     return await fetch(request.clone());
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The server does not answer. The page tries again by itself.");
+    throw new ApiError(0, "unreachable", "The server does not answer. The page retries automatically.");
   }
 }
 
@@ -106,7 +106,7 @@ function pause(seconds: number, signal: AbortSignal): Promise<void> {
     const timer = setTimeout(resolve, seconds * 1000);
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
-      reject(new DOMException("The page was left.", "AbortError"));
+      reject(new DOMException("The page was closed.", "AbortError"));
     });
   });
 }

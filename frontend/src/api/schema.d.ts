@@ -2834,8 +2834,8 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description * `warn` - Tell the tenant's admins, and go on
-         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
+         * @description * `warn` - Notify the tenant's admins only
+         *     * `hold` - Start no further jobs until the next period; running jobs continue
          * @enum {string}
          */
         ActionEnum: "warn" | "hold";
@@ -3508,7 +3508,7 @@ export interface components {
             bad: number;
             /** @description By virtual clusters as cells of this level, pinned included. */
             owned: number;
-            /** @description Owned ones that are not in use and could now only be had with broken hardware. */
+            /** @description Owned ones that are not in use and now have only broken hardware left. */
             doomed: number;
         };
         /** @description In GPUs: gpus = free + used + opportunistic + bad. */
@@ -3825,9 +3825,9 @@ export interface components {
         };
         /** @description A job that can run on fewer GPUs, or on more. */
         Elastic: {
-            /** @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs. */
+            /** @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle. */
             min_gpus?: number | null;
-            /** @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number. */
+            /** @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number. */
             max_gpus?: number | null;
             /** @description resizable: it is stopped, and started with another number of replicas. adaptive: so too, and its batch size and learning rate follow (allot.training). fixed_world: it always has all its replicas, which share GPUs where it has fewer. */
             mode?: components["schemas"]["ElasticMode"];
@@ -3838,12 +3838,12 @@ export interface components {
         ElasticRequest: {
             /**
              * Fewest GPUs
-             * @description It can run on so few, with fewer replicas of its only task, and grows into idle GPUs.
+             * @description Minimum GPUs, with fewer replicas of its only task; the job grows when GPUs are idle.
              */
             min_gpus?: number | null;
             /**
              * Most GPUs
-             * @description The most GPUs it can run on, by more replicas of its only task; those beyond its own number are taken from idle GPUs. Left out: its own number.
+             * @description Maximum GPUs, with more replicas of its only task; those beyond its own number are idle GPUs. Default: its own number.
              */
             max_gpus?: number | null;
             /**
@@ -4323,7 +4323,7 @@ export interface components {
             /** @description The text of the file: our CSV or Gavel's JSON, told apart by their content. */
             content: string;
             /**
-             * @description Only say what would change.
+             * @description Only print what would change.
              * @default false
              */
             dry_run?: boolean;
@@ -4614,7 +4614,7 @@ export interface components {
             declared_seconds: number | null;
             /**
              * Format: double
-             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds reckon with it instead of the estimate.
+             * @description What its steps tell, in all and at its own size; null: too few yet, or they make no sense. Rounds use it instead of the estimate.
              */
             measured_seconds: number | null;
             /** @description The model on which that holds; empty: any, as no throughput is known. */
@@ -4689,13 +4689,13 @@ export interface components {
             image?: string | null;
             /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["Topology"] | null;
-            /** @description It is stopped after so long. A limit lets the job slip into gaps (backfill). */
+            /** @description The job is stopped after this time. A limit allows backfilling. */
             time_limit?: number | null;
             /** @description How long it will probably run, within its limit; makes predictions better. */
             estimate?: number | null;
-            /** @description Within what time of its submission it should have ended. */
+            /** @description Time from submission by which the job should end. */
             deadline?: number | null;
-            /** @description What the job trains, such as resnet50; jobs of one application are taken to run alike. */
+            /** @description What the job trains, such as resnet50; jobs of one application are assumed to run alike. */
             application?: string | null;
             /** @description Jobs of a tenant that name the same search are one app to policies that are fair to apps. */
             search?: string | null;
@@ -4705,9 +4705,9 @@ export interface components {
             nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
-            /** @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter. */
+            /** @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["Sharing"] | null;
             /** @description As what others of the tenant count it in their constraints. */
             tags?: string[];
@@ -4784,7 +4784,7 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -4796,13 +4796,13 @@ export interface components {
             estimate?: (string | number) | null;
             /**
              * Deadline
-             * @description Within what time of its submission it should have ended.
+             * @description Time from submission by which the job should end.
              * @example 12h
              */
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -4822,10 +4822,10 @@ export interface components {
             pinned_cell?: string | null;
             /**
              * When its guarantee is taken
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
+             * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -4987,7 +4987,7 @@ export interface components {
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -4999,13 +4999,13 @@ export interface components {
             estimate?: (string | number) | null;
             /**
              * Deadline
-             * @description Within what time of its submission it should have ended.
+             * @description Time from submission by which the job should end.
              * @example 12h
              */
             deadline?: (string | number) | null;
             /**
              * Application
-             * @description What the job trains, such as resnet50; jobs of one application are taken to run alike.
+             * @description What the job trains, such as resnet50; jobs of one application are assumed to run alike.
              * @example resnet50
              */
             application?: string | null;
@@ -5025,10 +5025,10 @@ export interface components {
             pinned_cell?: string | null;
             /**
              * When its guarantee is taken
-             * @description When its guarantee is taken, by others of its virtual cluster or by a change: it stops, or runs on as opportunistic. Left out: it stops for the former and runs on after the latter.
+             * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
              */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
-            /** @description With whom a job that asks for parts of GPUs shares them. */
+            /** @description The jobs with which it shares the GPUs of which it has parts. */
             sharing?: components["schemas"]["SharingRequest"] | null;
             /**
              * @description As what others of the tenant count it in their constraints.
@@ -6259,7 +6259,7 @@ export interface components {
             guarantee?: components["schemas"]["GuaranteeEnum"] | null;
             /**
              * Time limit
-             * @description It is stopped after so long. A limit lets the job slip into gaps (backfill).
+             * @description The job is stopped after this time. A limit allows backfilling.
              * @example 2h
              */
             time_limit?: (string | number) | null;
@@ -7182,7 +7182,7 @@ export interface components {
             /** Format: date-time */
             latest: string | null;
             position: number | null;
-            /** @description Why no start is foreseen. */
+            /** @description Why no start is predicted. */
             why_not: string;
         };
         /**
@@ -8625,7 +8625,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8702,7 +8702,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8775,7 +8775,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8848,7 +8848,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -8925,7 +8925,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9030,7 +9030,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9110,7 +9110,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9221,7 +9221,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9299,7 +9299,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9415,7 +9415,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9533,7 +9533,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9657,7 +9657,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9730,7 +9730,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9805,7 +9805,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9884,7 +9884,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -9961,7 +9961,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10063,7 +10063,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10147,7 +10147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10227,7 +10227,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10347,7 +10347,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10420,7 +10420,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10497,7 +10497,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10604,7 +10604,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10732,7 +10732,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10814,7 +10814,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10887,7 +10887,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10966,7 +10966,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11073,7 +11073,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11177,7 +11177,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11272,7 +11272,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11422,7 +11422,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11502,7 +11502,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11613,7 +11613,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11692,7 +11692,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11799,7 +11799,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11877,7 +11877,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -11988,7 +11988,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12068,7 +12068,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12146,7 +12146,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12270,7 +12270,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12353,7 +12353,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12452,7 +12452,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12544,7 +12544,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12650,7 +12650,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12735,7 +12735,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12846,7 +12846,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -12924,7 +12924,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13002,7 +13002,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13227,7 +13227,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13302,7 +13302,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13382,7 +13382,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13457,7 +13457,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13532,7 +13532,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13612,7 +13612,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13734,7 +13734,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13850,7 +13850,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14005,7 +14005,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14084,7 +14084,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14171,7 +14171,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14246,7 +14246,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14321,7 +14321,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14409,7 +14409,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14493,7 +14493,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14572,7 +14572,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14673,7 +14673,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14764,7 +14764,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14886,7 +14886,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -14961,7 +14961,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15039,7 +15039,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15162,7 +15162,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15242,7 +15242,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15353,7 +15353,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15435,7 +15435,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15549,7 +15549,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15664,7 +15664,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15744,7 +15744,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15854,7 +15854,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -15942,7 +15942,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16017,7 +16017,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16101,7 +16101,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16181,7 +16181,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16292,7 +16292,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16366,7 +16366,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16454,7 +16454,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16563,7 +16563,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16681,7 +16681,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16812,7 +16812,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -16900,7 +16900,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17015,7 +17015,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17120,7 +17120,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17229,7 +17229,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17306,7 +17306,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17410,7 +17410,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17517,7 +17517,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17626,7 +17626,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17704,7 +17704,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17779,7 +17779,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17863,7 +17863,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -17950,7 +17950,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18051,7 +18051,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18138,7 +18138,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18218,7 +18218,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18329,7 +18329,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18403,7 +18403,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18491,7 +18491,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18600,7 +18600,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18709,7 +18709,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18777,7 +18777,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18876,7 +18876,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -18964,7 +18964,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19078,7 +19078,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19156,7 +19156,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19236,7 +19236,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19347,7 +19347,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19426,7 +19426,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19528,7 +19528,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19607,7 +19607,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19708,7 +19708,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19797,7 +19797,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19879,7 +19879,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -19990,7 +19990,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20079,7 +20079,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20167,7 +20167,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20269,7 +20269,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20353,7 +20353,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20432,7 +20432,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20539,7 +20539,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20627,7 +20627,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20729,7 +20729,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20824,7 +20824,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -20901,7 +20901,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21007,7 +21007,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21099,7 +21099,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21185,7 +21185,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21300,7 +21300,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21382,7 +21382,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21462,7 +21462,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21572,7 +21572,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21663,7 +21663,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21772,7 +21772,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22032,7 +22032,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22112,7 +22112,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22227,7 +22227,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22332,7 +22332,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22412,7 +22412,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22523,7 +22523,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22602,7 +22602,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22703,7 +22703,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22787,7 +22787,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22875,7 +22875,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -22992,7 +22992,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23067,7 +23067,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23151,7 +23151,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23235,7 +23235,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23310,7 +23310,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23390,7 +23390,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23470,7 +23470,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23550,7 +23550,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23661,7 +23661,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23735,7 +23735,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23823,7 +23823,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23936,7 +23936,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24015,7 +24015,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24129,7 +24129,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24243,7 +24243,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24359,7 +24359,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24476,7 +24476,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;

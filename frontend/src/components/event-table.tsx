@@ -13,7 +13,7 @@ interface EventTableProps extends Pick<DataTableProps<ClusterEvent>, "query" | "
   events: readonly ClusterEvent[] | undefined;
 }
 
-/** What happened, to what, and who did it. */
+/** Changes of jobs, nodes and virtual clusters, with their causes. */
 export function EventTable({ events, ...rest }: EventTableProps) {
   const query = useQuery(nodesQuery);
   const nodes = useMemo(() => new Map((query.data ?? []).map(({ id, name }) => [id, name])), [query.data]);

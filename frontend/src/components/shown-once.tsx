@@ -6,7 +6,7 @@ import styles from "@/components/shown-once.module.css";
 export function ShownOnce({ secret, label }: { secret: string; label: string }) {
   return (
     <div className={styles.box}>
-      <p>{label} It is shown only now: copy it before you close this.</p>
+      <p>{label} It is shown only once: copy it before you close this dialog.</p>
       <div className={styles.secret}>
         <code>{secret}</code>
         <CopyButton text={secret} />

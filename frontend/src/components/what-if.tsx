@@ -21,7 +21,7 @@ export function useWhatIf() {
         asked = await answerOf(api.GET("/what-if/{question_id}", { params: { path: { question_id: asked.id } } }));
       }
       if (asked.state !== "done") {
-        throw new ApiError(0, asked.state, asked.problem || "There is no answer yet; ask again.", asked.fields);
+        throw new ApiError(0, asked.state, asked.problem || "No answer yet; ask again.", asked.fields);
       }
       return asked;
     },
@@ -52,7 +52,7 @@ export function WhatIfAnswer({ answer }: { answer: WhatIf }) {
           columns={[
             { header: "Job", cell: ({ effect, word }) => <JobName effect={effect} word={word} /> },
             {
-              header: "As it is",
+              header: "Now",
               cell: ({ effect }) => (effect.runs_now ? "runs" : <Start foreseen={effect.before} now={now} />),
             },
             { header: "Then", cell: ({ effect }) => <Start foreseen={effect.after} now={now} /> },
@@ -61,7 +61,7 @@ export function WhatIfAnswer({ answer }: { answer: WhatIf }) {
       )}
       <p role="status">
         {groups.map(([word, , mine, others]) => sentence(word.toLowerCase(), mine, others)).join(" ")}{" "}
-        <span className={muted}>As foreseen {answer.assumption}.</span>
+        <span className={muted}>Prediction: {answer.assumption}.</span>
       </p>
     </Stack>
   );

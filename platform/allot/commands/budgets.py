@@ -54,7 +54,7 @@ def change(
         Period, typer.Option(help="Calendar periods by UTC; none: it is never renewed.")
     ] = Period.month,
     action: Annotated[
-        Action, typer.Option(help="At 100 %: only tell, or start nothing more of the tenant.")
+        Action, typer.Option(help="At 100 %: only notify, or start no further jobs of the tenant.")
     ] = Action.warn,
     start: Annotated[
         str, typer.Option("--from", help="Use counts from here on: 2026-12-01T00:00. Left out: the period.")
@@ -104,9 +104,9 @@ def _lines(found: BudgetState) -> list[tuple[str, str]]:
     if found["expected"] is not None:
         lines.append(("Expected", f"{found['expected']:,.1f} by then, as in the last day"))
     if found["reached_at"]:
-        lines.append(("Used up", f"{local_time(found['reached_at'])}, if things go on so"))
+        lines.append(("Used up", f"{local_time(found['reached_at'])}, at the present rate"))
     if found["is_holding"]:
-        lines.append(("Now", "used up: nothing more is started, what runs goes on"))
+        lines.append(("Now", "used up: no job starts, running jobs continue"))
     else:
         at_the_end = "nothing more is started" if budget["action"] == "hold" else "admins are told"
         lines.append(("At 100 %", at_the_end))
@@ -114,4 +114,4 @@ def _lines(found: BudgetState) -> list[tuple[str, str]]:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="budget", help="What a tenant may use up in a month or a week.")
+    app.add_typer(group, name="budget", help="Budgets of tenants by month or week.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import least_words, limit_words, lot_words
+from allot.describe import limit_words, limits_words, lot_words
 from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
 from allot.plugin_text import assignments, text_of
 
@@ -95,8 +95,8 @@ def _print_vc(vc: VirtualCluster) -> None:
         ("Policy", policy_words(vc)),
         ("Placer", text_of(vc["placer_plugin"])),
         *overrun_lines(vc["overrun"]),
-        ("Restraint", least_words(vc)),
-        ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} where a job names none"),
+        ("Limits", limits_words(vc)),
+        ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} for jobs without one"),
         ("Sharing", SHARING_WORDS[vc["sharing"]]),
         (
             "Members",

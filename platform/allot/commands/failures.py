@@ -38,7 +38,7 @@ def show(output: OutputOption = Format.table) -> None:
     if output is not Format.table:
         print_objects({"rules": rules}, output)
     elif not rules:
-        say("There are no rules of the site: the built-in classes alone tell failures apart.")
+        say("You have no rules: only the built-in ones classify failures.")
     else:
         rows = [
             [rule["name"], rule["class"], _retry(rule), rule["severity"], _looks_for(rule)] for rule in rules
@@ -61,7 +61,7 @@ def try_out(
     file: RulesFile,
     log: Annotated[str, typer.Argument(metavar="LOG", help="An output; its last 64 KiB are looked at.")],
     exit_code: Annotated[
-        int, typer.Option(help="What it exited with; 128 + N when signal N ended it.", min=1, max=255)
+        int, typer.Option(help="The exit code; 128 + N when signal N ended it.", min=1, max=255)
     ] = 1,
 ) -> None:
     """Say which rule of a file an output would match; nothing is changed. For operators."""
@@ -81,9 +81,7 @@ def try_out(
 
 
 def idle_gpus(
-    after: Annotated[
-        str | None, typer.Option(help="For so long (30m, 2h) they did nothing, or `never`.")
-    ] = None,
+    after: Annotated[str | None, typer.Option(help="Idle time (30m, 2h), or `never`.")] = None,
     below: Annotated[
         float | None,
         typer.Option("--below", metavar="PERCENT", help="Less busy, a GPU does nothing.", min=0.1, max=100),
@@ -109,7 +107,7 @@ def idle_gpus(
 def _idle_words(settings: ClusterSettings) -> str:
     idle_seconds = settings["idle_gpus_seconds"]
     if idle_seconds is None:
-        return "Nothing is done about GPUs that do nothing, unless their job says so."
+        return "No action for idle GPUs, unless their job sets one."
     what = "is stopped" if settings["idle_gpus_then"] == "stop" else "is warned of"
     below = f"{settings['idle_gpus_below_percent']:g} %"
     return f"A job whose GPUs were less than {below} busy for {duration(idle_seconds)} {what}."
@@ -128,5 +126,7 @@ def _looks_for(rule: FailureRule) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(group, name="failure-rules", help="What the site knows of failures, by patterns and codes.")
+    app.add_typer(
+        group, name="failure-rules", help="Failure classification rules: patterns, exit codes and signals."
+    )
     app.command(name="idle-gpus")(idle_gpus)

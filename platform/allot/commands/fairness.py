@@ -24,7 +24,7 @@ def fairness(
     ],
     vc: Annotated[str | None, typer.Option(help="Only violations in this virtual cluster.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's violations.")] = None,
-    open_only: Annotated[bool, typer.Option("--open", help="Only violations that go on.")] = False,
+    open_only: Annotated[bool, typer.Option("--open", help="Only open violations.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Violations at most.", min=1)] = 50,
     output: OutputOption = Format.table,
 ) -> None:

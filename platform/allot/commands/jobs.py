@@ -281,7 +281,7 @@ def why(
     if answer["prediction"] is not None:
         print_line(prediction_line(answer["prediction"]))
     elif answer["no_prediction"]:
-        print_line(f"No start is foreseen: {answer['no_prediction']}")
+        print_line(f"No start is predicted: {answer['no_prediction']}")
     if answer["round"] is not None:
         print_line(f"Decided in round {answer['round']}, {since(answer['decided_at'])} ago.")
 
@@ -322,7 +322,7 @@ def cancel(
             "--state", "-s", metavar="STATE,...", help="All in these states; short for --filter state=."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many these are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print their number.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Cancel jobs. A running one gets time to write a checkpoint.
@@ -364,7 +364,7 @@ def _cancel_all(client: Client, chosen: dict[str, str], *, dry_run: bool, yes: b
         done += answer["jobs"]
         if not answer["remaining"] or not answer["jobs"]:
             break
-    print_line(f"{plural(done, 'job')} cancelled, or told to stop.")
+    print_line(f"{plural(done, 'job')} cancelled, or being stopped.")
 
 
 def _cancel_these(client: Client, job_ids: list[int]) -> None:
@@ -372,7 +372,7 @@ def _cancel_these(client: Client, job_ids: list[int]) -> None:
     if len(job_ids) > 1:
         answer = client.cancel_many({"id": ",".join(map(str, job_ids))})
         if answer["jobs"] == len(job_ids):
-            print_line(f"{plural(len(job_ids), 'job')} cancelled, or told to stop.")
+            print_line(f"{plural(len(job_ids), 'job')} cancelled, or being stopped.")
             return
     each_of(job_ids, client.cancel, _cancelled)
 

@@ -124,7 +124,7 @@ def password(
     ] = False,
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read the present and the new password, a line each."),
+        typer.Option("--password-stdin", help="Read the current and the new password, one line each."),
     ] = False,
 ) -> None:
     """Change your password. All your API tokens end with it, and this machine gets a new one."""

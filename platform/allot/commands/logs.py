@@ -217,9 +217,7 @@ def wait(
     job_ids: JobIds,
     timeout_seconds: Annotated[
         float | None,
-        typer.Option(
-            "--timeout", metavar="SECONDS", min=0, help="Give up after so long, with exit code 124."
-        ),
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Timeout; then the exit code is 124."),
     ] = None,
     output: OutputOption = Format.table,
 ) -> None:

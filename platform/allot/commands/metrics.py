@@ -47,12 +47,10 @@ class By(StrEnum):
 def metrics(
     job: Annotated[int | None, typer.Argument(metavar="ID", help="The job's number.", min=1)] = None,
     node: Annotated[str | None, typer.Option(help="Of this node instead of a job.")] = None,
-    by: Annotated[
-        By, typer.Option(help="All GPUs together, each by itself, or what each rank used.")
-    ] = By.all,
+    by: Annotated[By, typer.Option(help="All GPUs together, each GPU, or the use of each rank.")] = By.all,
     attempt: Annotated[int | None, typer.Option(min=1, help="Of this attempt only.")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Of this rank and its GPUs only.")] = None,
-    last: Annotated[str | None, typer.Option(help="Of so long until now, such as 30m or 2d.")] = None,
+    last: Annotated[str | None, typer.Option(help="Period until now, such as 30m or 2d.")] = None,
     output: OutputOption = Format.table,
 ) -> None:
     """Show what a job, or a node, used over time: GPUs, CPUs, memory, power."""

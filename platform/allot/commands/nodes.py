@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from allot.schema import GpuSharer, Node
 
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", show_default=False)]
-Why = Annotated[str, typer.Option("--why", "-m", help="Why; everybody sees it.", show_default=False)]
+Why = Annotated[
+    str, typer.Option("--why", "-m", help="The reason, visible to all users.", show_default=False)
+]
 
 #: What keeps jobs without an image apart.
 ISOLATION_WORDS = {

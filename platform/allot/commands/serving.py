@@ -137,7 +137,7 @@ def ask_back(
     nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many of them.", min=1)] = 1,
     deadline: Annotated[
         str | None,
-        typer.Option("--deadline", metavar="TIME", help="Within how long, such as 5m. As the pool says."),
+        typer.Option("--deadline", metavar="TIME", help="Time limit, such as 5m. Default: that of the pool."),
     ] = None,
     why: Why = "",
 ) -> None:

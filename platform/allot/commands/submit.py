@@ -52,7 +52,7 @@ def submit(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only have it checked, and say what would happen.")
+        bool, typer.Option("--dry-run", help="Only check it, and print what would happen.")
     ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")

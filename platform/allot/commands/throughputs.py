@@ -229,7 +229,7 @@ def correct(
 def import_file(
     file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, or Gavel's JSON; - is standard input.")],
     tenant: TenantOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would change.")] = False,
     reason: Annotated[str, typer.Option(help="Why; others read it.")] = "",
     output: OutputOption = Format.table,
 ) -> None:

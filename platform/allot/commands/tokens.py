@@ -31,7 +31,7 @@ ScopeOption = Annotated[
     list[Scope] | None,
     typer.Option(
         "--scope",
-        help="What it may be used for, once or more. submit: jobs; manage: tenants and account; operate: the "
+        help="Scope; may be repeated. submit: jobs; manage: tenants and account; operate: the "
         "platform. Each may read.",
         show_default=False,
     ),
@@ -101,7 +101,7 @@ def create(
 @group.command()
 def rotate(
     key: Key,
-    overlap: Annotated[str, typer.Option(help="How long the old one goes on working: 0s, 2h, 7d.")] = "1d",
+    overlap: Annotated[str, typer.Option(help="How long the old one keeps working: 0s, 2h, 7d.")] = "1d",
     password_stdin: PasswordStdin = False,
     output: OutputOption = Format.table,
 ) -> None:

@@ -129,7 +129,7 @@ def _warn_of_doomed(levels: list[ChainCells]) -> None:
     for level in levels:
         if level["doomed"]:
             promised = plural(level["doomed"], f"promised {level['type']}")
-            say(f"{promised} could now only be had with broken hardware.")
+            say(f"{promised} now have only broken hardware left.")
 
 
 @group.command()

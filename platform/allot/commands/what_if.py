@@ -96,7 +96,7 @@ def what_if(
         for line in answer_lines(answer):
             print_line(line)
     if answer["state"] != "done":
-        raise AllotError(answer["problem"] or "There is no answer yet; ask again.")
+        raise AllotError(answer["problem"] or "No answer yet; ask again.")
 
 
 def _models(text: str | None) -> list[str] | str | None:

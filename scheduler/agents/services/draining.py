@@ -46,7 +46,7 @@ def _drain_now(*, node: Node, actor: str, why: str, only_overdue: bool = False) 
         if not node.draining or deadline is not None:
             state = {"cordoned": True, "draining": True, "returns_itself": False}
             change_node(node, "node.draining", actor=actor, why=why, **state, **withdrawn(actor, why))
-    message = f"Node {node.name} is being drained; the job goes on elsewhere."
+    message = f"Node {node.name} is being drained; the job is queued again."
     with transaction.atomic():
         lock_jobs(list(_unended_attempts(node).values_list("job_id", flat=True)))
         unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
@@ -67,7 +67,7 @@ def _drain_later(*, node: Node, actor: str, why: str, deadline: datetime) -> Non
     state = {"draining": True, "drain_deadline": deadline, "returns_itself": False}
     reason = f"Its jobs are moved away at {at}. {why}".strip()
     change_node(node, "node.drain_announced", actor=actor, why=reason, **state, **withdrawn(actor, why))
-    message = f"Node {node.name} is drained at {at}: the job is then stopped, and goes on elsewhere."
+    message = f"Node {node.name} is drained at {at}: the job is then stopped and queued again."
     for attempt in _unended_attempts(node).select_related("job").order_by("id"):
         attempt_event(
             attempt,

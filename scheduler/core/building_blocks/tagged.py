@@ -304,7 +304,7 @@ class _LayingOut:
         return Reason(
             code="tag_constraint",
             tier=Tier.TOPOLOGY,
-            message="Its constraints, and those of others with whom it would be, cannot hold together now.",
+            message="Its constraints and those of the jobs beside it cannot all hold now.",
             blocking={"tags": sorted({each.tag for each in job.constraints} | {*job.tags})},
             hint=_HINT,
         )

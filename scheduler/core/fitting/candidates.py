@@ -150,8 +150,9 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
         return Reason(
             code="candidate_nodes",
             tier=Tier.CAPACITY,
-            message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
-            f" use: {described(demand.candidates)}. Nothing new starts on some of these: {described_states}.",
+            message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not on the nodes that"
+            f" it may use: {described(demand.candidates)}. Nothing new starts on some of"
+            f" these: {described_states}.",
             blocking=_named(demand),
             needed=demand.gpus,
             hint="It can start there when such a node takes work again. With other nodes in `nodes.only`"
@@ -160,7 +161,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     return Reason(
         code="candidate_nodes",
         tier=Tier.CAPACITY,
-        message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not on the nodes that it may"
+        message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not on the nodes that it may"
         f" use: {described(demand.candidates)}.",
         blocking=_named(demand),
         needed=demand.gpus,

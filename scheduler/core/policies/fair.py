@@ -135,7 +135,7 @@ class _Usage:
             code="fair_share",
             tier=Tier.ORDER,
             message=f"Tenant {tenant} held {average:.1f} GPUs on average lately and holds {holds:g}"
-            " now; tenants that had less for their weight go first.",
+            " now; tenants with less for their weight come first.",
             blocking={"tenant": tenant},
         )
 

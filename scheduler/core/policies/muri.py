@@ -337,7 +337,7 @@ def _known_stages(job: Job) -> Stages:
     return stages
 
 
-_REGROUPED = "Jobs that share GPUs were grouped again, and it goes on with others or alone."
+_REGROUPED = "Jobs that share GPUs were grouped again; it continues with other jobs or alone."
 _LESS_LEFT = Reason(
     code="less_service_left_first",
     tier=Tier.ORDER,
@@ -347,5 +347,5 @@ _LESS_LEFT = Reason(
 _LESS_HAD = Reason(
     code="less_service_had_first",
     tier=Tier.ORDER,
-    message="Jobs, or groups of jobs that share GPUs, that had less GPU time go before it.",
+    message="Jobs, or groups of jobs that share GPUs, with less GPU time come first.",
 )

@@ -205,6 +205,6 @@ class _Pairs:
 _HIGHER_FIRST = Reason(
     code="higher_priority_first",
     tier=Tier.ORDER,
-    message="Jobs of higher priority, and earlier ones of its own, go before it.",
+    message="Jobs of higher priority, and earlier jobs of the same priority, come first.",
     hint="A higher priority moves it forward; without one, a job that was measured may be a guest.",
 )

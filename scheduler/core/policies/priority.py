@@ -50,6 +50,6 @@ class Priority:
 _HIGHER_FIRST = Reason(
     code="higher_priority_first",
     tier=Tier.ORDER,
-    message="Jobs of higher priority, and earlier ones of its own, go before it.",
-    hint="A higher priority moves it forward, and lets it take GPUs of lower ones of its virtual cluster.",
+    message="Jobs of higher priority, and earlier jobs of the same priority, come first.",
+    hint="A higher priority moves it forward, and lets it preempt jobs of lower priority.",
 )

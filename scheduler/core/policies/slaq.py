@@ -148,5 +148,5 @@ def divide_greedily(falls: Sequence[Fall], choices: Sequence[Sequence[int]], idl
 _LATER = Reason(
     code="higher_priority_first",
     tier=Tier.ORDER,
-    message="Jobs of higher priority, and those of its own that were submitted earlier, go before it.",
+    message="Jobs of higher priority, and earlier jobs of the same priority, come first.",
 )

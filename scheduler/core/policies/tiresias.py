@@ -337,5 +337,5 @@ class _Queues:
 _LATER_QUEUE = Reason(
     code="queue_of_service",
     tier=Tier.ORDER,
-    message="Jobs in earlier queues, which received fewer GPU-seconds, and earlier ones of its own go first.",
+    message="Jobs in earlier queues, with fewer GPU-seconds, and earlier jobs of its own queue come first.",
 )

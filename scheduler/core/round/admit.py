@@ -241,7 +241,7 @@ class Admission:
         if stops_at > self._facts.frame.now:
             heappush(self._alarms, (stops_at, job.id))
         elif self._facts.left_by_return(current) is None:
-            self.endings[current.allocation] = "drained", f"{returns(node)}: the job goes on elsewhere."
+            self.endings[current.allocation] = "drained", f"{returns(node)}: the job is queued again."
             self._facts.changed_allocations.add(current.allocation)
 
 
@@ -320,10 +320,10 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
             Reason(
                 code="preempted_early",
                 tier=Tier.HELD,
-                message=f"It was preempted {times} before it had run for the least time of its virtual"
+                message=f"It was preempted {times} before the minimum run time of its virtual"
                 f" cluster. It may borrow GPUs again at {wording.instant(job.may_borrow_at)}.",
                 blocking={"may_borrow_at": job.may_borrow_at},
-                hint="It would start at once as a guaranteed job, where its virtual cluster has GPUs left.",
+                hint="As a guaranteed job, it would start at once where its virtual cluster has free GPUs.",
             )
         )
     if (tenant := facts.tenants.get(job.tenant)) and tenant.has_spent(facts.frame.now):
@@ -346,9 +346,9 @@ def _budget_spent(tenant: Tenant) -> Reason:
     return Reason(
         code="budget_spent",
         tier=Tier.QUOTA,
-        message=f"Tenant {tenant.name} has used up its budget, and nothing more of it is started{when}.",
+        message=f"Tenant {tenant.name} has used up its budget: none of its jobs starts{when}.",
         blocking={"tenant": tenant.name, "renewed_at": until},
-        hint="What runs goes on. An operator may enlarge the budget.",
+        hint="Running jobs continue. An operator may enlarge the budget.",
     )
 
 
@@ -465,8 +465,8 @@ def _over_quota(job: Job, gpus: float, quota: Mapping[str, int], left: Mapping[s
     return Reason(
         code="quota",
         tier=Tier.QUOTA,
-        message=f"Tenant {job.tenant} may hold {cap} at once; {held:g} are held"
-        f" by its jobs or kept for those ahead, and this job needs {gpus:g}.",
+        message=f"Tenant {job.tenant} has a quota of {cap}; {held:g} are used"
+        f" by its jobs or reserved for jobs ahead, and this job needs {gpus:g}.",
         blocking={"tenant": job.tenant, "quota": {tightest: quota[tightest]}},
         needed=math.ceil(gpus),
         available=available,

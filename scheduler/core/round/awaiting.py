@@ -25,7 +25,7 @@ def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
         yield Reason(
             code="dependency_never",
             tier=Tier.NEVER,
-            message=f"It starts when {_what_is_awaited(never)}, which can not happen any more.",
+            message=f"It starts when {_what_is_awaited(never)}, which can no longer happen.",
             blocking=_blocking(never),
             hint="Cancel it, or submit it again without what it waits for.",
         )
@@ -43,7 +43,7 @@ def awaiting(awaits: Sequence[Awaited]) -> Iterator[Reason]:
         yield Reason(
             code="singleton",
             tier=Tier.HELD,
-            message=f"One job of its name and user runs at a time; {wording.jobs(jobs)} came before it.",
+            message=f"Only one job of its name and user runs at a time; {wording.jobs(jobs)} came first.",
             blocking=_blocking(earlier),
         )
 

@@ -185,7 +185,7 @@ def _shrunk(running: Running, facts: Facts, takers: Mapping[GpuId, Action]) -> A
         placement=Placement(gpu_model=running.gpu_model, replicas=running.base.replicas),
         allocation=running.allocation,
         preempted_by=by,
-        message=f"{whose}: it goes on with what is guaranteed.",
+        message=f"{whose}: it continues with its guaranteed GPUs.",
     )
 
 
@@ -223,13 +223,13 @@ def _stop(
     if running.allocation in admission.endings:
         cause, message = admission.endings[running.allocation]
     elif running.allocation in facts.stale:
-        cause, message = "preempted", "The GPUs it was promised are not to be had any more."
+        cause, message = "preempted", "The GPUs that were reserved for it are no longer available."
     else:
         cause = "preempted"
         by, message = _claimed(running, takers)
         if not by and not facts.is_guaranteed(running):
             by, message = _crowded_out(running, facts, placed)
-        message = message or words or "The policy of its view gave it no GPUs this time."
+        message = message or words or "The policy gave it no GPUs in this round."
     return Action(
         kind=ActionKind.STOP,
         jobs=running.jobs,
@@ -249,9 +249,9 @@ def _claimed(running: Running, takers: Mapping[GpuId, Action]) -> tuple[tuple[Jo
         return (), ""
     by, whose = _named(taken)
     if len(running.gpus) == 1:
-        return by, f"Its GPU was claimed by {whose}."
+        return by, f"Its GPU was reclaimed by {whose}."
     were = "was" if len(taken) == 1 else "were"
-    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} {were} claimed by {whose}."
+    return by, f"{len(taken)} of its {wording.gpus(len(running.gpus))} {were} reclaimed by {whose}."
 
 
 def _crowded_out(running: Running, facts: Facts, placed: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:
@@ -266,7 +266,7 @@ def _crowded_out(running: Running, facts: Facts, placed: Sequence[Action]) -> tu
     if not taken:
         return (), ""
     by, whose = _named(taken)
-    return by, f"The CPUs or memory that it has of its node were claimed by {whose}."
+    return by, f"The CPUs or memory of its node were reclaimed by {whose}."
 
 
 def _named(takers: Sequence[Action]) -> tuple[tuple[JobId, ...], str]:

@@ -96,10 +96,9 @@ def _waits_for(placement: Placement, jobs: Sequence[JobId], on: Mapping[GpuId, R
     promised = wording.gpus(len(placement.gpus), [placement.gpu_model])
     leaving = wording.jobs(list(holders))
     if len(placement.gpus) == 1:
-        message = f"{promised} is promised to it; it is still being released by {leaving}."
+        message = f"{promised} is reserved for it; {leaving} must release it first."
     else:
-        are = "is" if count == 1 else "are"
-        message = f"{promised} are promised to it; {count} of them {are} still being released by {leaving}."
+        message = f"{promised} are reserved for it; {leaving} must release {count} of them first."
     return Reason(
         code="waiting_for_release",
         tier=Tier.PREPARING,
@@ -292,12 +291,12 @@ class _Shortages:
                 code="reclaim_later",
                 tier=Tier.CAPACITY,
                 message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
-                f" {offered} can be had: {wording.jobs(shielded)} have just begun, and may not be reclaimed"
-                " from yet.",
+                f" {offered} are available: {wording.jobs(shielded)} have just begun, and may not be"
+                " reclaimed from yet.",
                 blocking={"jobs": shielded},
                 needed=demand.gpus,
                 available=offered,
-                hint="An operator lets opportunistic jobs run for a while before their GPUs are reclaimed.",
+                hint="The virtual cluster has a minimum run time before a reclaim.",
             )
         if self._outcome.view.guaranteed:
             of_its_cells = "of its cells " if self._has_cells(model) else ""
@@ -306,7 +305,7 @@ class _Shortages:
                 code="guarantee_short",
                 tier=Tier.CAPACITY,
                 message=f"Virtual cluster {job.virtual_cluster} may use {demand.gpus} more {model}, but only"
-                f" {offered} {of_its_cells}can be had: {broken} are broken or on nodes that take no work"
+                f" {offered} {of_its_cells}are available: {broken} are broken or on nodes that accept no work"
                 f"{_in_brackets(nodes)}.{self._not_lent(model)}",
                 blocking={"nodes": nodes[:MOST_NODES]} if nodes else {},
                 needed=demand.gpus,
@@ -370,12 +369,12 @@ class _Shortages:
         in_cells = view.guaranteed and any(map(self._has_cells, demand.models))
         where = f" in the cells of virtual cluster {view.name}" if in_cells else ""
         doomed = [] if not in_cells else self._doomed(demand)
-        hardware = f" Others of its cells could only be had on broken hardware{_in_brackets(doomed)}."
+        hardware = f" Only broken hardware is left for its other cells{_in_brackets(doomed)}."
         return Reason(
             code="fragmented",
             tier=Tier.CAPACITY,
-            message=f"{wording.gpus(offered, demand.models)} can be had{where}, but not as it needs them:"
-            f" {each}.{hardware if doomed else ''}",
+            message=f"{wording.gpus(offered, demand.models)} are available{where}, but not as the job needs"
+            f" them: {each}.{hardware if doomed else ''}",
             blocking={"nodes": doomed[:MOST_NODES]} if doomed else {},
             needed=demand.gpus,
             available=offered,
@@ -405,7 +404,7 @@ class _Shortages:
         return Reason(
             code="topology",
             tier=Tier.TOPOLOGY,
-            message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not within one"
+            message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not within one"
             f" {job.topology.level}, as it requires.",
             blocking={"level": job.topology.level},
             needed=demand.gpus,

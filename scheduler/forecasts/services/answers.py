@@ -36,7 +36,7 @@ from tenants.selectors import Viewer
 #: Jobs of one tenant that are named in each list; all are counted.
 NAMED = 100
 
-TOO_LONG = "It took too long to work out; the queue is longer than can be foreseen in time."
+TOO_LONG = "The prediction took too long; the queue is too long."
 
 
 def answer(question_id: str) -> None:

@@ -81,7 +81,7 @@ def _checked(viewer: Viewer, body: Mapping[str, Any]) -> dict[str, Any]:
     question: dict[str, Any] = {}
     if given["cluster"] is not None:
         if not viewer.is_operator:
-            raise NotAllowed("What if the cluster were another one is for operators of the platform to ask.")
+            raise NotAllowed("Only operators may ask what-if questions about other clusters.")
         question["cluster"] = _cluster(Fields(given["cluster"], "cluster", problems))
     if given["job"] is not None:
         question["job"] = _job(viewer, given["job"], problems)

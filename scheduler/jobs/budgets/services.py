@@ -205,7 +205,7 @@ def _tell(budget: Budget, percent: int, spent: float, now: datetime) -> None:
         f"{until}, {percent} % or more."
     )
     if percent >= 100 and budget.action == BudgetAction.HOLD:
-        message += " Its jobs that wait are not started; those that run go on."
+        message += " Its waiting jobs do not start; running jobs continue."
     Event.objects.create(
         at=now,
         kind="budget.reached",

@@ -299,8 +299,8 @@ def warnings_for(checked: FeasibleJob) -> list[str]:
     if checked.spec.time_limit_seconds is None:
         hours = checked.virtual_cluster.default_time_limit_seconds / 3600
         warnings.append(
-            f"There is no time_limit, so backfill reckons with {hours:g} hours; a shorter limit lets the job"
-            " slip into gaps."
+            f"There is no time_limit, so backfill assumes {hours:g} hours; a shorter limit allows"
+            " backfilling."
         )
     if not checked.spec.guaranteed and checked.spec.grace_seconds == 0:
         warnings.append(

@@ -22,7 +22,7 @@ TOPICS: Mapping[str, str] = {
     "job.finished": "a job succeeded, or was cancelled",
     "job.failed": "a job failed and is not tried again",
     "job.preempted": "a job was stopped before its end and waits again",
-    "job.stuck": "a job tells of no progress, or its GPUs do nothing",
+    "job.stuck": "a job reports no progress, or its GPUs are idle",
     "job.trial_failed": "the trial run before a large gang failed",
     "budget.reached": "a tenant used up a part of its budget",
     "webhook.disabled": "a webhook was switched off, since it could not be reached",

@@ -29,7 +29,7 @@ WAITS = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1_800,
 _IN_ORDER_TRIES = 3
 #: A webhook that failed for so long, and never succeeded meanwhile, is switched off.
 DISABLED_AFTER = timedelta(days=5)
-#: The receiver says that there is nobody any more.
+#: The receiver states that it no longer exists.
 _GONE = 410
 
 
@@ -123,7 +123,7 @@ def _note_failure(webhook: Webhook, delivery: Delivery, now: datetime) -> None:
     elif delivery.tries >= _IN_ORDER_TRIES:
         delivery.next_at = now + _wait_after(delivery.tries)
     if delivery.status == _GONE:
-        _disable(webhook, f"its receiver answered {_GONE}: there is nobody any more", now)
+        _disable(webhook, f"its receiver answered {_GONE}: it no longer exists", now)
     elif now - webhook.failing_since >= DISABLED_AFTER:
         _disable(webhook, f"nothing could be delivered for {DISABLED_AFTER.days} days", now)
 

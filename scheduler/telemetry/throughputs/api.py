@@ -97,7 +97,7 @@ class ImportInput(StrictSerializer):
         trim_whitespace=False,
         help_text="The text of the file: our CSV or Gavel's JSON, told apart by their content.",
     )
-    dry_run = serializers.BooleanField(default=False, help_text="Only say what would change.")
+    dry_run = serializers.BooleanField(default=False, help_text="Only print what would change.")
     reason = serializers.CharField(default="", max_length=200, allow_blank=True)
 
 

@@ -64,7 +64,7 @@ class ChainCells(serializers.Serializer[Mapping[str, object]]):
     bad = serializers.IntegerField(help_text="At least one of their GPUs can not be used.")
     owned = serializers.IntegerField(help_text="By virtual clusters as cells of this level, pinned included.")
     doomed = serializers.IntegerField(
-        help_text="Owned ones that are not in use and could now only be had with broken hardware."
+        help_text="Owned ones that are not in use and now have only broken hardware left."
     )
 
 

@@ -97,7 +97,7 @@ def test_the_reason_names_the_share() -> None:
     assert reason.code == "fair_share"
     assert reason.message == (
         "Tenant A held 0.0 GPUs on average lately and holds 4 now;"
-        " tenants that had less for their weight go first."
+        " tenants with less for their weight come first."
     )
 
 

@@ -85,7 +85,7 @@ def test_a_guarantee_takes_back_by_a_resize_and_kills_nobody() -> None:
     assert shrunk.placement is not None
     assert shrunk.placement.replicas == GROWN.replicas[:2]
     assert shrunk.preempted_by == (2,)
-    assert "2 of its 4 GPUs were claimed by guaranteed job 2 of virtual cluster vision" in shrunk.message
+    assert "2 of its 4 GPUs were reclaimed by guaranteed job 2 of virtual cluster vision" in shrunk.message
     assert not [action for action in plan.actions if action.kind is ActionKind.STOP]
 
 

@@ -73,7 +73,7 @@ def test_what_waits_for_its_nodes_says_which() -> None:
     facts = by_counts(there, make_job(2, 8, nodes=only(ONE)), running=[make_running(there, range(100, 108))])
     reason = why(decide(facts), 2)
     assert reason.code == "candidate_nodes"
-    assert reason.message == f"8 V100 can be had, but not on the nodes that it may use: only {ONE}."
+    assert reason.message == f"8 V100 are available, but not on the nodes that it may use: only {ONE}."
     assert reason.blocking == {"nodes": [ONE]}
 
 

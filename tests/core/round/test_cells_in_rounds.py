@@ -70,7 +70,9 @@ class TestBinding:
         plan = decide(facts)
         move = the(plan, ActionKind.MOVE)
         assert (move.jobs, move.preempted_by) == ((2,), (3,))
-        assert move.message == "2 of its 2 GPUs were claimed by guaranteed job 3 of virtual cluster research."
+        assert (
+            move.message == "2 of its 2 GPUs were reclaimed by guaranteed job 3 of virtual cluster research."
+        )
 
     def test_a_cell_in_use_stays_where_it_is_and_the_rest_of_it_is_its_owners(self) -> None:
         mine = make_job(1, 1)
@@ -123,7 +125,7 @@ class TestFailures:
         reason = why(plan, 2)
         assert reason.code == "guarantee_short"
         assert reason.message.endswith(
-            "only 0 of its cells can be had: 8 are broken or on nodes that take no work (node-0001)."
+            "only 0 of its cells are available: 8 are broken or on nodes that accept no work (node-0001)."
         )
         assert reason.blocking == {"nodes": ["node-0001"]}
         assert len(decide(replace(facts, nodes=(make_node(1), make_node(2)))).actions) == 2

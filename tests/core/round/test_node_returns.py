@@ -91,7 +91,7 @@ def test_a_base_demand_stays_until_it_has_to_be_stopped_to_be_gone_in_time() -> 
     assert decide(before).actions == ()
     action = only(replace(before, now=NOW + 240))
     assert (action.kind, action.cause) == (ActionKind.STOP, "drained")
-    assert "the job goes on elsewhere" in action.message
+    assert "the job is queued again" in action.message
     plan = decide(replace(before, now=NOW + 240))
     assert plan.reasons[1][0].code == "node_returns"
 

@@ -209,7 +209,7 @@ def test_quotas_count_parts() -> None:
     assert places(plan) == {1: (100,), 2: (100,)}
     (reason,) = plan.reasons[3]
     assert reason.code == "quota"
-    assert "0.8 are held" in reason.message
+    assert "0.8 are used" in reason.message
 
 
 def test_a_virtual_cluster_may_never_share() -> None:

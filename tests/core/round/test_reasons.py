@@ -233,7 +233,7 @@ class TestQuota:
         reason = reason_of(snapshot, 2)
         assert (reason.code, reason.needed, reason.available) == ("quota", 2, 0)
         assert reason.message == (
-            "Tenant vision may hold 5 GPUs at once; 5 are held by its jobs or kept for those ahead,"
+            "Tenant vision has a quota of 5 GPUs; 5 are used by its jobs or reserved for jobs ahead,"
             " and this job needs 2."
         )
 
@@ -356,7 +356,7 @@ class TestCapacity:
         )
         reason = reason_of(snapshot, 3)
         assert reason.code == "fragmented"
-        assert reason.message == "6 V100 can be had, but not as it needs them: 4 on one node."
+        assert reason.message == "6 V100 are available, but not as the job needs them: 4 on one node."
 
     def test_topology(self) -> None:
         holders = [make_job(number, 2) for number in (1, 2)]
@@ -367,7 +367,7 @@ class TestCapacity:
         )
         reason = reason_of(snapshot, 3)
         assert (reason.code, reason.tier) == ("topology", Tier.TOPOLOGY)
-        assert reason.message == "3 V100 can be had, but not within one socket, as it requires."
+        assert reason.message == "3 V100 are available, but not within one socket, as it requires."
 
     def test_processors(self) -> None:
         holder = make_job(1, tasks=[Task(replicas=1, gpus=1, cpus=60.0)])
@@ -379,7 +379,7 @@ class TestCapacity:
         reason = reason_of(snapshot, 2)
         assert reason.code == "node_resources"
         assert reason.message == (
-            "Nodes with enough GPUs to be had lack CPUs or memory: one replica needs 8 CPUs."
+            "Nodes with enough available GPUs lack CPUs or memory: one replica needs 8 CPUs."
         )
 
     def test_a_single_gpu_is_spoken_of_as_one(self) -> None:
@@ -392,8 +392,8 @@ class TestCapacity:
             )
         )
         stop = next(action for action in plan.actions if action.jobs == (1,))
-        assert stop.message == "Its GPU was claimed by guaranteed job 2 of virtual cluster research."
-        promised = "1 V100 is promised to it; it is still being released by job 1."
+        assert stop.message == "Its GPU was reclaimed by guaranteed job 2 of virtual cluster research."
+        promised = "1 V100 is reserved for it; job 1 must release it first."
         assert [reason.message for reason in plan.reasons[2]] == [promised]
 
     def test_what_is_promised_says_by_whom_it_is_awaited(self) -> None:
@@ -402,7 +402,7 @@ class TestCapacity:
             jobs=[leaving, make_job(2, 4)], running=[make_running(leaving, range(100, 106), stopping=True)]
         )
         reason = reason_of(snapshot, 2)
-        assert reason.message == "4 V100 are promised to it; 4 of them are still being released by job 1."
+        assert reason.message == "4 V100 are reserved for it; job 1 must release 4 of them first."
         assert (reason.code, reason.tier, reason.blocking) == (
             "waiting_for_release",
             Tier.PREPARING,

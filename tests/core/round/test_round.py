@@ -50,7 +50,7 @@ class TestReclaim:
         stop = action_of(plan, 1)
         assert (stop.cause, stop.preempted_by) == ("preempted", (2,))
         assert stop.message == (
-            "4 of its 8 GPUs were claimed by guaranteed job 2 of virtual cluster research."
+            "4 of its 8 GPUs were reclaimed by guaranteed job 2 of virtual cluster research."
         )
         assert plan.reasons[1][0].code == "preempted"
         assert plan.reasons[2][0].code == "waiting_for_release"
@@ -64,8 +64,7 @@ class TestReclaim:
         plan = decide(make_snapshot(nodes=nodes, jobs=[lender, wants], running=[make_running(lender, [104])]))
         assert kinds(plan) == {1: "stop", 2: "start"}
         assert action_of(plan, 1).message == (
-            "The CPUs or memory that it has of its node were claimed by guaranteed job 2 of virtual cluster"
-            " research."
+            "The CPUs or memory of its node were reclaimed by guaranteed job 2 of virtual cluster research."
         )
 
     def test_nobody_is_evicted_while_gpus_are_idle(self) -> None:
@@ -230,7 +229,7 @@ class TestGuarantee:
         )
         assert kinds(plan) == {3: "start"}
         assert plan.reasons[2][0].code == "guarantee_short"
-        assert "8 are broken or on nodes that take no work" in plan.reasons[2][0].message
+        assert "8 are broken or on nodes that accept no work" in plan.reasons[2][0].message
 
 
 class TestHardware:
@@ -260,7 +259,7 @@ class TestHardware:
         )
         stop = action_of(decide(snapshot), 1)
         assert (stop.kind, stop.cause) == (ActionKind.STOP, "preempted")
-        assert stop.message == "The GPUs it was promised are not to be had any more."
+        assert stop.message == "The GPUs that were reserved for it are no longer available."
         moved = decide(replace(snapshot, nodes=(*snapshot.nodes, make_node(2))))
         assert kinds(moved) == {1: "move"}
 

@@ -63,7 +63,7 @@ class TestFragmentation:
         assert anomaly.delay.real_seconds == 540.0
         assert anomaly.delay.hard_affinity
         assert anomaly.evidence.cause is Cause.FRAGMENTATION
-        assert "not as it needs them" in anomaly.evidence.message
+        assert "not as the job needs them" in anomaly.evidence.message
         assert anomaly.evidence.round_number is not None
         assert research.hard_affinity_count == 1
         assert research.total_extra_seconds == 540.0

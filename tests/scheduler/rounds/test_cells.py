@@ -144,7 +144,7 @@ def test_who_has_to_give_way_is_told_by_whom(tenant: Tenant) -> None:
     play()
     victim = Attempt.objects.get(job__in=spare, state="stopping")
     assert victim.preempted_by == [job.id]
-    assert "were claimed by guaranteed job" in victim.stop_message
+    assert "were reclaimed by guaranteed job" in victim.stop_message
     assert "of virtual cluster vision" in victim.stop_message
 
 

@@ -128,7 +128,7 @@ def test_a_base_demand_is_stopped_so_that_its_grace_ends_by_the_deadline(pool: S
     run_round()
     attempt.refresh_from_db()
     assert (attempt.state, attempt.stop_cause) == ("stopping", "drained")
-    assert "the job goes on elsewhere" in attempt.stop_message
+    assert "the job is queued again" in attempt.stop_message
     ended(attempt)
     job.refresh_from_db()
     assert job.state == "queued"

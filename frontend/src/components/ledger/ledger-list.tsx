@@ -93,7 +93,7 @@ function Again({ line }: { line: LedgerLine }) {
         </Notice>
       )}
       {!data && !replay.error && (
-        <span className={muted}>Decides its round again from what was stored, and compares.</span>
+        <span className={muted}>Decides its round again from the stored facts, and compares the result.</span>
       )}
     </div>
   );

@@ -33,8 +33,7 @@ export function MeasureCharts({ metrics, marks }: { metrics: NodeMetricsAnswer; 
     <>
       {metrics.simulated && (
         <Notice>
-          The GPUs are simulated. Their figures were not measured: they follow from their jobs' progress and use of
-          CPUs.
+          The GPUs are simulated. Their figures are computed from the jobs' progress and CPU use, not measured.
         </Notice>
       )}
       <div className={styles.charts}>

@@ -37,7 +37,7 @@ function MetricsPanel({ query, choices, empty, marks }: MetricsPanelProps) {
       ) : query.isPending ? (
         <Skeleton height="12rem" />
       ) : query.data.series.length === 0 ? (
-        <EmptyState title="No readings of that time">{empty}</EmptyState>
+        <EmptyState title="No readings in this time">{empty}</EmptyState>
       ) : (
         <Stack>
           <MeasureCharts metrics={query.data} {...(marks ? { marks } : {})} />
@@ -68,11 +68,11 @@ export function JobMetricsPanel({ job }: { job: Job }) {
       query={query}
       choices={
         <>
-          <Segments label="What is shown together" value={by} options={JOB_VIEWS} onChange={setBy} />
+          <Segments label="Group curves by" value={by} options={JOB_VIEWS} onChange={setBy} />
           <Segments label="Time span" value={span} options={JOB_SPANS} onChange={setSpan} />
         </>
       }
-      empty="While a job runs, its nodes tell about every ten seconds what it uses. They are kept for a month."
+      empty="While a job runs, its nodes report its use about every ten seconds. Readings are kept for a month."
       marks={marks}
     />
   );
@@ -93,11 +93,11 @@ export function NodeMetricsPanel({ name }: { name: string }) {
       query={query}
       choices={
         <>
-          <Segments label="What is shown together" value={by} options={NODE_VIEWS} onChange={setBy} />
+          <Segments label="Group curves by" value={by} options={NODE_VIEWS} onChange={setBy} />
           <Segments label="Time span" value={span} options={SPANS} onChange={setSpan} />
         </>
       }
-      empty="The node agent sends one about every ten seconds."
+      empty="The node agent sends a reading about every ten seconds."
     />
   );
 }

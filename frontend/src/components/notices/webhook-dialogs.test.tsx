@@ -55,7 +55,7 @@ describe("a webhook", () => {
     const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save" });
     await user.click(screen.getByRole("checkbox", { name: "A job failed for good" }));
     expect(save.disabled).toBe(false);
-    await user.click(screen.getByRole("checkbox", { name: "A job tells of no progress" }));
+    await user.click(screen.getByRole("checkbox", { name: "A job reports no progress" }));
     expect(save.disabled).toBe(true);
     await user.click(screen.getByRole("checkbox", { name: "A trial run failed" }));
     await user.click(save);

@@ -38,7 +38,7 @@ export function AddWebhookDialog({ tenant, onClose }: AddWebhookProps) {
   return (
     <WebhookForm
       title="New webhook"
-      description="Each message is signed by a secret that you get."
+      description="Each message is signed with a secret, which you get once."
       form={form}
       ofCluster={tenant === null}
       action="Create"
@@ -81,7 +81,7 @@ export function RotateDialog({ webhook, onClose }: WebhookDialogProps) {
       open
       onClose={onClose}
       title="Make a new secret?"
-      description="For a day, messages are signed with the new one and the one of now. Tell the receiver within that time."
+      description="For one day, messages are signed with both secrets. Update the receiver within that time."
     >
       {rotate.error && <ErrorNotice error={rotate.error} />}
       <DialogActions>
@@ -99,7 +99,7 @@ function Secret({ made, onClose }: { made: NewWebhook; onClose: () => void }) {
     <ShownOnceDialog
       title={`Secret of ${made.title || "the webhook"}`}
       secret={made.secret ?? ""}
-      label="By it the receiver knows that a message is from here."
+      label="The receiver uses it to verify that a message comes from here."
       onClose={onClose}
     />
   );
@@ -128,7 +128,7 @@ function WebhookForm({ form, ofCluster, ...dialog }: WebhookFormProps) {
         autoFocus
         required
       />
-      <TextField {...field("title")} label="Title" hint="What it is for" maxLength={120} />
+      <TextField {...field("title")} label="Title" hint="Purpose of the webhook" maxLength={120} />
       <FieldGroup legend="Topics" problem={problem("topics")}>
         <div className={styles.topics}>
           {TOPICS.filter((each) => ofCluster || !each.ofCluster).map(({ topic, says }) => (

@@ -7,8 +7,8 @@ export const TOPICS: readonly { topic: Webhook["topics"][number]; says: string; 
   { topic: "job.started", says: "A job runs" },
   { topic: "job.finished", says: "A job succeeded, or was cancelled" },
   { topic: "job.failed", says: "A job failed for good" },
-  { topic: "job.preempted", says: "A job was stopped and waits again" },
-  { topic: "job.stuck", says: "A job tells of no progress" },
+  { topic: "job.preempted", says: "A job was preempted and waits again" },
+  { topic: "job.stuck", says: "A job reports no progress" },
   { topic: "job.trial_failed", says: "A trial run failed" },
   { topic: "budget.reached", says: "50, 80 or 100 % of a budget is used" },
   { topic: "webhook.disabled", says: "A webhook was switched off" },
@@ -31,12 +31,12 @@ export function outlook(state: BudgetState, day: (at: string) => string): string
   if (state.used >= budget.amount) {
     const until = endsAt ? ` until ${day(endsAt)}` : "";
     return state.is_holding
-      ? `It is used up: nothing more of the tenant is started${until}. What runs goes on.`
-      : "It is used up. Nothing is held back.";
+      ? `It is used up: no further job of the tenant starts${until}. Running jobs continue.`
+      : "It is used up. Jobs still start.";
   }
-  if (reachedAt) return `As in the last day, it is used up on ${day(reachedAt)}.`;
+  if (reachedAt) return `At the rate of the last 24 hours, it is used up on ${day(reachedAt)}.`;
   if (expected === null || !endsAt) return "";
-  return `As in the last day, ${amountText(expected, budget.unit)} are used by ${day(endsAt)}.`;
+  return `At the rate of the last 24 hours, ${amountText(expected, budget.unit)} will be used by ${day(endsAt)}.`;
 }
 
 export function webhookState({ active, failing_since: failingSince }: Webhook): "off" | "failing" | "works" {

@@ -45,7 +45,7 @@ export function SecretsPanel({ owner, mayChange }: SecretsPanelProps) {
         query={query}
         empty={
           <EmptyState title="No secrets">
-            Jobs are given secrets, such as access tokens, by their names. Values cannot be viewed after saving.
+            Secrets, such as access tokens. Jobs use them by name. Values cannot be viewed after saving.
           </EmptyState>
         }
         columns={[
@@ -93,7 +93,7 @@ function SetSecret({ owner, onClose }: { owner: SecretOwner; onClose: () => void
   return (
     <FormDialog
       title="Set a secret"
-      description="It takes the place of the one of that name."
+      description="This replaces the secret of the same name."
       sending={sending}
       action="Set"
       onClose={onClose}
@@ -120,7 +120,7 @@ function DeleteSecret({ owner, secret, onClose }: { owner: SecretOwner; secret: 
       open
       onClose={onClose}
       title={`Delete ${secret.name}?`}
-      description="Jobs that name it and have not started will fail."
+      description="Jobs that use it and have not started will fail."
       action="Delete"
       busy={remove.isPending}
       onConfirm={() => remove.mutate()}

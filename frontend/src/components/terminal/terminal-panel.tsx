@@ -22,9 +22,7 @@ export function TerminalPanel({ job }: { job: Job }) {
   if (!runs && opened === 0) {
     return (
       <Panel>
-        <EmptyState title="Not running">
-          A shell can be opened beside the job&apos;s processes while it runs.
-        </EmptyState>
+        <EmptyState title="Not running">You can open a shell inside the job while it runs.</EmptyState>
       </Panel>
     );
   }

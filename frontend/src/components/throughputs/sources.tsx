@@ -22,11 +22,11 @@ export function isGuess(source: SourceEnum | null): boolean {
 }
 
 export const SOURCE_MEANINGS: Record<SourceEnum, string> = {
-  corrected: "A person put this value in place of all others",
-  measured: "From what running jobs reported of their progress",
-  declared: "As the jobs themselves state it",
-  estimated: "From other job classes that behave alike",
-  assumed: "Nothing is known: taken to be as fast as elsewhere",
+  corrected: "A person set this value; it overrides all others",
+  measured: "Measured from the progress of running jobs",
+  declared: "Declared in the jobs' specifications",
+  estimated: "Estimated from similar job classes",
+  assumed: "Not known: assumed to be as slow as the slowest known model",
 };
 
 /** "812", "81.3", "0.813": three digits that count. */

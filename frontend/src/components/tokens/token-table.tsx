@@ -129,7 +129,7 @@ export function RevokeToken({ token, onClose }: { token: Token; onClose: () => v
       open
       onClose={onClose}
       title={`Revoke ${token.name} of ${token.user}?`}
-      description="Whatever uses it is refused from then on."
+      description="Programs that use it are refused from then on."
       action="Revoke"
       busy={revoke.isPending}
       onConfirm={() => revoke.mutate()}

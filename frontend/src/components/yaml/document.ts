@@ -50,7 +50,7 @@ function settle(node: unknown, place: string, isText: boolean): Refusal | null {
   if (isScalar(node)) {
     if (isText && node.type === "PLAIN") node.value = node.source ?? "";
     else if (typeof node.value === "number" && !Number.isFinite(node.value))
-      return { message: `${place || "It"}: ${node.source} is no number that a field can have.`, at: start(node) };
+      return { message: `${place || "It"}: ${node.source} is not a valid number for a field.`, at: start(node) };
     return null;
   }
   if (isAlias(node)) return null;

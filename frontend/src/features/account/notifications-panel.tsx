@@ -66,12 +66,10 @@ function Choices({ settings }: { settings: NotificationSettings }) {
   const isAdmin = me.tenants.some(({ name }) => isAdminOf(me, name));
   return (
     <Stack>
-      {!settings.can_send && (
-        <Notice>This installation has no mail server: nothing is sent, whatever you choose.</Notice>
-      )}
+      {!settings.can_send && <Notice>This installation has no mail server: no mail is sent.</Notice>}
       {settings.problem && <Notice tone="failed">The last mail could not be sent. {settings.problem}</Notice>}
       <Address settings={settings} key={settings.address} />
-      <Field label="Of my jobs" hint="A job may say otherwise for itself: notify in its specification.">
+      <Field label="My jobs" hint="A job can override this: notify in its specification.">
         {(attributes) => (
           <Select
             {...attributes}
@@ -106,7 +104,7 @@ function Address({ settings }: { settings: NotificationSettings }) {
   const save = useMutation({
     mutationFn: setAddress,
     onSuccess: ({ confirmation_sent: isSent }, wanted) => {
-      say("done", isSent ? `A mail was sent to ${wanted}: it counts once you opened the link in it.` : "Saved.");
+      say("done", isSent ? `Mail sent to ${wanted}. Open its link to confirm the address.` : "Saved.");
       void queries.invalidateQueries({ queryKey: notificationsQuery.queryKey });
       void queries.invalidateQueries({ queryKey: meQuery.queryKey });
     },

@@ -23,7 +23,7 @@ const SCOPES: readonly { scope: Scope; label: string; forOperators?: true }[] = 
 ];
 
 const OVERLAPS = [
-  { value: "0", label: "Not at all" },
+  { value: "0", label: "Never" },
   { value: "3600", label: "For an hour" },
   { value: "86400", label: "For a day" },
   { value: "604800", label: "For a week" },
@@ -83,9 +83,9 @@ function CreateToken({ terms, onClose }: { terms: TokenTerms; onClose: () => voi
   if (create.data?.token) return <Made token={create.data} onClose={onClose} />;
   return (
     <FormDialog title="New token" sending={sending} action="Create" onClose={onClose}>
-      <TextField {...field("name")} label="Name" hint="What it is for" autoFocus required />
-      <FieldGroup legend="What it may be used for" problem={problem("scopes")}>
-        <Checkbox label="Read: whatever you may see" checked disabled readOnly />
+      <TextField {...field("name")} label="Name" hint="Purpose of the token" autoFocus required />
+      <FieldGroup legend="Scopes" problem={problem("scopes")}>
+        <Checkbox label="Read: everything that you can see" checked disabled readOnly />
         {SCOPES.filter(({ forOperators }) => !forOperators || me.is_operator).map(({ scope, label }) => (
           <Checkbox key={scope} {...register("scopes")} value={scope} label={label} />
         ))}
@@ -115,8 +115,8 @@ function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) 
   if (rotate.data?.token) return <Made token={rotate.data} onClose={onClose} />;
   return (
     <FormDialog title={`Rotate ${token.name}`} sending={sending} action="Rotate" onClose={onClose}>
-      <p>You get a new token with the same name and scopes, for as long as this one was made for.</p>
-      <SelectField {...field("overlap_seconds")} label="The old one goes on working" options={OVERLAPS} />
+      <p>You get a new token with the same name, scopes and lifetime.</p>
+      <SelectField {...field("overlap_seconds")} label="The old one keeps working" options={OVERLAPS} />
     </FormDialog>
   );
 }

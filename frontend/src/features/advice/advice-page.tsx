@@ -40,7 +40,8 @@ function Adviser() {
       lead={
         <>
           <span>
-            Every division of the hardware is tried on the jobs of the last days, each virtual cluster by itself.
+            The adviser tries every division of the hardware on the jobs of the last days, for each virtual cluster
+            separately.
           </span>
           <Link to="/cells">Back to the cells</Link>
         </>
@@ -60,7 +61,7 @@ function Adviser() {
         ) : (
           list.data && (
             <EmptyState title="No advice yet">
-              Asking changes nothing. The answer can be put in force in one step, or be edited first.
+              Asking changes nothing. You can apply the answer in one step, or edit it first.
             </EmptyState>
           )
         )}
@@ -101,7 +102,7 @@ function Answer({ id }: { id: string }) {
   if (advice.state === "failed") {
     return (
       <Notice tone="failed">
-        {advice.problem || "There is no answer."}
+        {advice.problem || "No answer."}
         <ul>
           {advice.fields.map(({ field, problem }) => (
             <li key={field}>
@@ -117,7 +118,7 @@ function Answer({ id }: { id: string }) {
       <Panel title="Under way">
         <p role="status">
           {advice.state === "waiting"
-            ? "It waits for a worker."
+            ? "Waiting for a worker."
             : "Private clusters are being simulated, one for each virtual cluster and choice of cells."}
         </p>
         <progress className={styles.progress} aria-label="Under way" />

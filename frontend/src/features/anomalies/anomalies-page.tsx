@@ -81,14 +81,14 @@ function Measured({ measured }: { measured: Anomalies }) {
   if (measured.state === "never") {
     return (
       <EmptyState title="Not measured yet">
-        It is measured from time to time by itself; Measure now does not wait for that.
+        It is measured automatically from time to time. Measure now starts at once.
       </EmptyState>
     );
   }
   return (
     <>
       {measured.state === "waiting" && <p role="status">Measuring: the private cluster is being simulated.</p>}
-      {measured.state === "failed" && <Notice tone="failed">It could not be measured: {measured.problem}</Notice>}
+      {measured.state === "failed" && <Notice tone="failed">Measurement failed: {measured.problem}</Notice>}
       {measured.made_at && <Result measured={measured} />}
     </>
   );
@@ -107,9 +107,9 @@ function Result({ measured }: { measured: Anomalies }) {
             ["Mean here", wait(delay?.real_mean_seconds)],
             ["Mean alone", wait(delay?.private_mean_seconds)],
             ["95 % start within, here", wait(delay?.real_p95_seconds)],
-            ["95 % start within, alone", wait(delay?.private_p95_seconds)],
+            ["95 % start within, in a private cluster", wait(delay?.private_p95_seconds)],
             ["Measured", measured.made_at ? ago(measured.made_at, now) : "–"],
-            ...(measured.never > 0 ? [["Never alone: too large for it", measured.never] as const] : []),
+            ...(measured.never > 0 ? [["Too large for its private cluster", measured.never] as const] : []),
           ]}
         />
         {x.length > 1 && (
@@ -121,10 +121,10 @@ function Result({ measured }: { measured: Anomalies }) {
       </Panel>
       <Panel title={`Waited longer here (${measured.count})`} flush>
         {measured.anomalies.length === 0 ? (
-          <EmptyState title="No job waited longer here than it would have alone">
+          <EmptyState title="No job waited longer here than in a private cluster">
             {measured.jobs === 0
               ? "No guaranteed job was submitted in this time."
-              : `Each of ${counted(measured.jobs, "guaranteed job")} started within ${duration(measured.tolerance_seconds)} of when it would have in a cluster of its own, or before.`}
+              : `Each of ${counted(measured.jobs, "guaranteed job")} started within ${duration(measured.tolerance_seconds)} of its start in a private cluster, or earlier.`}
           </EmptyState>
         ) : (
           <AnomalyTable measured={measured} />

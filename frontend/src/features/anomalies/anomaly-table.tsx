@@ -47,7 +47,7 @@ const COLUMNS: readonly Column<Anomaly>[] = [
     cell: (anomaly) => (
       <>
         <strong>{CAUSES[anomaly.cause]}</strong>{" "}
-        {anomaly.hard_affinity && <Tag title="Its GPUs had to be near to each other">had to be near</Tag>}
+        {anomaly.hard_affinity && <Tag title="Its GPUs had to be near each other">had to be near</Tag>}
         {anomaly.message && <p className={muted}>{anomaly.message}</p>}
       </>
     ),

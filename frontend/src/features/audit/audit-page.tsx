@@ -54,8 +54,8 @@ export function AuditPage() {
       title="Audit log"
       lead={
         me.is_operator
-          ? "Who changed, read or was refused what, and from where. Entries cannot be changed."
-          : "Who changed what in your tenants, and from where. Entries cannot be changed."
+          ? "Changes, reads and refusals, with person and address. Entries cannot be changed."
+          : "Changes in your tenants, with person and address. Entries cannot be changed."
       }
       actions={
         entries.length > 0 && (

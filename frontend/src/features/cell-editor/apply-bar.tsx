@@ -104,7 +104,7 @@ function Outlook({ check, syntax, isChanged }: Pick<ApplyBarProps, "check" | "sy
   const none = lapsesOf(effects).length === 0;
   return (
     <Verdict kind={none ? "good" : "warning"}>
-      {isChanged ? "It fits the hardware." : "This is in force."} {none && isChanged && keepText(running)}
+      {isChanged ? "The cells fit the hardware." : "These cells are in force."} {none && isChanged && keepText(running)}
     </Verdict>
   );
 }

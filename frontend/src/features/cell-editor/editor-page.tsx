@@ -92,7 +92,7 @@ function Editor({ newest, proposed, onLook }: EditorProps) {
   return (
     <PageLayout
       title={TITLE}
-      lead="Kinds of cells, the hardware made of them, and what each virtual cluster owns. Nothing is in force before you apply it."
+      lead="Types of cells, the hardware made of them, and what each virtual cluster owns. Changes take effect when you apply them."
       actions={
         <>
           <Link to="/cells">Back to the cells</Link>
@@ -171,7 +171,7 @@ function Form({ draft, syntax, check, onChange }: FormProps) {
   if (syntax || !isDocument(draft)) {
     return (
       <Notice tone="failed">
-        The form returns when the YAML can be read again. {syntax && `Line ${syntax.line}: ${syntax.message}`}
+        The form returns when the YAML is valid again. {syntax && `Line ${syntax.line}: ${syntax.message}`}
       </Notice>
     );
   }
@@ -228,7 +228,7 @@ function InventoryButton({ document, onChange }: InventoryButtonProps) {
   const take = (next: CellDraft) => {
     onChange(next);
     setProposed(null);
-    say("done", "Taken from the inventory; nothing is in force before you apply it.");
+    say("done", "Filled in from the inventory. Changes take effect when you apply them.");
   };
   const propose = useMutation({
     mutationFn: () => answerOf(api.POST("/cells/proposal")),
@@ -245,7 +245,7 @@ function InventoryButton({ document, onChange }: InventoryButtonProps) {
           open
           onClose={() => setProposed(null)}
           title="Take the inventory"
-          description="Types and hardware are replaced by those of the nodes as they are now. What becomes of the cells that virtual clusters own?"
+          description="Types and hardware are replaced by those of the present nodes. What should happen to the cells that virtual clusters own?"
         >
           <DialogActions>
             <Button onClick={() => take(proposed)}>Propose them again</Button>

@@ -38,7 +38,7 @@ export function HardwarePanel({ document, problems, onChange }: PartProps) {
         limit={shown}
         empty={
           <EmptyState title="No hardware is declared">
-            Take it from the inventory: racks, nodes and what their GPUs tell about sockets and switches.
+            Take it from the inventory: racks, nodes, sockets and switches.
           </EmptyState>
         }
         columns={[

@@ -69,7 +69,7 @@ export function OwnersPanel({ document, problems, onChange, clusters, guaranteed
                 )}
               </Slot>
             ),
-            footer: ["In the hardware", "Could still be given"],
+            footer: ["In the hardware", "Left to give"],
           },
           {
             header: "Comes to",

@@ -34,7 +34,7 @@ export function PinnedPanel({ document, problems, onChange, clusters }: PartProp
         rowKey={(_, index) => index}
         empty={
           <EmptyState title="No cell is pinned">
-            All cells are bound to hardware as jobs need them, around what is bad. A pinned cell is always the same one.
+            Cells are bound to healthy hardware when jobs need them. A pinned cell always has the same hardware.
           </EmptyState>
         }
         columns={[

@@ -74,14 +74,14 @@ export function TypesPanel({ document, problems, onChange, models }: PartProps &
             ),
           },
           {
-            header: "Of the kind",
+            header: "Part type",
             className: styles.wide,
             cell: ([name, type]) => (
               <Slot field={`types.${name}.of`} problems={problems}>
                 {(attributes) => (
                   <Select
                     {...attributes}
-                    aria-label={`Kind of the parts of ${name}`}
+                    aria-label={`Type of the parts of ${name}`}
                     value={type.of}
                     onChange={(event) => onChange(changeType(document, name, { of: event.target.value }))}
                     options={[...new Set([...names.filter((other) => other !== name), ...models, type.of])].map(

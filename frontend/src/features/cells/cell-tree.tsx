@@ -31,7 +31,7 @@ const TreeContext = createContext<Tree | null>(null);
 
 function useTree(): Tree {
   const tree = useContext(TreeContext);
-  if (!tree) throw new Error("Cells are shown inside of a tree.");
+  if (!tree) throw new Error("Cells are shown inside a tree.");
   return tree;
 }
 
@@ -217,7 +217,7 @@ function Row({ cell, level, isOpen, onToggle }: RowProps) {
       <span className={styles.owner}>
         {cell.virtual_cluster && <Tag title="The virtual cluster that has this cell now">{cell.virtual_cluster}</Tag>}
         {cell.on_loan && <Tag title={loanText(cell.on_loan)}>of {cell.on_loan.from}</Tag>}
-        {cell.pinned && <Tag title="Pinned: this cell is always the same one">pinned {cell.pinned}</Tag>}
+        {cell.pinned && <Tag title="Pinned: this cell always has the same hardware">pinned {cell.pinned}</Tag>}
       </span>
     </div>
   );

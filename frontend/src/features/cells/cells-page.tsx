@@ -24,7 +24,7 @@ export function CellsPage() {
   return (
     <PageLayout
       title="Cells"
-      lead={cells ? <Lead cells={cells} /> : "Groups of near GPUs, and whose they are."}
+      lead={cells ? <Lead cells={cells} /> : "Groups of GPUs near each other, and their owners."}
       actions={me.is_operator && <Actions />}
     >
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
@@ -32,8 +32,8 @@ export function CellsPage() {
       {cells && <Problems cells={cells} />}
       {cells?.chains.length === 0 && (
         <EmptyState title="No GPU is divided by cells">
-          Virtual clusters are promised counts of GPUs, near to each other or not. With cells they are promised whole
-          nodes, sockets or switches{me.is_operator ? ": begin with Edit." : "; an operator declares them."}
+          Virtual clusters are guaranteed counts of GPUs, wherever these are. Cells guarantee whole nodes, sockets or
+          switches{me.is_operator ? ": begin with Edit." : "; an operator declares them."}
         </EmptyState>
       )}
       {chains.length > 0 && (
@@ -51,7 +51,7 @@ export function CellsPage() {
 function Lead({ cells }: { cells: Cells }) {
   return (
     <>
-      <span>Groups of near GPUs, and whose they are.</span>
+      <span>Groups of GPUs near each other, and their owners.</span>
       {cells.changed_at && (
         <span>
           Version {cells.version}, {moment(cells.changed_at)}
@@ -82,7 +82,7 @@ function Problems({ cells }: { cells: Cells }) {
   if (cells.problems.length === 0) return null;
   return (
     <Notice>
-      <strong>{counted(cells.problems.length, "difference")} from the hardware as it is</strong>
+      <strong>{counted(cells.problems.length, "difference")} from the present hardware</strong>
       <ul className={styles.problems}>
         {cells.problems.map(({ field, problem }) => (
           <li key={`${field} ${problem}`}>

@@ -39,7 +39,7 @@ const FIGURES: readonly Column<ChainCells>[] = [
   },
   {
     header: "Doomed",
-    headerTitle: "Owned ones that could only be had with bad hardware",
+    headerTitle: "Owned cells for which only bad hardware is left",
     isNumeric: true,
     cell: ({ doomed }) => <Trouble count={doomed} />,
   },

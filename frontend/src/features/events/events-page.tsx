@@ -26,7 +26,7 @@ export function EventsPage() {
   const choose = (changed: Partial<typeof search>) =>
     void navigate({ search: (now) => ({ ...now, ...changed }), replace: true });
   return (
-    <PageLayout title="Events" lead="What happened, to what, and who did it.">
+    <PageLayout title="Events" lead="Changes of jobs, nodes and virtual clusters, with their causes.">
       <Row>
         <Filter label="Kind" value={search.kind} options={KINDS} onChange={(kind) => choose({ kind })} />
         <Filter

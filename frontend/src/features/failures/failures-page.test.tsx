@@ -28,7 +28,7 @@ describe("the page of failures", () => {
     ]);
     expect(screen.getByRole("link", { name: "bert" }).getAttribute("href")).toBe("/jobs/7");
     await user.click(screen.getByRole("tab", { name: "Rules" }));
-    expect(await screen.findByText("No rules of this site")).toBeTruthy();
+    expect(await screen.findByText("No rules of yours")).toBeTruthy();
     expect(address()).toBe("/failures?tab=rules");
   });
 

@@ -22,14 +22,14 @@ export function IdleGpusPanel() {
   const me = useSession();
   const query = useQuery(clusterSettingsQuery);
   return (
-    <Panel title="GPUs that do nothing">
+    <Panel title="Idle GPUs of jobs">
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {query.isPending && <SkeletonLines count={2} />}
       {query.data && (
         <Stack>
           {me.is_operator ? <IdleGpusForm settings={query.data} /> : <p>{inWords(query.data)}</p>}
           <p className={muted}>
-            A job may say otherwise for itself: <code>watch</code> in its specification.
+            A job can override this: <code>watch</code> in its specification.
           </p>
         </Stack>
       )}
@@ -39,21 +39,21 @@ export function IdleGpusPanel() {
 
 function inWords(settings: ClusterSettings): string {
   const { idle_gpus_seconds: seconds, idle_gpus_below_percent: below, idle_gpus_then: then } = settings;
-  if (seconds === null) return "Nothing is done about jobs whose GPUs do nothing.";
+  if (seconds === null) return "No action for jobs with idle GPUs.";
   const done = then === "stop" ? "is stopped" : "is reported to its owner";
   return `A job whose GPUs were all less than ${below} % busy for ${duration(seconds)} ${done}.`;
 }
 
 function IdleGpusForm({ settings }: { settings: ClusterSettings }) {
-  const form = useSettingsForm(settings, { form: "idle GPUs", done: "Saved what is done about GPUs that do nothing." });
+  const form = useSettingsForm(settings, { form: "idle GPUs", done: "Saved the action for idle GPUs." });
   const { draft, change, problem } = form;
   return (
     <Form onSubmit={form.save}>
       {form.otherError && <ErrorNotice error={form.otherError} />}
       <FieldRow>
         <Field
-          label="All GPUs of a job idle for, in minutes"
-          hint="Empty: nothing is done"
+          label="Minutes for which all GPUs of a job are idle"
+          hint="Empty: no action"
           problem={problem("idle_gpus_seconds")}
         >
           {(attributes) => (

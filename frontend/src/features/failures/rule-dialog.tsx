@@ -64,7 +64,7 @@ export function RuleDialog({ rule, known, onClose }: RuleDialogProps) {
         <TextField
           {...field("class")}
           label="Class"
-          hint={chosen ? `Built in: ${chosen.says}` : "Built in, or a name of your own"}
+          hint={chosen ? `Built in: ${chosen.says}` : "Built in, or your own name"}
           required
           list={classes}
         />
@@ -79,10 +79,10 @@ export function RuleDialog({ rule, known, onClose }: RuleDialogProps) {
       </datalist>
       <TextField
         {...field("says")}
-        label="What happened"
-        hint={chosen ? `Empty: ${chosen.says}` : "In a few words; empty: its name"}
+        label="Failure class"
+        hint={chosen ? `Empty: ${chosen.says}` : "A short description; empty: the name"}
       />
-      <TextField {...field("advice")} label="Advice" hint="What the job's owner can do about it" />
+      <TextField {...field("advice")} label="Advice" hint="What the job's owner should do" />
       <Trial rules={() => withDraft(known.rules, getValues())} />
     </FormDialog>
   );
@@ -157,11 +157,11 @@ export function endsOf({ exit_codes: codes, signals }: FailureRule): string {
 }
 
 const RETRIES: readonly { value: NonNullable<FailureRule["retry"]>; label: string }[] = [
-  { value: "never", label: "Not again" },
-  { value: "again", label: "Again, after the usual waits" },
-  { value: "elsewhere", label: "Again, on another node" },
+  { value: "never", label: "Do not retry" },
+  { value: "again", label: "Retry, after the usual waits" },
+  { value: "elsewhere", label: "Retry, on another node" },
 ];
 
 export function retryText({ retry }: FailureRule): string {
-  return retry === null ? "As is usual for the class" : (RETRIES.find(({ value }) => value === retry)?.label ?? retry);
+  return retry === null ? "Default of the class" : (RETRIES.find(({ value }) => value === retry)?.label ?? retry);
 }

@@ -31,7 +31,7 @@ export function RulesPanel() {
   });
   return (
     <Panel
-      title="Rules of the site"
+      title="Your rules"
       flush
       actions={
         me.is_operator &&
@@ -59,7 +59,7 @@ export function RulesPanel() {
         open={removing !== null}
         onClose={() => setRemoving(null)}
         title={`Remove the rule ${removing ?? ""}?`}
-        description="What failed already keeps its class and its advice."
+        description="Past failures keep their class and advice."
         action="Remove"
         busy={change.isPending}
         onConfirm={() => change.mutate((rules) => rules.filter(({ name }) => name !== removing))}
@@ -85,7 +85,7 @@ function RuleTable({ rules, query, busy, onEdit, onEarlier, onRemove }: RuleTabl
       rowKey={({ name }) => name}
       query={query}
       empty={
-        <EmptyState title="No rules of this site">
+        <EmptyState title="No rules of yours">
           Built-in rules classify failures. Your rules run before them. A rule matches output text, an exit code or a
           signal, and says what happened, what to do about it and whether the job is retried.
         </EmptyState>

@@ -27,7 +27,7 @@ export function Trial({ rules }: { rules?: () => readonly FailureRule[] }) {
   });
   return (
     <Stack>
-      <Field label="End of an output to try it on">
+      <Field label="End of an output to test">
         {(attributes) => (
           <TextArea {...attributes} rows={3} value={log} onChange={(event) => setLog(event.target.value)} />
         )}
@@ -61,7 +61,7 @@ export function Trial({ rules }: { rules?: () => readonly FailureRule[] }) {
 }
 
 function Found({ found: { rule, tried_again: isTriedAgain } }: { found: FailureRuleMatch }) {
-  if (!rule) return <Notice>No rule matches: the built-in ones decide.</Notice>;
+  if (!rule) return <Notice>No rule matches: the built-in rules decide.</Notice>;
   return (
     <Notice tone="running">
       <strong>{rule.name}</strong>: {rule.says}. The job is {isTriedAgain ? "tried again" : "not tried again"}.

@@ -40,10 +40,10 @@ export function FairnessPage() {
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {query.isPending && <SkeletonLines count={8} />}
       {fairness?.tenants.length === 0 && (
-        <EmptyState title="Nothing is known yet">
+        <EmptyState title="No figures yet">
           {fairness.at
             ? "No tenant is a member of it."
-            : "It is accounted for after each round: the first has not ended yet, or no job was submitted to it."}
+            : "Fairness is computed after each round. No round has ended yet, or no job was submitted."}
         </EmptyState>
       )}
       {fairness && fairness.tenants.length > 0 && <Known name={name} fairness={fairness} />}
@@ -58,7 +58,8 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
     <>
       {open > 0 && (
         <Notice tone="failed">
-          Sharing costs somebody at present: {counted(open, "open violation")} of the sharing incentive, listed below.
+          Some tenants are worse off than in a private cluster: {counted(open, "open violation")} of the sharing
+          incentive, listed below.
         </Notice>
       )}
       <Panel title="Tenants" flush>
@@ -72,16 +73,16 @@ function Known({ name, fairness }: { name: string; fairness: Fairness }) {
           <span className={styles.entitled} /> entitled to
         </li>
         <li className={muted}>
-          Rho: how much later jobs end here than on an even part of the cluster alone; above 1 is later.
+          Rho: time to completion here, relative to an even part of the cluster alone. Above 1 is later.
         </li>
         <li className={muted}>
           Envy, and speed compared with a private cluster: over the last {duration(fairness.window_seconds)}, in speed,
           not only in GPUs.
         </li>
         <li className={muted}>
-          Fraction: what guaranteed jobs had of the GPU time that they demanded over the last{" "}
+          Fraction: GPU time of guaranteed jobs relative to their demand over the last{" "}
           {duration(fairness.fraction_seconds)}, up to their own sizes.
-          {hasTiers && " Who is premium or basic is said by the policy's parameters; all others are standard."}
+          {hasTiers && " The policy's parameters list premium and basic tenants; all others are standard."}
         </li>
       </Key>
       <HistoryPanel name={name} tenants={fairness.tenants.map(({ tenant }) => tenant)} />

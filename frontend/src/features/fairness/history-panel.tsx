@@ -42,7 +42,7 @@ export function HistoryPanel({ name, tenants }: { name: string; tenants: readonl
     >
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {query.isPending && <SkeletonLines />}
-      {query.data && gpus.x.length === 0 && <EmptyState title="Nothing was measured in this time" />}
+      {query.data && gpus.x.length === 0 && <EmptyState title="No measurements in this time" />}
       {gpus.x.length > 0 && (
         <div className={styles.charts}>
           <div>

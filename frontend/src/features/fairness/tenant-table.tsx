@@ -38,7 +38,7 @@ export function TenantTable({ tenants }: { tenants: readonly TenantFairness[] })
           ),
         },
         {
-          header: "GPUs received of those entitled to",
+          header: "GPUs received, of its entitlement",
           cell: (tenant) => <Bars tenant={tenant} scales={scales} />,
         },
         { header: "Compared with a private cluster", cell: (tenant) => <Gain tenant={tenant} /> },

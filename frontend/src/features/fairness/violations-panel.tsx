@@ -25,9 +25,9 @@ const COLUMNS: readonly Column<Violation>[] = [
   },
   { header: "For", isNumeric: true, className: oneLine, cell: (violation) => <Duration violation={violation} /> },
   {
-    header: "Had at worst",
+    header: "Worst gain",
     isNumeric: true,
-    attributes: () => ({ title: "Of what it would have had alone" }),
+    attributes: () => ({ title: "Relative to a private cluster" }),
     cell: ({ worst }) => percent(worst),
   },
   { header: "Lost", isNumeric: true, className: oneLine, cell: (violation) => gpuHours(violation.lost_gpu_seconds) },

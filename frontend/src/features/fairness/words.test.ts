@@ -38,15 +38,15 @@ describe("fairness in words", () => {
     const said = (gain: number | null, isWorse = false, wanted = 0) =>
       gainText({ gain, better_off_alone: isWorse, demand_gpus: wanted });
     expect([said(1.12), said(1.001), said(2.5), said(0.97)]).toEqual([
-      "12 % more than alone",
-      "as much as alone",
-      "2.5 times as much as alone",
-      "3 % less than alone",
+      "12 % more than in a private cluster",
+      "the same as in a private cluster",
+      "2.5 times a private cluster",
+      "3 % less than in a private cluster",
     ]);
     expect([said(0.8, true), said(0, true), said(null), said(null, false, 5)]).toEqual([
-      "would be better off alone by 25 %",
-      "would be better off alone",
-      "wants nothing now",
+      "would be better off in a private cluster by 25 %",
+      "would be better off in a private cluster",
+      "no demand now",
       null,
     ]);
     const traded = tenant({ borrowed: 2, traded_in: { V100: 1 }, traded_out: { K80: 4 }, paid: 6 });

@@ -17,11 +17,16 @@ export function gainText({
   better_off_alone: isWorse,
   demand_gpus: wanted,
 }: Pick<TenantFairness, "gain" | "better_off_alone" | "demand_gpus">): string | null {
-  if (gain === null) return wanted > 0 ? null : "wants nothing now";
-  if (isWorse) return gain > 0 ? `would be better off alone by ${percent(1 / gain - 1)}` : "would be better off alone";
-  if (Math.abs(gain - 1) < NEGLIGIBLE) return "as much as alone";
-  if (gain >= 2) return `${figure(gain)} times as much as alone`;
-  return gain > 1 ? `${percent(gain - 1)} more than alone` : `${percent(1 - gain)} less than alone`;
+  if (gain === null) return wanted > 0 ? null : "no demand now";
+  if (isWorse)
+    return gain > 0
+      ? `would be better off in a private cluster by ${percent(1 / gain - 1)}`
+      : "would be better off in a private cluster";
+  if (Math.abs(gain - 1) < NEGLIGIBLE) return "the same as in a private cluster";
+  if (gain >= 2) return `${figure(gain)} times a private cluster`;
+  return gain > 1
+    ? `${percent(gain - 1)} more than in a private cluster`
+    : `${percent(1 - gain)} less than in a private cluster`;
 }
 
 export function percent(part: number): string {

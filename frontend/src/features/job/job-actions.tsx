@@ -63,8 +63,8 @@ export function JobActions({ job }: { job: Job }) {
         title={`Cancel ${job.name}?`}
         description={
           job.state === "running"
-            ? "It is asked to write a checkpoint and then stopped. A cancelled job does not run again."
-            : "It leaves the queue and does not run again."
+            ? "The job is asked to write a checkpoint and is then stopped. A cancelled job does not run again."
+            : "The job leaves the queue and does not run again."
         }
         action="Cancel job"
         busy={act.isPending}

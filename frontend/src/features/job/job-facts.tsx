@@ -28,7 +28,7 @@ export function enforcementWords(enforcement: Attempt["enforcement"]): string {
   return {
     "": "",
     enforced: "enforced",
-    cooperative: "cooperative: it asks for its time by itself",
+    cooperative: "cooperative: it requests its time itself",
     placement_only: "placement only: not enforced on its node",
   }[enforcement];
 }

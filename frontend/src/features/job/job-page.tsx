@@ -230,7 +230,7 @@ function PlacementPanel({ job }: { job: Job }) {
   if (!attempt || attempt.state === "ended") {
     return (
       <Panel title="Placement">
-        <EmptyState title="It holds no GPUs" />
+        <EmptyState title="Holds no GPUs" />
       </Panel>
     );
   }

@@ -34,7 +34,7 @@ export function LogPanel({ job, attempts, rank: shown = 0 }: LogPanelProps) {
   if (!attempt) {
     return (
       <Panel>
-        <EmptyState title="No output yet">Its lines appear here as soon as the first attempt writes them.</EmptyState>
+        <EmptyState title="No output yet">Lines appear here when the first attempt writes them.</EmptyState>
       </Panel>
     );
   }
@@ -83,7 +83,7 @@ export function LogPanel({ job, attempts, rank: shown = 0 }: LogPanelProps) {
             className={buttonClass("plain")}
             href={downloadAddress(job.id, attempt.number, which)}
             download
-            title="The whole output that is chosen, as a file"
+            title="The selected output as a file"
           >
             <Download size={14} aria-hidden />
             Download
@@ -267,7 +267,7 @@ function LogLines({
       ) : (
         log.dropped > 0 && <p className={styles.note}>The first {count(log.dropped)} lines are not shown.</p>
       )}
-      {log.truncated && <p className={styles.note}>The attempt wrote more than is kept; the rest was cut.</p>}
+      {log.truncated && <p className={styles.note}>The attempt wrote more than the limit; the rest was dropped.</p>}
       {loading && log.lines.length === 0 ? (
         <SkeletonLines count={8} />
       ) : log.removed ? (

@@ -43,8 +43,8 @@ export function ProgressPanel({ job }: { job: Job }) {
         <Skeleton height="12rem" />
       ) : curve.steps.length < 2 ? (
         <EmptyState title="No progress reported">
-          A job reports by appending JSON lines to the file <code>$ALLOT_PROGRESS</code>: step, samples, loss, whatever
-          it knows.
+          A job reports by appending JSON lines to the file <code>$ALLOT_PROGRESS</code>: step, samples, loss and other
+          metrics.
         </EmptyState>
       ) : (
         <>

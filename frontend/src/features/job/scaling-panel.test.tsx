@@ -113,7 +113,7 @@ describe("the scaling of a job", () => {
   it("says what is not known yet", async () => {
     server.on("GET /jobs/7/scaling", { ...SCALING, now: null, curve: [], gpu_model: null, rests_on: null });
     await renderPage(Page);
-    expect(await screen.findByText(/How it scales is not known yet/)).toBeTruthy();
+    expect(await screen.findByText(/Scaling is not known yet/)).toBeTruthy();
   });
 
   it("is not there for a job of one size that tells nothing", async () => {

@@ -68,7 +68,7 @@ export function ThroughputsPanel({ job }: { job: Job }) {
             <div className={styles.emulated}>
               <Notice icon={<Gauge size={16} aria-hidden />}>
                 Emulated throughput: on each GPU model the job slows itself down to the pace of{" "}
-                {job.labels[EMULATED_LABEL]}. It says nothing of a real GPU.
+                {job.labels[EMULATED_LABEL]}. It does not predict a real GPU.
               </Notice>
             </div>
           )}
@@ -110,7 +110,7 @@ function ThroughputTable({ throughputs, isOver }: { throughputs: JobThroughputs;
         },
         hasTargets && { header: "Target", isNumeric: true, cell: (model) => share(model.target_share) },
         hasReceived && {
-          header: "Since the allocation",
+          header: "Since the last targets",
           isNumeric: true,
           className: oneLine,
           attributes: ({ received_seconds: seconds }) => ({ title: seconds === null ? undefined : duration(seconds) }),

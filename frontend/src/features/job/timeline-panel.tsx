@@ -80,9 +80,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
         <div className={styles.head}>
           <Badge look={attemptLook(attempt)} />
           {attempt.is_trial && (
-            <span title="On a few GPUs, to see whether the job works, before all of them are taken for it">
-              trial run
-            </span>
+            <span title="A trial on a few GPUs checks that the job works before it gets all of them">trial run</span>
           )}
           <span>
             {attempt.gpu_model} on {where}
@@ -97,7 +95,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
         {attempt.matched_rule?.advice && <p>What to do: {attempt.matched_rule.advice}</p>}
         {attempt.preempted_by.length > 0 && (
           <p className={styles.by}>
-            Its GPUs went to <JobLinks ids={attempt.preempted_by} />
+            Its GPUs were given to <JobLinks ids={attempt.preempted_by} />
           </p>
         )}
         {attempt.lost_seconds !== null && attempt.lost_seconds > 0 && (

@@ -28,7 +28,7 @@ export function WaitingPanel({ job }: { job: Job }) {
           </p>
         )}
         <PredictionLine job={job} fetched={why.data} />
-        {job.reasons.length > 0 ? <ReasonList reasons={job.reasons} /> : <p>The next round will look at it and say.</p>}
+        {job.reasons.length > 0 ? <ReasonList reasons={job.reasons} /> : <p>The next round will give the reason.</p>}
       </Stack>
     </Panel>
   );
@@ -44,7 +44,7 @@ function PredictionLine({ job, fetched }: { job: Job; fetched: PredictionData | 
     return told.no_prediction ? (
       <p className={styles.prediction}>
         <CalendarClock size={16} aria-hidden />
-        <span>No start is foreseen. {told.no_prediction}</span>
+        <span>No start is predicted. {told.no_prediction}</span>
       </p>
     ) : null;
   }

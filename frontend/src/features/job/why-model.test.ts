@@ -67,7 +67,7 @@ describe("why a job is on its GPU model", () => {
 
   it("tells of a job that waits where it would be best off", () => {
     expect(throughputSentence(throughputsOf(aModel("K80", 100), aModel("V100", 490)))).toBe(
-      "It does not run now. It is fastest on V100: 4.9 times as fast as on K80.",
+      "Not running now. It is fastest on V100: 4.9 times as fast as on K80.",
     );
   });
 
@@ -79,7 +79,7 @@ describe("why a job is on its GPU model", () => {
   it("does not compare with what is only assumed", () => {
     const models = [aModel("K80", 100, { source: "assumed" }), aModel("P100", 100, RUNS)];
     expect(throughputSentence(throughputsOf(...models))).toBe(
-      "Runs on P100. Its throughput is known on P100 only, and taken to be the same on others.",
+      "Runs on P100. Its throughput is known on P100 only, and assumed to be the same on others.",
     );
     const elsewhere = [aModel("K80", 100), aModel("P100", 100, { source: "assumed", ...RUNS }), aModel("V100", 490)];
     expect(throughputSentence(throughputsOf(...elsewhere))).toBe(
@@ -89,10 +89,10 @@ describe("why a job is on its GPU model", () => {
 
   it("does not make much of small differences or of nothing", () => {
     expect(throughputSentence(throughputsOf(aModel("K80", 100, RUNS), aModel("V100", 102)))).toBe(
-      "Runs on K80; it is as fast on every model that it may use.",
+      "Runs on K80; it is equally fast on every model that it may use.",
     );
     expect(throughputSentence(throughputsOf(aModel("K80", null, RUNS), aModel("V100", null)))).toMatch(
-      /Nothing is known/,
+      /Its throughputs are not known/,
     );
   });
 });
@@ -106,13 +106,13 @@ describe("what the policy means to give it", () => {
     ];
     expect(targetSentence(throughputsOf(...models))).toBe(
       "Its target is 45 % of the time on V100 and 20 % on K80. " +
-        "Since the last allocation it had 50 % of the time on K80 and 30 % on V100.",
+        "Since the last targets it had 50 % of the time on K80 and 30 % on V100.",
     );
   });
 
   it("says so when it has none, or when there are no targets at all", () => {
     expect(targetSentence(throughputsOf(aModel("K80", 100, { target_share: 0 })))).toMatch(
-      /no time at all for now.*it had none/,
+      /Its target is 0 for now.*it had none/,
     );
     const fifo = { name: "fifo", parameters: { backfill: false } };
     expect(targetSentence({ ...throughputsOf(aModel("K80", 100)), policy_plugin: fifo })).toBe(

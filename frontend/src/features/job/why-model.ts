@@ -10,7 +10,7 @@ const SAME_SPEED = 1.05;
 /** What the job makes of GPUs that it has alone, by which policies decide who shares with it. */
 export function profileSentence({ profile }: Pick<JobThroughputs, "profile">): string {
   if (!profile) {
-    return "Profile: not measured yet, so that policies which go by profiles do not let it share GPUs.";
+    return "Profile: not measured yet, so policies that use profiles do not let it share GPUs.";
   }
   const { utilisation, memory_utilisation: memory, memory_bytes: size, stages } = profile;
   const facts = [
@@ -31,13 +31,13 @@ export function throughputSentence(throughputs: JobThroughputs): string {
   const fastest = extreme(usable, (a, b) => a > b);
   const slowest = extreme(usable, (a, b) => a < b);
   const here = throughputs.models.find(({ runs_now }) => runs_now);
-  const start = here ? `Runs on ${here.gpu_model}` : "It does not run now";
+  const start = here ? `Runs on ${here.gpu_model}` : "Not running now";
   if (accepted.length === 1) return `${start}${here ? ", the only model that suits it" : ""}.`;
   if (!fastest || !slowest)
-    return `${start}. Nothing is known of its throughputs: it is taken to be as fast on every model.`;
+    return `${start}. Its throughputs are not known: it is assumed to be equally fast on every model.`;
   if (usable.length === 1)
-    return `${start}. Its throughput is known on ${fastest.gpu_model} only, and taken to be the same on others.`;
-  if (times(fastest, slowest) < SAME_SPEED) return `${start}; it is as fast on every model that it may use.`;
+    return `${start}. Its throughput is known on ${fastest.gpu_model} only, and assumed to be the same on others.`;
+  if (times(fastest, slowest) < SAME_SPEED) return `${start}; it is equally fast on every model that it may use.`;
   if (here && usable.includes(here)) {
     if (here.gpu_model === fastest.gpu_model)
       return `${start}, its fastest: it is ${factor(here, slowest)} as fast there as on ${slowest.gpu_model}.`;
@@ -58,8 +58,8 @@ export function targetSentence(throughputs: JobThroughputs): string {
   const got = listed(throughputs.models, ({ received_share: share }) => share);
   const goal = meant
     ? `Its target is ${meant}`
-    : "Its target is no time at all for now: others come first, and it takes what they leave";
-  return `${goal}. Since the last allocation it had ${got || "none"}.`;
+    : "Its target is 0 for now: other jobs come first, and it uses what they leave";
+  return `${goal}. Since the last targets it had ${got || "none"}.`;
 }
 
 function listed(models: readonly JobModelThroughput[], shareOf: (model: JobModelThroughput) => number | null): string {

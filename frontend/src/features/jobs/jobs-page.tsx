@@ -82,7 +82,7 @@ function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => 
         </Link>
       }
     >
-      Submitted jobs appear here with their state, what they wait for, and how long they have run.
+      Submitted jobs appear here with their state, reason and run time.
     </EmptyState>
   );
 }

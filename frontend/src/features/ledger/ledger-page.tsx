@@ -43,7 +43,7 @@ export function LedgerPage() {
   return (
     <PageLayout
       title="Ledger"
-      lead="What was bid, won, paid, traded and lent. Lines are only ever added, and each round's can be decided again."
+      lead="Bids, auctions, payments, trades and loans. Lines are only added, and each round can be decided again."
       actions={
         lines.length > 0 && (
           <a className={buttonClass()} href={ledgerAddress(search)} download>
@@ -90,7 +90,7 @@ export function LedgerPage() {
               action={isFiltered && <Button onClick={() => void navigate({ search: {} })}>Clear the filters</Button>}
             >
               {!isFiltered &&
-                "Policies themis and gandiva_fair write what is bid, won and traded here, and the market what is lent."}
+                "The policies themis and gandiva_fair record bids, wins and trades here; the market records loans."}
             </EmptyState>
           )
         )}

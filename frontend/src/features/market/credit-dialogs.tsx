@@ -35,8 +35,14 @@ export function GrantDialog({ account: { virtual_cluster: name, balance }, onClo
       action="Grant"
       onClose={onClose}
     >
-      <TextField {...number("credits")} label="Credits" hint="Less than 0 takes back" required step="any" />
-      <TextField {...field("reason")} label="Reason" hint="Others read it among the transfers" />
+      <TextField
+        {...number("credits")}
+        label="Credits"
+        hint="A negative number takes credits back"
+        required
+        step="any"
+      />
+      <TextField {...field("reason")} label="Reason" hint="Others see it with the transfer" />
     </FormDialog>
   );
 }
@@ -67,7 +73,7 @@ export function AllowanceDialog({ account: { virtual_cluster: name, allowance },
   return (
     <FormDialog
       title={`Allowance of ${name}`}
-      description="Credits that it is granted again and again."
+      description="Credits that it is granted at regular intervals."
       sending={sending}
       action="Save"
       other={

@@ -59,7 +59,7 @@ describe("an offer", () => {
     const offer = screen.getByRole<HTMLButtonElement>("button", { name: "Offer" });
     expect(offer.disabled).toBe(true);
     await user.type(await lotField(), "2");
-    const price = screen.getByRole("spinbutton", { name: "Credits for a GPU and an hour" });
+    const price = screen.getByRole("spinbutton", { name: "Credits per GPU and hour" });
     await user.clear(price);
     await user.type(price, "1.5");
     await user.click(offer);
@@ -81,14 +81,14 @@ describe("an offer", () => {
   it("keeps its price while something in return is thought of, and begins anew for another virtual cluster", async () => {
     const { user } = await renderPage(Offer);
     await user.type(await lotField(), "2");
-    const priced = { name: "Credits for a GPU and an hour" };
+    const priced = { name: "Credits per GPU and hour" };
     await user.clear(screen.getByRole("spinbutton", priced));
     await user.type(screen.getByRole("spinbutton", priced), "7");
     await user.click(screen.getByRole("radio", { name: "In return for" }));
     expect(screen.queryByRole("spinbutton", priced)).toBeNull();
     await user.click(screen.getByRole("radio", { name: "For credits" }));
     expect(screen.getByRole<HTMLInputElement>("spinbutton", priced).value).toBe("7");
-    await user.selectOptions(screen.getByRole("combobox", { name: "Of virtual cluster" }), "speech-vc");
+    await user.selectOptions(screen.getByRole("combobox", { name: "Virtual cluster" }), "speech-vc");
     expect((await lotField()).value).toBe("");
   });
 });

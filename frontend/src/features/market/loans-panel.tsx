@@ -46,7 +46,7 @@ function Current() {
       <LoanTable
         loans={query.data}
         query={query}
-        empty={<EmptyState title="Nothing is on loan">Everybody has what is their own.</EmptyState>}
+        empty={<EmptyState title="Nothing is on loan">Every virtual cluster has its own GPUs.</EmptyState>}
         onEnd={setEnding}
       />
       {ending && <EndLoan loan={ending} onClose={() => setEnding(null)} />}
@@ -159,8 +159,8 @@ function EndLoan({ loan, onClose }: { loan: Loan; onClose: () => void }) {
       onClose={onClose}
       title={`End the loan of ${lotText(loan.lot)}?`}
       description={
-        `${loan.lender} has it again at once; jobs of ${loan.borrower} on it run on as opportunistic ones. ` +
-        (me.is_operator ? "The rest of what was paid is refunded." : "Nothing of what was paid is refunded.")
+        `${loan.lender} gets it back at once; jobs of ${loan.borrower} on it continue as opportunistic jobs. ` +
+        (me.is_operator ? "The rest of the payment is refunded." : "The payment is not refunded.")
       }
       action="End it"
       busy={end.isPending}

@@ -39,7 +39,7 @@ export function LotFields({ label, choices, counts, onChange, refusal }: LotFiel
   const other = refusal?.fields.find(({ field }) => /^lot(\.|$)/.test(field) && !lines.includes(field));
   return (
     <FieldGroup legend={label} problem={other && explained(other)}>
-      {choices.length === 0 && <EmptyState title="It has nothing of its own" />}
+      {choices.length === 0 && <EmptyState title="It owns no GPUs to lend" />}
       {choices.map((choice) => {
         const problem = refusal?.explain(`lot.${keyOf(choice)}`);
         return (
@@ -91,7 +91,7 @@ export function WantedFields({ wanted, onChange, problem }: WantedFieldsProps) {
   const options = names.map((key) => ({ value: key, label: key.slice(key.indexOf(".") + 1) }));
   return (
     <FieldRow>
-      <Field label="What in return">
+      <Field label="In return">
         {(attributes) => (
           <Select
             {...attributes}

@@ -28,7 +28,7 @@ export function MarketPage() {
   return (
     <PageLayout
       title="Market"
-      lead="Virtual clusters lend one another what they are guaranteed, for a while. A loan ends by itself, and nothing is lent without its owner's offer or rule."
+      lead="Virtual clusters lend each other guaranteed GPUs for a time. A loan ends automatically, and nothing is lent without its owner's offer or rule."
       actions={
         mine.length > 0 && (
           <Button look="primary" icon={<Plus size={15} aria-hidden />} onClick={() => setOffering(true)}>

@@ -41,7 +41,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
   const now = useNow();
   const make = useDeed(
     (draft: Draft) => makeOffer(offerOf(draft)),
-    ({ virtual_cluster: lender }) => `${lender} offers it. It is lent once somebody takes it.`,
+    ({ virtual_cluster: lender }) => `${lender} offers it. The loan begins when another virtual cluster takes it.`,
     onClose,
   );
   const { sending, field, number, problem, control, setValue } = useSentForm<Draft>(
@@ -64,8 +64,8 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
   const seconds = (Date.parse(offer.ends_at) - (offer.starts_at ? Date.parse(offer.starts_at) : now)) / 1000;
   return (
     <FormDialog
-      title="Offer what is not needed"
-      description="The first who takes it has it. At the end it is yours again by itself."
+      title="Offer unused GPUs"
+      description="The first virtual cluster that takes it gets it. At the end, it returns to you automatically."
       sending={sending}
       action="Offer"
       disabled={gpus === 0 || !offer.ends_at}
@@ -74,7 +74,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
       <SelectField
         // What one has is nothing of another's.
         {...field("virtual_cluster", { onChange: () => setValue("lot", {}) })}
-        label="Of virtual cluster"
+        label="Virtual cluster"
         options={mine.map((name) => ({ value: name, label: name }))}
       />
       <LotFields
@@ -98,7 +98,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
       {draft.terms === "credits" ? (
         <TextField
           {...number("price_per_gpu_hour")}
-          label="Credits for a GPU and an hour"
+          label="Credits per GPU and hour"
           hint="0: it is free"
           required
           min={0}
@@ -116,7 +116,7 @@ export function OfferDialog({ mine, onClose }: { mine: readonly string[]; onClos
           {counted(gpus, "GPU")} for {duration(Math.round(seconds / 60) * 60)}
           {draft.terms === "credits" &&
             `: ${creditsText((gpus * (draft.price_per_gpu_hour ?? 0) * seconds) / 3600)} at most`}
-          . The price is for the time that is left when it is taken.
+          . The price covers the time left when the offer is taken.
         </p>
       )}
     </FormDialog>

@@ -39,8 +39,7 @@ export function OffersPanel({ mine, accounts }: OffersProps) {
         query={query}
         empty={
           <EmptyState title="Nothing is offered">
-            Admins of a virtual cluster&apos;s tenant and operators offer what it does not need, or set a rule that
-            does.
+            Operators and admins of a virtual cluster&apos;s tenant offer GPUs, or set a rule that does.
           </EmptyState>
         }
         columns={[

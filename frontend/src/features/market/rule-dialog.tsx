@@ -39,7 +39,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
   const models = useQuery(gpuModelsQuery).data ?? [];
   const make = useDeed(
     (draft: Draft) => makeRule(ruleOf(draft)),
-    ({ kind, virtual_cluster: owner }) => `${owner} ${kind}s by this rule from the next round on.`,
+    ({ kind, virtual_cluster: owner }) => `${owner} ${kind}s by this rule, starting with the next round.`,
     onClose,
   );
   const { sending, field, number, register, problem, control, setValue } = useSentForm<Draft>(
@@ -62,7 +62,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
   return (
     <FormDialog
       title="Add a rule"
-      description="Rounds act by it until it is removed."
+      description="Rounds follow it until it is removed."
       sending={sending}
       action="Add"
       onClose={onClose}
@@ -105,7 +105,7 @@ export function RuleDialog({ mine, onClose }: { mine: readonly string[]; onClose
       <TextField
         {...number("price_per_gpu_hour")}
         {...FIGURE}
-        label={`Credits for a GPU and an hour, at ${isLending ? "least" : "most"}`}
+        label={`Credits per GPU and hour, at ${isLending ? "least" : "most"}`}
       />
     </FormDialog>
   );

@@ -38,8 +38,8 @@ export function RulesPanel({ mine }: { mine: readonly string[] }) {
       {query.isPending && <SkeletonLines />}
       {query.data?.length === 0 && (
         <EmptyState title="No rules">
-          A rule offers what has been idle for a while, or takes offers while jobs wait. Without one nothing is lent or
-          taken by itself.
+          A rule offers GPUs that have been idle, or takes offers while jobs wait. Without a rule, nothing is lent or
+          taken automatically.
         </EmptyState>
       )}
       <ul className={styles.rules} aria-label="Rules">
@@ -64,7 +64,8 @@ export function RulesPanel({ mine }: { mine: readonly string[] }) {
         onClose={() => setRemoving(null)}
         title="Remove this rule?"
         description={
-          removing && `${removing.virtual_cluster} ${ruleText(removing)}. Its open offers are withdrawn; loans go on.`
+          removing &&
+          `${removing.virtual_cluster} ${ruleText(removing)}. Its open offers are withdrawn; loans continue.`
         }
         action="Remove"
         busy={remove.isPending}

@@ -22,7 +22,7 @@ export function AgentDialog({ title, setUp, onClose }: AgentDialogProps) {
   return (
     <ResultDialog
       title={title}
-      description="The file holds the node's token, which is shown only now: copy it before you close this."
+      description="The file holds the node's token, which is shown only once: copy it before you close this dialog."
       onClose={onClose}
     >
       <Stack>

@@ -47,7 +47,7 @@ export function HealthPanel({ node }: { node: Node }) {
         label="Health checks"
         rows={worstFirst(node.health)}
         rowKey={({ name }) => name}
-        empty={<EmptyState title="Nothing checked yet">The node agent reports what it finds.</EmptyState>}
+        empty={<EmptyState title="Nothing checked yet">The node agent reports its checks here.</EmptyState>}
         columns={[
           { header: "Check", isRowHeader: true, className: oneLine, cell: checkTitle },
           { header: "Verdict", cell: ({ verdict }) => <Badge look={verdictLook(verdict)} /> },

@@ -17,12 +17,12 @@ type Act = "resume" | "token" | "remove" | "lend" | "return";
 const QUESTIONS: Record<"token" | "remove", { title: string; description: string; action: string }> = {
   token: {
     title: "Replace the node's token?",
-    description: "The present one is worth nothing from then on: the agent stops reporting until it has the new one.",
+    description: "The present token stops working: the agent cannot report until it has the new one.",
     action: "Replace the token",
   },
   remove: {
     title: "Remove this node?",
-    description: "Only a node that never ran anything and does not report can be removed.",
+    description: "Only a node that never ran a job and does not report can be removed.",
     action: "Remove",
   },
 };

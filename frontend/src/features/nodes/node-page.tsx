@@ -209,13 +209,17 @@ function DrainWhatIf({ node }: { node: Node }) {
           busy={ask.isPending}
           onClick={() => ask.mutate({ cluster })}
         >
-          {node.cordoned ? "If it took work again?" : "If it were drained?"}
+          {node.cordoned ? "If it were resumed?" : "If it were drained?"}
         </Button>
       }
     >
       <Stack>
         {ask.error && <ErrorNotice error={ask.error} />}
-        {ask.data ? <WhatIfAnswer answer={ask.data} /> : <p>Says who would start later or sooner. Changes nothing.</p>}
+        {ask.data ? (
+          <WhatIfAnswer answer={ask.data} />
+        ) : (
+          <p>Shows which jobs would start later or sooner. Changes nothing.</p>
+        )}
       </Stack>
     </Panel>
   );

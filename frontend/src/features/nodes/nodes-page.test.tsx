@@ -21,6 +21,6 @@ it("leads from the badge of a loan to who lent the node", async () => {
   const badge = await screen.findByRole("link", { name: /^Lent/ });
   screen.getByText("by pool web");
   expect(badge.getAttribute("href")).toBe("/nodes/bed-1");
-  expect(badge.title).toBe("Serving pool web lends this node, lent by ada. It may be asked back at any time.");
+  expect(badge.title).toBe("Serving pool web lends this node, lent by ada. The pool may recall it at any time.");
   expect(screen.queryByRole("link", { name: /^Ready/ })).toBeNull();
 });

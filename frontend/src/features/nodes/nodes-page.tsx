@@ -64,7 +64,7 @@ export function NodesPage() {
             nodes.length === 0 ? (
               <EmptyState title="No nodes yet">
                 {me.is_operator
-                  ? "Add one, and start the node agent on it with the token you are given."
+                  ? "Add a node, then start its agent with the configuration file that you get."
                   : "An operator adds nodes."}
               </EmptyState>
             ) : (
@@ -228,12 +228,7 @@ export function AddNode({ onClose }: { onClose: () => void }) {
         autoFocus
         required
       />
-      <TextField
-        {...field("rack")}
-        label="Rack"
-        hint="Nodes of one rack are near to one another"
-        placeholder="rack-1"
-      />
+      <TextField {...field("rack")} label="Rack" hint="Nodes of one rack are near each other" placeholder="rack-1" />
     </FormDialog>
   );
 }

@@ -21,7 +21,7 @@ const DEADLINES = [
   { value: "at", label: "At a time" },
 ];
 
-const WHY = { label: "Why", hint: "Everybody sees it on the node's page.", maxLength: 300 };
+const WHY = { label: "Why", hint: "All users see it on the node's page.", maxLength: 300 };
 
 interface Props {
   node: Node;
@@ -54,8 +54,8 @@ export function DrainDialog({ node, onClose }: Props) {
       title={`Drain ${node.name}`}
       description={
         isNow
-          ? "It accepts nothing new, and the jobs on it are asked to write a checkpoint and move elsewhere."
-          : "Until then its jobs go on, and only what will have ended is started. What is left is moved elsewhere."
+          ? "The node accepts no new jobs. Its jobs are asked to write a checkpoint and are queued again."
+          : "Until then, its jobs continue, and only jobs that end in time start. The rest is stopped and queued again."
       }
       sending={sending}
       action={isNow ? "Drain now" : "Drain"}
@@ -84,7 +84,7 @@ export function CordonDialog({ node, onClose }: Props) {
   return (
     <FormDialog
       title={`Cordon ${node.name}`}
-      description="Its jobs go on; nothing new starts there."
+      description="Its jobs continue; no new job starts there."
       sending={sending}
       action="Cordon"
       close="Keep"

@@ -43,7 +43,7 @@ describe("a node out of service", () => {
     const withdrawn = { by: "health", why: "work_folder: /work is full.", since, returns_itself: true };
     expect(withdrawnText(aNode({ cordoned: true, withdrawn }), NOW)).toBe(
       "The platform took it out of service, 30 min ago: work_folder: /work is full." +
-        " It returns by itself when its checks have been ok for a while.",
+        " It returns automatically when its checks have been ok for a while.",
     );
     expect(withdrawnText(aNode({}), NOW)).toBeNull();
   });
@@ -52,8 +52,8 @@ describe("a node out of service", () => {
     const withdrawn = { by: "user olga", why: "new fans", since, returns_itself: false };
     const closing = { withdrawn, draining: true, drain_deadline: "2026-01-01T14:00:00Z" };
     const text = withdrawnText(aNode(closing), NOW);
-    expect(text).toContain("olga announced that it is to be emptied, 30 min ago: new fans.");
-    expect(text).toContain("in 2 h; until then only what will have ended by then is started.");
+    expect(text).toContain("olga announced a drain, 30 min ago: new fans.");
+    expect(text).toContain("in 2 h; until then only jobs that end by then start.");
     expect(withdrawnText(aNode({ ...closing, cordoned: true }), NOW)).toContain("until then nothing new starts.");
   });
 });
@@ -65,7 +65,7 @@ describe("a node of a serving pool", () => {
     expect(loanText(aNode({}), NOW)).toBeNull();
     expect(loanText(aNode({ loan: { ...loan, state: "serving" } }), NOW)).toContain("Serving pool chat has this node");
     expect(loanText(aNode({ loan: { ...loan, state: "lent", by: "", why: "" } }), NOW)).toBe(
-      "Serving pool chat lends this node. It may be asked back at any time.",
+      "Serving pool chat lends this node. The pool may recall it at any time.",
     );
     const returning = { ...loan, state: "returning" as const, return_by: "2026-01-01T12:05:00Z" };
     expect(loanText(aNode({ loan: returning }), NOW)).toMatch(

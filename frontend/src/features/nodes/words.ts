@@ -30,16 +30,16 @@ export function withdrawnText(node: Pick<Node, "withdrawn" | "cordoned" | "drain
   const { withdrawn, drain_deadline: deadline } = node;
   if (!withdrawn) return null;
   const who = withdrawn.by === "health" ? "The platform" : withdrawn.by.replace(/^user /, "") || "An operator";
-  const what = deadline ? "announced that it is to be emptied" : "took it out of service";
+  const what = deadline ? "announced a drain" : "took it out of service";
   const since = withdrawn.since ? `, ${ago(withdrawn.since, now)}` : "";
   const sentences = [`${who} ${what}${since}${withdrawn.why ? `: ${withdrawn.why}` : ""}`];
   if (deadline) {
     const left = (Date.parse(deadline) - now) / 1000;
     const until = `Its jobs are moved away at ${clockAhead(deadline, now)}, in ${duration(left)}`;
-    const meanwhile = node.cordoned ? "nothing new starts" : "only what will have ended by then is started";
+    const meanwhile = node.cordoned ? "nothing new starts" : "only jobs that end by then start";
     sentences.push(`${until}; until then ${meanwhile}`);
   }
-  if (withdrawn.returns_itself) sentences.push("It returns by itself when its checks have been ok for a while");
+  if (withdrawn.returns_itself) sentences.push("It returns automatically when its checks have been ok for a while");
   return sentences.map((sentence) => (sentence.endsWith(".") ? sentence : `${sentence}.`)).join(" ");
 }
 
@@ -53,7 +53,7 @@ export function loanText({ loan }: Pick<Node, "loan">, now: number): string | nu
       return `Serving pool ${loan.pool} has this node: no job may use it until it is lent.`;
     case "lent": {
       const until = loan.until ? ` until ${clockAhead(loan.until, now)}` : "";
-      return `Serving pool ${loan.pool} lends this node${until}${who ? ", lent" : ""}${said} It may be asked back at any time.`;
+      return `Serving pool ${loan.pool} lends this node${until}${who ? ", lent" : ""}${said} The pool may recall it at any time.`;
     }
     case "returning": {
       const by = loan.return_by ? ` by ${clockAhead(loan.return_by, now)}` : "";
@@ -125,7 +125,7 @@ export function isolationWarning(node: Isolated): string | null {
     return `Nothing isolates the jobs on this node. ${can} Install bubblewrap, and let the agent’s configuration say sandbox: required.`;
   }
   if (level === "landlock" && isolation.signals === false) {
-    return "This node’s kernel does not keep a job from ending other tenants’ jobs and the agent: all run as one user, and Landlock does so from Linux 6.12 on.";
+    return "This node’s kernel does not prevent a job from ending other tenants’ jobs and the agent: all run as one user, and Landlock prevents that only from Linux 6.12 on.";
   }
   return null;
 }

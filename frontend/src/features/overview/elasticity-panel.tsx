@@ -46,7 +46,8 @@ export function ElasticityPanel() {
         <Skeleton height="8rem" />
       ) : !savings ? (
         <EmptyState title="Not simulated yet">
-          The jobs of the last day or week are simulated twice: elastic as declared, and each at its own number of GPUs.
+          The jobs of the last day or week are simulated twice: elastic as declared, and rigid at the GPUs that they
+          request.
         </EmptyState>
       ) : (
         <Answer savings={savings} />
@@ -58,7 +59,7 @@ export function ElasticityPanel() {
 function Answer({ savings }: { savings: ElasticitySavings }) {
   const days = savings.days === 1 ? "day" : counted(savings.days, "day");
   const time = `the ${days} before ${moment(savings.asked_at)}`;
-  if (savings.state === "failed") return <Notice>{savings.problem || "There is no answer."}</Notice>;
+  if (savings.state === "failed") return <Notice>{savings.problem || "No answer."}</Notice>;
   if (savings.state !== "done") {
     return (
       <p role="status" className={muted}>
@@ -74,7 +75,7 @@ function Answer({ savings }: { savings: ElasticitySavings }) {
       <p>
         {verdict(savings.elastic, savings.rigid)} Both are simulated, from the {counted(savings.jobs, "job")} of {time};{" "}
         {count(savings.elastic_jobs)} of them elastic, {count(savings.measured_jobs)} with measured scaling.
-        {savings.left_out > 0 && ` Left out, as they did not end: ${counted(savings.left_out, "job")}.`}
+        {savings.left_out > 0 && ` Left out because they did not end: ${counted(savings.left_out, "job")}.`}
       </p>
       <Comparison elastic={savings.elastic} rigid={savings.rigid} />
       <p className={muted}>{savings.assumption}</p>

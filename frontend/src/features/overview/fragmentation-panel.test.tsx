@@ -29,16 +29,13 @@ describe("Fragmentation", () => {
   it("says how much of what is idle is of no use, and what is missing, the most first", async () => {
     answer(FOUND);
     await renderPage(FragmentationPanel);
-    await screen.findByText(/can use 3\.5 of 6 GPUs that are idle: 42 % is fragmented/);
+    await screen.findByText(/can use 3\.5 of 6 idle GPUs: 42 % is fragmented/);
     const rows = (name: string) =>
       within(screen.getByRole("table", { name }))
         .getAllByRole("row")
         .slice(1)
         .map(({ textContent }) => textContent);
-    expect(rows("What replicas find missing")).toEqual([
-      "Too few GPUs together, or too little of one2.0",
-      "Too few CPUs0.5",
-    ]);
+    expect(rows("What replicas lack")).toEqual(["Too few GPUs together, or too little of one2.0", "Too few CPUs0.5"]);
     // Those that can use everything are left out; what adds most comes first.
     expect(rows("Replicas that cannot use all of the idle GPUs")).toEqual([
       "8 GPUs20.0 %0.0 of 6.0",

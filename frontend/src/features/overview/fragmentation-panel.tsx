@@ -34,17 +34,17 @@ export function FragmentationPanel() {
       ) : query.isPending ? (
         <Skeleton height="13rem" />
       ) : !newest ? (
-        <EmptyState title="Not measured yet">It is measured once a minute.</EmptyState>
+        <EmptyState title="Not measured yet">Fragmentation is measured once a minute.</EmptyState>
       ) : (
         <>
           <p>{verdict(newest)}</p>
           {points.length > 1 && (
             <Chart
-              label="Idle GPUs over time, and those of no use"
+              label="Idle and unusable GPUs over time"
               x={points.map(({ at }) => Date.parse(at) / 1000)}
               series={[
                 { label: "Idle", token: "ink-muted", values: points.map(({ idle }) => idle), dashed: true },
-                { label: "Of no use", token: "state-failed", values: points.map(({ fragmented }) => fragmented) },
+                { label: "Unusable", token: "state-failed", values: points.map(({ fragmented }) => fragmented) },
               ]}
               height={170}
               ceiling={Math.max(1, ...points.map(({ idle }) => idle))}
@@ -62,11 +62,10 @@ export function FragmentationPanel() {
 
 function verdict({ idle, fragmented, kinds }: FragmentationNow): string {
   if (idle === 0) return "No GPU is idle.";
-  if (kinds.length === 0)
-    return `${counted(idle, "GPU")} idle; no jobs are known by which to tell what they are good for.`;
+  if (kinds.length === 0) return `${counted(idle, "GPU")} idle; there are no jobs yet to compare them with.`;
   const part = Math.round((100 * fragmented) / idle);
   const usable = Number((idle - fragmented).toFixed(1));
-  return `An average replica of the usual workload can use ${usable} of ${counted(idle, "GPU")} that are idle: ${part} % is fragmented.`;
+  return `An average replica of the usual workload can use ${usable} of ${counted(idle, "idle GPU")}: ${part} % is fragmented.`;
 }
 
 const CAUSES: Record<string, string> = {
@@ -86,10 +85,10 @@ function Causes({ newest }: { newest: FragmentationNow }) {
     .sort((one, other) => lost(other, newest) - lost(one, newest));
   return (
     <>
-      <TableFrame label="What replicas find missing">
+      <TableFrame label="What replicas lack">
         <thead>
           <tr>
-            <th scope="col">What is missing</th>
+            <th scope="col">What they lack</th>
             <th scope="col" className={numeric}>
               GPUs
             </th>

@@ -64,8 +64,8 @@ function SlowPolicies() {
   if (slow.length === 0) return null;
   return (
     <Notice>
-      {slow.length === 1 ? "The policy" : "Each policy"} of {slow.join(", ")} takes too long, and a cheap one decides
-      meanwhile: see <Link to="/virtual-clusters">virtual clusters</Link>.
+      {slow.length === 1 ? "The policy" : "Each policy"} of {slow.join(", ")} takes too long; fifo decides meanwhile:
+      see <Link to="/virtual-clusters">virtual clusters</Link>.
     </Notice>
   );
 }
@@ -148,7 +148,7 @@ function MapPanel({ racks, tenants, loading, error }: MapPanelProps) {
     if (racks.length === 0) {
       return (
         <EmptyState title="No nodes yet">
-          An operator adds nodes on the Nodes page; each appears here as its agent connects.
+          An operator adds nodes on the Nodes page. Each appears here when its agent connects.
         </EmptyState>
       );
     }

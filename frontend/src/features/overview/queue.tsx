@@ -68,7 +68,7 @@ function Waiting({ job }: { job: Job }) {
           {job.virtual_cluster} · {job.tenant} · {gpusText(job.gpus, job.spec.tasks)}
         </span>
         <br />
-        {inLocalTime(job.reasons[0]?.message ?? "The next round will look at it.", now)}
+        {inLocalTime(job.reasons[0]?.message ?? "The next round will decide.", now)}
       </p>
     </li>
   );

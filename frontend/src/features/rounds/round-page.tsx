@@ -46,8 +46,7 @@ export function RoundPage() {
       {round.error && <Notice tone="failed">{round.error}</Notice>}
       {Object.entries(round.degraded).map(([view, message]) => (
         <Notice key={view}>
-          View {view} is degraded,{" "}
-          {round.overran.includes(view) ? "and was served by order of submission" : "its jobs kept what they had"}:{" "}
+          View {view} is degraded, {round.overran.includes(view) ? "and fifo decided" : "its jobs kept what they had"}:{" "}
           {message}
         </Notice>
       ))}
@@ -65,7 +64,7 @@ export function RoundPage() {
       </Panel>
       <Timings round={round} />
       {round.dropped.length > 0 && (
-        <Panel title="Dropped: what changed between the snapshot and its application">
+        <Panel title="Dropped, because facts changed between snapshot and application">
           <ul className={styles.list}>
             {round.dropped.map((dropped, index) => (
               <li key={index}>

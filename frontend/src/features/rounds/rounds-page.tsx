@@ -28,7 +28,7 @@ export function RoundsPage() {
   return (
     <PageLayout
       title="Rounds"
-      lead="Every few seconds: one snapshot, one decision, carried out. Each is kept and can be replayed."
+      lead="Every few seconds, a round takes a snapshot, decides and applies the plan. Each round is kept and can be replayed."
       actions={
         <Segments
           label="Which rounds"

@@ -94,7 +94,7 @@ function Join({ offer, secret, onHasAccount }: JoinProps): ReactNode {
       {refusal?.fields.length === 0 && <ErrorNotice error={refusal} />}
       <TextField
         label="User name"
-        hint="The one that you choose for your account"
+        hint="A new password for your account"
         problem={refusal?.explain("username")}
         autoComplete="username"
         autoFocus

@@ -16,7 +16,7 @@ export function SharingPage() {
   const query = useInfiniteQuery(sharedGpusQuery);
   const rows = query.data?.pages.flatMap((page) => page.results).flatMap(rowsOfGpu);
   return (
-    <PageLayout title="Sharing" lead="GPUs of which jobs have parts, or that a policy gave to several jobs.">
+    <PageLayout title="Sharing" lead="GPUs that several jobs share: by parts, or by a policy.">
       <Panel flush>
         <DataTable
           label="Shared GPUs"
@@ -28,15 +28,15 @@ export function SharingPage() {
           columns={COLUMNS}
           empty={
             <EmptyState title="No GPU is shared now">
-              A job asks for a part of one: 0.3 in place of 1, and what it may use of the rest as its limit.
+              A job can request a part of a GPU: 0.3 instead of 1, and a limit for what it may use when the rest is
+              free.
             </EmptyState>
           }
           more="Show more GPUs"
         />
       </Panel>
       <p className={muted}>
-        Slowdown: how many times as long a job takes as alone on whole GPUs, where that was measured. Other tenants'
-        jobs are not named.
+        Slowdown: run time relative to whole GPUs alone, where measured. Other tenants' jobs are not named.
       </p>
     </PageLayout>
   );
@@ -95,7 +95,7 @@ const COLUMNS: readonly Column<SharerRow>[] = [
   },
   {
     header: "Part",
-    headerTitle: "What it gets whenever it can use it, and what it never exceeds",
+    headerTitle: "The guaranteed part, and the limit",
     isNumeric: true,
     className: oneLine,
     cell: ({ job }) => (
@@ -152,18 +152,18 @@ function cropOf(job: GpuSharer, place: number): string {
 
 function heldText({ way, enforcement }: GpuSharer): string {
   if (way !== "part") return way === "turns" ? "in turns" : "together";
-  return { enforced: "enforced", cooperative: "cooperative", placement_only: "placement only", "": "not told yet" }[
+  return { enforced: "enforced", cooperative: "cooperative", placement_only: "placement only", "": "not reported yet" }[
     enforcement
   ];
 }
 
 function heldTitle({ way, enforcement }: GpuSharer): string {
-  if (way === "turns") return "Each has all of it in its turn, and is frozen in those of others.";
-  if (way === "together") return "A policy let them run on all of it at the same time; nothing divides it.";
+  if (way === "turns") return "Each job has the whole GPU in its turn, and is frozen in the turns of others.";
+  if (way === "together") return "A policy lets them run on the whole GPU at the same time, without fixed parts.";
   return {
-    enforced: "The node holds the job to its part, whatever it does.",
-    cooperative: "The job asks for its time on the GPU by itself, before each step.",
-    placement_only: "Nothing holds the job to its part but where it was placed.",
+    enforced: "The node enforces the job's part.",
+    cooperative: "The job itself requests its GPU time before each step.",
+    placement_only: "The part is only used for placement; the node does not enforce it.",
     "": "The node has not said yet how it holds the job.",
   }[enforcement];
 }

@@ -10,8 +10,8 @@ const TOLD = [
   { word: "preemption", says: "it is preempted" },
 ] as const;
 const WHOSE = [
-  { value: "account", label: "As my account says" },
-  { value: "job", label: "For this job as chosen here" },
+  { value: "account", label: "As in my account" },
+  { value: "job", label: "As chosen here" },
 ];
 
 interface NotifyChoiceProps {
@@ -28,7 +28,7 @@ export function NotifyChoice({ notify, problemOf, onEdit }: NotifyChoiceProps) {
   const choose = (words: readonly string[]) => onEdit(["notify", "email"], words);
   return (
     <>
-      <Field label="E-mail" hint={chosen?.length === 0 ? "Of nothing" : undefined} problem={problemOf("notify")}>
+      <Field label="E-mail" hint={chosen?.length === 0 ? "No e-mail" : undefined} problem={problemOf("notify")}>
         {(attributes) => (
           <Select
             {...attributes}

@@ -62,8 +62,8 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
           label="Guarantee"
           hint={
             spec.guarantee === "opportunistic"
-              ? "Runs on idle GPUs now; gives way to guaranteed jobs."
-              : "Runs on what the virtual cluster is guaranteed."
+              ? "Runs on idle GPUs; gives way to guaranteed jobs."
+              : "Runs on the guaranteed GPUs of the virtual cluster."
           }
           problem={problemOf("guarantee")}
         >
@@ -126,7 +126,7 @@ export function SpecForm({ spec, tenant, problemOf, onEdit }: SpecFormProps) {
                 onEdit(event.target.value ? ["topology", "level"] : ["topology"], event.target.value || undefined)
               }
               options={[
-                { value: "", label: "As near as free GPUs allow" },
+                { value: "", label: "As near as possible" },
                 { value: "rack", label: "In one rack" },
                 { value: "node", label: "On one node" },
                 { value: "socket", label: "On one socket" },

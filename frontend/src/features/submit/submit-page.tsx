@@ -122,7 +122,7 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
             />
           ) : (
             <Notice tone="failed">
-              The form returns when the YAML can be read again. {problem && `Line ${problem.line}: ${problem.message}`}
+              The form returns when the YAML is valid again. {problem && `Line ${problem.line}: ${problem.message}`}
             </Notice>
           )}
         </Panel>
@@ -137,7 +137,7 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
         open={template !== null}
         onClose={() => setTemplate(null)}
         title="Take the template instead?"
-        description="What you wrote is replaced by it."
+        description="It replaces your text."
         action="Replace"
         onConfirm={() => {
           if (template) setText(template);

@@ -104,7 +104,7 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
       </div>
       <Field
         label="Command"
-        hint="Run by the shell in each replica"
+        hint="The shell runs it in each replica"
         problem={problem("command") ?? problem("command.0")}
       >
         {(attributes) => (

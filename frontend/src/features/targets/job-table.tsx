@@ -30,7 +30,7 @@ export function JobTable({ jobs, models, ...rest }: JobTableProps) {
                 {job.name}
               </Link>{" "}
               <span className={muted}>{job.tenant}</span>{" "}
-              {isLeftOver(job) && <Tag title="It takes what others leave">left-overs</Tag>}
+              {isLeftOver(job) && <Tag title="Uses GPUs that other jobs leave">left-overs</Tag>}
             </>
           ),
         },

@@ -37,8 +37,8 @@ export function TargetsPage() {
       {targets?.tenants.length === 0 && (
         <EmptyState title="No targets">
           {targets.decided_at
-            ? "None of its jobs has a target at present."
-            : `Policy ${cluster?.policy_plugin.name ?? ""} sets none, or has not decided yet. One that does, such as gavel, says which part of its time each job should spend on which GPU model.`}
+            ? "No job has a target at present."
+            : `Policy ${cluster?.policy_plugin.name ?? ""} sets none, or has not decided yet. A policy such as gavel sets the part of its time that each job should spend on each GPU model.`}
         </EmptyState>
       )}
       {targets && targets.tenants.length > 0 && <Shares name={name} cluster={cluster} targets={targets} />}
@@ -95,7 +95,7 @@ function Shares({ name, cluster, targets }: SharesProps) {
           models={models}
           query={jobs}
           skeletonLines={6}
-          empty={<EmptyState title="None of these jobs is of a tenant of yours" />}
+          empty={<EmptyState title="No job of your tenants" />}
         />
       </Panel>
       <p className={muted}>

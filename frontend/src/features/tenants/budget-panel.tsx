@@ -24,11 +24,11 @@ const UNITS = [
 const PERIODS = [
   { value: "month", label: "Each month" },
   { value: "week", label: "Each week" },
-  { value: "none", label: "Once and for all" },
+  { value: "none", label: "Once" },
 ];
 const ACTIONS = [
-  { value: "warn", label: "Tell the admins, and go on" },
-  { value: "hold", label: "Start no more of its jobs" },
+  { value: "warn", label: "Notify the admins only" },
+  { value: "hold", label: "Start no further jobs" },
 ];
 
 type Terms = Pick<BudgetTerms, "amount" | "unit" | "period" | "action">;
@@ -106,7 +106,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
   return (
     <FormDialog
       title={`Budget of ${tenant}`}
-      description="Running jobs count, too."
+      description="The use of running jobs counts, too."
       sending={sending}
       action="Save"
       other={
@@ -121,11 +121,11 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
       <FieldRow>
         <TextField {...number("amount")} label="Amount" required min={0.001} step="any" />
         <SelectField {...field("unit")} label="Unit" options={UNITS} />
-        <SelectField {...field("period")} label="Period" hint="By UTC; weeks begin on Monday" options={PERIODS} />
+        <SelectField {...field("period")} label="Period" hint="In UTC; weeks begin on Monday" options={PERIODS} />
         <SelectField
           {...field("action")}
           label="When it is used up"
-          hint="What runs goes on in any case"
+          hint="Running jobs continue in any case"
           options={ACTIONS}
         />
       </FieldRow>

@@ -113,7 +113,7 @@ function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
     return (
       <ResultDialog title={`Invitation to ${tenant}`} onClose={onClose}>
         {create.data.link ? (
-          <ShownOnce secret={create.data.link} label="Send this link: anyone who has it may accept, once." />
+          <ShownOnce secret={create.data.link} label="Send this link. It works once, for anyone who has it." />
         ) : (
           <Notice>The link was mailed to {create.data.email}.</Notice>
         )}
@@ -125,7 +125,7 @@ function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
       <TextField
         {...field("email")}
         label="E-mail address"
-        hint="The link is mailed there, if this installation sends mail. Empty: you hand it over."
+        hint="The link is sent there, if this installation sends mail. Empty: you hand over the link."
         autoFocus
         type="email"
       />

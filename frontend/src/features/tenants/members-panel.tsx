@@ -100,7 +100,7 @@ export function MembersPanel({ tenant }: { tenant: string }) {
         open={leaving !== null}
         onClose={() => setLeaving(null)}
         title={`Remove ${leaving ?? ""} from ${tenant}?`}
-        description="Jobs that were submitted go on; the person no longer sees them."
+        description="Submitted jobs continue; the person no longer sees them."
         action="Remove"
         busy={remove.isPending}
         onConfirm={() => leaving && remove.mutate(leaving)}

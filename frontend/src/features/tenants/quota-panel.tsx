@@ -46,9 +46,7 @@ export function QuotaPanel({ tenant, held }: QuotaPanelProps) {
       ) : editing ? (
         <QuotaForm tenant={tenant} limits={limits} onDone={() => setEditing(false)} />
       ) : lines.length === 0 ? (
-        <EmptyState title="No limit">
-          The tenant may hold as many GPUs as its virtual clusters give it. It holds {all} now.
-        </EmptyState>
+        <EmptyState title="No limit">No quota: only virtual clusters limit the tenant. It holds {all} now.</EmptyState>
       ) : (
         <div className={styles.usage}>
           {lines.map((line) => (

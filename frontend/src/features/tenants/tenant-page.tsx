@@ -83,7 +83,9 @@ function MembershipsPanel({ tenant }: { tenant: string }) {
   return (
     <Panel title="Virtual clusters">
       {clusters.length === 0 ? (
-        <EmptyState title="In no virtual cluster">Its jobs need one: an operator makes the tenant a member.</EmptyState>
+        <EmptyState title="In no virtual cluster">
+          Jobs need a virtual cluster: an operator makes the tenant a member of one.
+        </EmptyState>
       ) : (
         <ul className={styles.lines}>
           {clusters.map((cluster) => (

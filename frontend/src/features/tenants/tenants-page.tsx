@@ -23,7 +23,7 @@ export function TenantsPage() {
   return (
     <PageLayout
       title="Tenants"
-      lead="Who owns jobs and quota."
+      lead="Groups of users with their own jobs, quotas and budgets."
       actions={
         me.is_operator && (
           <Button look="primary" icon={<Plus size={15} aria-hidden />} onClick={() => setAdding(true)}>
@@ -40,7 +40,7 @@ export function TenantsPage() {
           query={query}
           empty={
             <EmptyState title="No tenants">
-              You are a member of none. Ask an operator or a tenant&apos;s admin.
+              You are not a member of any tenant. Ask an operator or a tenant&apos;s admin.
             </EmptyState>
           }
           columns={[
@@ -82,7 +82,7 @@ function AddTenant({ onClose }: { onClose: () => void }) {
       <TextField
         {...field("name")}
         label="Name"
-        hint="Lower-case letters, digits and '-'; it stands in addresses"
+        hint="Lower-case letters, digits and '-'; it is part of addresses"
         autoFocus
         required
       />

@@ -56,7 +56,7 @@ export function ImportDialog({ tenants, chosen, onClose }: ImportDialogProps) {
       open
       onClose={onClose}
       title="Import throughputs"
-      description="A CSV file as Export writes it, or Gavel's JSON. What is imported counts as corrected by you."
+      description="A CSV file as Export writes it, or Gavel's JSON. Imported values count as your corrections."
     >
       <Stack>
         <Field label="For tenant">
@@ -131,11 +131,11 @@ function WhatWouldChange({ result }: { result: ThroughputImport }) {
     <>
       <p role="status">{importSentence(result)}</p>
       {result.unknown_models.length > 0 && (
-        <Notice>No node of this cluster has {result.unknown_models.join(", ")}: kept for when there is one.</Notice>
+        <Notice>No node of this cluster has {result.unknown_models.join(", ")}: kept until the cluster has one.</Notice>
       )}
       {result.renamed.length > 0 && (
         <p className={muted}>
-          Names are changed to what an application may be called: {result.renamed[0]?.from} to {result.renamed[0]?.to}
+          Names are changed to valid application names: {result.renamed[0]?.from} to {result.renamed[0]?.to}
           {result.renamed.length > 1 && `, and ${result.renamed.length - 1} more`}.
         </p>
       )}

@@ -28,7 +28,7 @@ export function InterferencePanel() {
 /** How far the rules can be trusted, in a sentence or two. */
 export function standing({ pairs, least_pairs, error, error_of_mean }: Interference): string {
   if (error === null || error_of_mean === null)
-    return `Nothing is foretold yet: that takes ${counted(least_pairs, "pair")} of applications that were measured while they shared GPUs, and whose profiles are known.`;
+    return `No predictions yet: they need ${counted(least_pairs, "pair")} of applications with known profiles that were measured while they shared GPUs.`;
   const [off, ofMean] = [error, error_of_mean].map((part) => `${(part * 100).toFixed(1)} points`);
-  return `How much of its speed alone is left of a job beside another, fitted on ${counted(pairs, "measured pair")}. Off by ${off} on average for pairs that were held out; their mean alone would be off by ${ofMean}. Policies go by it where a virtual cluster shares freely.`;
+  return `The speed of a job beside another, relative to alone, fitted on ${counted(pairs, "measured pair")}. The mean error for held-out pairs is ${off}; predicting their mean would give ${ofMean}. Policies use it where a virtual cluster shares freely.`;
 }

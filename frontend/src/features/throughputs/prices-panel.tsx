@@ -30,8 +30,8 @@ export function PricesPanel() {
           <Facts facts={models.map(({ name, price_per_hour }) => [name, count(price_per_hour)])} />
         )}
         <p className={muted}>
-          A cost unit is whatever your site charges in, the same for all models. Budgets by cost and price-aware
-          policies use changed prices from now on.
+          A cost unit is the unit of your site's prices, the same for all models. Changed prices apply from now on, to
+          budgets by cost and to price-aware policies.
         </p>
       </Stack>
     </Panel>

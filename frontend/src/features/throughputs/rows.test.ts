@@ -76,14 +76,14 @@ describe("what an import does", () => {
   it("is told before and after", () => {
     const result = { added: 12, changed: 1, unchanged: 5 };
     expect(importSentence({ dry_run: true, ...result })).toBe(
-      "12 throughputs would be added, 1 throughput would be changed, 5 stay as they are.",
+      "12 throughputs would be added, 1 throughput would be changed, 5 unchanged.",
     );
     expect(importSentence({ dry_run: false, added: 0, changed: 1, unchanged: 0 })).toBe("1 throughput was changed.");
   });
 
   it("is nothing when all is known", () => {
     expect(importSentence({ dry_run: true, added: 0, changed: 0, unchanged: 5 })).toBe(
-      "Nothing changes: 5 throughputs in the file are known as they are.",
+      "Nothing changes: 5 throughputs in the file equal the known ones.",
     );
   });
 });

@@ -48,12 +48,12 @@ export function importSentence(result: {
 }): string {
   const { added, changed, unchanged } = result;
   if (added + changed === 0)
-    return `Nothing changes: ${counted(unchanged, "throughput")} in the file are known as they are.`;
+    return `Nothing changes: ${counted(unchanged, "throughput")} in the file equal the known ones.`;
   const verb = result.dry_run ? "would be" : added + changed === 1 ? "was" : "were";
   const parts = [
     added > 0 ? `${counted(added, "throughput")} ${verb} added` : "",
     changed > 0 ? `${counted(changed, "throughput")} ${verb} changed` : "",
-    unchanged > 0 ? `${unchanged} stay as they are` : "",
+    unchanged > 0 ? `${unchanged} unchanged` : "",
   ].filter(Boolean);
   return `${parts.join(", ")}.`;
 }

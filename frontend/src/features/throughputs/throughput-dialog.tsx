@@ -59,8 +59,8 @@ export function ThroughputDialog({ chosen: { row, gpu_model: model }, onClose }:
         <Form onSubmit={sending.onSubmit} notice={sending.notice ?? remove.error}>
           <TextField
             {...number("value")}
-            label={row.partner ? "Part of its throughput alone, 0 to 1" : "Samples per second of the whole gang"}
-            hint="0: it does not run there. It counts until it is removed, whatever is measured."
+            label={row.partner ? "Relative to its throughput alone, 0 to 1" : "Samples per second of the whole gang"}
+            hint="0: it does not run there. The correction overrides measurements until it is removed."
             required
             min={0}
             max={row.partner ? 1 : undefined}
@@ -87,7 +87,7 @@ export function ThroughputDialog({ chosen: { row, gpu_model: model }, onClose }:
 
 function Known({ row, throughput }: { row: Chosen["row"]; throughput: ReturnType<typeof throughputOn> }) {
   const now = useNow();
-  if (!throughput?.source) return <p>Nothing is known of it yet.</p>;
+  if (!throughput?.source) return <p>Not known yet.</p>;
   const { measured, declared, correction } = throughput;
   return (
     <>

@@ -40,12 +40,10 @@ function JobClass({ row }: { row: ThroughputRow }) {
   return (
     <div className={styles.jobClass}>
       {name} <span className={muted}>{row.tenant}</span>{" "}
-      {byName && (
-        <Tag title="These jobs state no application: jobs of one name are taken to be of one class">by name</Tag>
-      )}{" "}
-      {row.spread && <Tag title="Over more nodes than it needs">spread</Tag>}
+      {byName && <Tag title="These jobs declare no application: jobs of the same name form one class">by name</Tag>}{" "}
+      {row.spread && <Tag title="On more nodes than it needs">spread</Tag>}
       {row.gpu_limit < 1 && (
-        <Tag title="These jobs have parts of GPUs, and may use so much of each">{percent(row.gpu_limit)} of a GPU</Tag>
+        <Tag title="These jobs have parts of GPUs; this is their limit on each">{percent(row.gpu_limit)} of a GPU</Tag>
       )}
       {row.partner && <div className={muted}>beside {jobClassOf(row.partner).name}</div>}
     </div>

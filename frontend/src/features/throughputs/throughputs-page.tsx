@@ -45,7 +45,7 @@ export function ThroughputsPage() {
   return (
     <PageLayout
       title="Throughputs"
-      lead="How fast each class of jobs runs on each GPU model, and from where that is known. Policies that look at throughputs decide by it."
+      lead="How fast each class of jobs runs on each GPU model, and the source of each figure. Throughput-aware policies use these figures."
       actions={
         <>
           {names.length > 0 && (
@@ -90,7 +90,7 @@ export function ThroughputsPage() {
           empty={
             search.partners === "true" ? (
               <EmptyState title="No jobs shared GPUs yet">
-                When two jobs share GPUs, what is left of each one&apos;s throughput is measured and shown here.
+                When two jobs share GPUs, their relative throughputs are measured and shown here.
               </EmptyState>
             ) : (
               <EmptyState

@@ -18,8 +18,7 @@ import { muted } from "@/ui/layout";
 /** For each GPU model what is guaranteed, what of it is in use, and what is borrowed beyond. */
 export function GuaranteeBars({ cluster, totals }: { cluster: VirtualCluster; totals: ReadonlyMap<string, number> }) {
   const models = [...new Set([...Object.keys(cluster.guaranteed), ...Object.keys(cluster.usage)])].sort();
-  if (models.length === 0)
-    return <p className={styles.none}>Nothing is guaranteed: its jobs run as opportunistic ones.</p>;
+  if (models.length === 0) return <p className={styles.none}>No guarantee: its jobs run as opportunistic jobs.</p>;
   return (
     <ul className={styles.bars}>
       {models.map((model) => {
@@ -167,7 +166,7 @@ function Entry({ cells }: { cells: OwnedCells }) {
         <p>
           {bound} in use, {free} free
           {doomed > 0 && (
-            <strong className={styles.doomed} title="They could only be had with bad hardware">
+            <strong className={styles.doomed} title="Only bad hardware is left for them">
               , {doomed} doomed
             </strong>
           )}

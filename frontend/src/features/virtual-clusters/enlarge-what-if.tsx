@@ -30,7 +30,7 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
       <Dialog open onClose={onClose} title={`What if ${cluster.name} had more?`}>
         <p>
           All GPUs are divided by cells. Ask for <Link to="/cells/advice">advice</Link>, or try it in{" "}
-          <Link to="/cells/edit">the editor</Link>: it says what other cells would change before you apply them.
+          <Link to="/cells/edit">the editor</Link>: it shows the effect of other cells before you apply them.
         </p>
       </Dialog>
     );
@@ -60,7 +60,7 @@ export function EnlargeWhatIf({ cluster, models, onClose }: EnlargeProps) {
               {(attributes) => <NumberInput {...attributes} min={1} value={more} onChange={setMore} />}
             </Field>
             <Button type="submit" icon={<HelpCircle size={14} aria-hidden />} busy={ask.isPending}>
-              What would become of the queue?
+              What would happen to the queue?
             </Button>
           </Stack>
         </Form>

@@ -52,7 +52,7 @@ describe("how spare GPUs are handed out", () => {
     await user.type(within(policy).getByLabelText("Quantum seconds"), "{Backspace}90");
     await user.click(screen.getByRole("button", { name: "Save" }));
 
-    expect(await screen.findByText(/^Saved how spare GPUs are handed out/)).toBeTruthy();
+    expect(await screen.findByText(/^Saved the settings of spare GPUs/)).toBeTruthy();
     expect(server.sent("PATCH /cluster/settings").map(({ body }) => body)).toEqual([
       { spare_policy_plugin: { name: "las", parameters: { quantum_seconds: 90 } } },
     ]);

@@ -29,7 +29,7 @@ export function SpareSettings() {
           facts={[
             ["Policy", inWords(data.spare_policy_plugin)],
             ["Placer", inWords(data.spare_placer_plugin)],
-            ["Preemptions in a round, at most", data.preemptions_per_round ?? "any number"],
+            ["Maximum preemptions per round", data.preemptions_per_round ?? "any number"],
             ["CPUs and memory", data.auxiliary],
             ["Back-off", `${duration(data.backoff_seconds)}, up to ${duration(data.most_backoff_seconds)}`],
           ]}
@@ -43,7 +43,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
   const plugins = useQuery(policiesQuery).data;
   const form = useSettingsForm(settings, {
     form: "spare",
-    done: "Saved how spare GPUs are handed out, and the bounds of preemptions.",
+    done: "Saved the settings of spare GPUs and the limits on preemption.",
   });
   const { draft, change, problem } = form;
   const choice = (
@@ -70,7 +70,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       </FieldRow>
       <FieldRow>
         <Field
-          label="Preemptions in a round, at most"
+          label="Maximum preemptions per round"
           hint="By policies; blank: unlimited"
           problem={problem("preemptions_per_round")}
         >
@@ -118,14 +118,14 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
       </FieldRow>
       <FieldRow>
         <SelectField
-          label="CPUs and memory of jobs that leave them to the platform"
-          hint="Everybody has the part of a node that its GPUs are; more by need"
+          label="CPUs and memory of jobs that do not request them"
+          hint="Each job gets its GPUs' share of the node, more where needed"
           problem={problem("auxiliary")}
           value={draft.auxiliary}
           options={[
-            { value: "tune", label: "tune: all that it can use to each, as far as it goes" },
+            { value: "tune", label: "tune: as much as each job can use, while it lasts" },
             { value: "greedy", label: "greedy: in the order of the policy" },
-            { value: "proportional", label: "proportional: no more than that" },
+            { value: "proportional", label: "proportional: only that share" },
           ]}
           onChange={(event) => change({ auxiliary: event.target.value as ClusterSettings["auxiliary"] })}
         />
@@ -140,8 +140,8 @@ export function OverrunNotice({ policy, overrun }: { policy: string; overrun: Ov
   const seconds = secondsBetween(overrun.since, null, useNow()) ?? 0;
   return (
     <Notice icon={<Hourglass size={16} aria-hidden />}>
-      For {duration(seconds)} now order of submission has decided in place of {policy}: {overrun.message}. It is tried
-      again by itself.
+      For {duration(seconds)} now order of submission has decided in place of {policy}: {overrun.message}. It is retried
+      automatically.
     </Notice>
   );
 }

@@ -46,7 +46,7 @@ describe("the form of a virtual cluster", () => {
     server.on("GET /gpu-models", page([{ ...model, serving_gpus: 4 }]));
     await opened();
     expect(
-      await screen.findByText("of 4 in the cluster; 4 more of serving pools, which may ask them back"),
+      await screen.findByText("of 4 in the cluster; 4 more from serving pools, which may recall them"),
     ).toBeTruthy();
   });
 

@@ -19,8 +19,8 @@ import { useSay } from "@/ui/toasts";
 /** What `sharing` of a virtual cluster means. */
 export const SHARING: Record<VirtualCluster["sharing"], string> = {
   never: "never",
-  measured: "jobs that were measured to get along",
-  free: "also jobs that were not measured",
+  measured: "pairs of jobs with good measurements",
+  free: "all pairs, also unmeasured ones",
 };
 
 interface FormProps {
@@ -150,7 +150,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
         <FieldRow>
           <Field
             label="Default time limit in seconds"
-            hint="For jobs that state none"
+            hint="For jobs without a limit"
             problem={refusal?.explain("default_time_limit_seconds")}
           >
             {(attributes) => (
@@ -164,7 +164,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           </Field>
           <SelectField
             label="Sharing of GPUs"
-            hint="Whether policies may let its jobs share them"
+            hint="Whether its jobs may share GPUs"
             problem={refusal?.explain("sharing")}
             value={draft.sharing}
             options={Object.entries(SHARING).map(([value, label]) => ({ value, label }))}
@@ -174,7 +174,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
         <FieldRow>
           <Field
             label="Minimum run time before preemption, in seconds"
-            hint="Before a policy may displace an attempt; 0: at once"
+            hint="Policies do not preempt younger attempts; 0: no minimum"
             problem={refusal?.explain("min_run_seconds")}
           >
             {(attributes) => (
@@ -188,7 +188,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           </Field>
           <Field
             label="Minimum run time before a reclaim, in seconds"
-            hint="Before an opportunistic one gives way to a guarantee; 0: at once"
+            hint="Guarantees do not reclaim GPUs of younger opportunistic attempts; 0: no minimum"
             problem={refusal?.explain("reclaim_min_run_seconds")}
           >
             {(attributes) => (
@@ -202,7 +202,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
           </Field>
           <Field
             label="Longest wait, in seconds"
-            hint="Then GPUs are reserved for a job, whatever the policy prefers; 0: never"
+            hint="GPUs are then reserved for the job, whatever the policy prefers; 0: never"
             problem={refusal?.explain("longest_wait_seconds")}
           >
             {(attributes) => (
@@ -262,7 +262,7 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
 function thereAre(model: { gpus: number; serving_gpus: number } | undefined): string {
   const { gpus, serving_gpus } = model ?? { gpus: 0, serving_gpus: 0 };
   const own = `of ${gpus - serving_gpus} in the cluster`;
-  return serving_gpus > 0 ? `${own}; ${serving_gpus} more of serving pools, which may ask them back` : own;
+  return serving_gpus > 0 ? `${own}; ${serving_gpus} more from serving pools, which may recall them` : own;
 }
 
 /** The body to send. What is guaranteed of models that are `divided` by cells follows from the cells and is left out. */

@@ -39,7 +39,7 @@ export function VirtualClustersPage() {
   return (
     <PageLayout
       title="Virtual clusters"
-      lead="What each slice of the cluster is guaranteed, and what it uses."
+      lead="The guarantee and the use of each virtual cluster."
       actions={
         me.is_operator && (
           <Button look="primary" icon={<Plus size={15} aria-hidden />} onClick={() => setEditing("new")}>
@@ -52,7 +52,9 @@ export function VirtualClustersPage() {
       {query.isPending ? (
         <SkeletonLines count={6} />
       ) : clusters.length === 0 ? (
-        <EmptyState title="No virtual clusters yet">Jobs are submitted to one; an operator makes the first.</EmptyState>
+        <EmptyState title="No virtual clusters yet">
+          Jobs are submitted to a virtual cluster; an operator creates the first.
+        </EmptyState>
       ) : (
         <>
           <BarsKey />

@@ -103,7 +103,11 @@ function WebhookActions({ webhook: { id, active }, webhook }: { webhook: Webhook
   const [open, setOpen] = useState<"edit" | "rotate" | "remove" | null>(null);
   const close = () => setOpen(null);
   const test = useWebhookDeed(id, () => testWebhook(id), "A test message is on its way.");
-  const toggle = useWebhookDeed(id, () => changeWebhook(id, { active: !active }), active ? "It is off." : "It is on.");
+  const toggle = useWebhookDeed(
+    id,
+    () => changeWebhook(id, { active: !active }),
+    active ? "The webhook is off." : "The webhook is on.",
+  );
   const remove = useMutation({
     mutationFn: () => removeWebhook(id),
     onSuccess: () => {
@@ -128,7 +132,7 @@ function WebhookActions({ webhook: { id, active }, webhook }: { webhook: Webhook
         open={open === "remove"}
         onClose={close}
         title="Remove the webhook?"
-        description="What waits for it is not sent any more."
+        description="Waiting messages are not sent."
         action="Remove"
         busy={remove.isPending}
         onConfirm={() => remove.mutate()}
@@ -150,7 +154,7 @@ function DeliveriesPanel({ webhook }: { webhook: Webhook }) {
         rows={deliveries}
         rowKey={({ id: number }) => number}
         query={query}
-        empty={<EmptyState title="Nothing was sent yet">Try it with a test message.</EmptyState>}
+        empty={<EmptyState title="No messages yet">Try it with a test message.</EmptyState>}
         columns={[
           {
             header: "Message",
@@ -190,7 +194,7 @@ interface DeliveryDialogProps {
 }
 
 function DeliveryDialog({ webhook, delivery, onClose }: DeliveryDialogProps) {
-  const again = useWebhookDeed(webhook, () => redeliver(webhook, delivery.id), "It is sent again.");
+  const again = useWebhookDeed(webhook, () => redeliver(webhook, delivery.id), "The message is sent again.");
   return (
     <Dialog open onClose={onClose} title={delivery.topic} description={`webhook-id: ${delivery.message}`}>
       <Stack>

@@ -244,7 +244,7 @@ def _next_lease(shares: Sequence[tuple[str, float]]) -> Reason:
     if target:
         message = f"Its target is {target}; in this lease others are further behind theirs."
     else:
-        message = "It has no target yet, or none above 0: it gets idle GPUs, and there are none for it."
+        message = "It has no target above 0 yet: it gets only idle GPUs, and none is free for it."
     return Reason(
         code="behind_target_first", tier=Tier.ORDER, message=message, blocking={"targets": dict(shares)}
     )

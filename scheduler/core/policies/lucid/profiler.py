@@ -281,7 +281,7 @@ def _kept_for_profiling(kept: str, gpus: int) -> Reason:
     return Reason(
         code="kept_for_profiling",
         tier=Tier.ORDER,
-        message=f"{kept} are kept for new jobs, which are profiled there.",
+        message=f"{kept} are reserved for profiling new jobs.",
         blocking={"gpus": gpus},
     )
 

@@ -259,7 +259,7 @@ _NO_ROUND = Reason(
     code="no_round_yet",
     tier=Tier.ORDER,
     message="In the plan of the coming rounds others gain more; the later it is, the more it counts.",
-    hint="An estimate of its run time, or its epochs in its progress, make the plan better.",
+    hint="An estimate of its run time, or epochs in its progress lines, improve the plan.",
 )
 
 
