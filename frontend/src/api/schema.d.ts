@@ -13116,7 +13116,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21857,7 +21857,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -21948,7 +21948,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description There is no such thing, or you may not see it. */
+            /** @description Not found, or you may not see it. */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -390,7 +390,7 @@ class _Shortages:
 
     def _short_of_processors(self, demand: Demand) -> Reason:
         most = max(demand.needs, key=lambda need: (need.cpus, need.memory_bytes))
-        which = "Nodes with enough GPUs to be had" if demand.gpus else "All nodes that it may use"
+        which = "Nodes with enough available GPUs" if demand.gpus else "All nodes that it may use"
         return Reason(
             code="node_resources",
             tier=Tier.CAPACITY,
