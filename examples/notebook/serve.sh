@@ -9,10 +9,11 @@ if ! python -m jupyter "$page" --version >/dev/null 2>&1; then
     own="$ALLOT_CHECKPOINT_DIR/.jupyter"
     python="$own/bin/python"
     if ! "$python" -m jupyter "$page" --version >/dev/null 2>&1; then
+        echo "Jupyter is not installed here: pip installs it beside the checkpoints. The page opens in a minute or two."
         if ! { python -m venv --system-site-packages "$own" && "$python" -m pip install --quiet jupyterlab notebook; } \
             >"$ALLOT_CHECKPOINT_DIR/.jupyter.log" 2>&1; then
-            # One line and this code: it could not be started, and another attempt would not help.
-            echo "Jupyter is not installed here, and pip could not install it: add jupyterlab to the node's Python or name an image that has it."
+            # This code: it could not be started, and another attempt would not help.
+            echo "pip could not install Jupyter: add jupyterlab to the node's Python or name an image that has it."
             exit 127
         fi
     fi

@@ -2088,6 +2088,7 @@ class GpuSharer(TypedDict):
     request: float
     limit: float
     memory_bytes: int
+    memory_used_bytes: int | None
     way: WayEnum
     enforcement: EnforcementEnum | BlankEnum
     slowdown: float | None

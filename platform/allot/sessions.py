@@ -113,6 +113,9 @@ async def session(account: Account, job_id: int, wanted: Mapping[str, Any]) -> A
         )
     except InvalidStatus as error:
         status = error.response.status_code
+        if status == 503:
+            said = f"{account.url} opens no sessions just now. Try again in a few seconds."
+            raise Unreachable(said, url=account.url) from error
         raise Unreachable(f"{account.url} has no sessions (status {status}).", url=account.url) from error
     except (OSError, WebSocketException, TimeoutError) as error:
         raise Unreachable(f"Cannot reach {account.url}: {error}.", url=account.url) from error

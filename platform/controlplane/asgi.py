@@ -21,6 +21,7 @@ from controlplane.pulse import Lifespan  # noqa: E402
 from controlplane.sessions.consumers import AgentSession, UserSession  # noqa: E402
 from controlplane.sessions.origin import SameOrigin  # noqa: E402
 from controlplane.sessions.pages import JobPages  # noqa: E402
+from controlplane.sockets_away import SocketsAway  # noqa: E402
 
 
 def live(consumer: AsgiApplication) -> AsgiApplication:
@@ -57,4 +58,4 @@ dashboard = ProtocolTypeRouter(
         ),
     }
 )
-application = Lifespan(SocketLimit(JobPages(dashboard)), handler.agents)
+application = Lifespan(SocketLimit(SocketsAway(JobPages(dashboard))), handler.agents)

@@ -47,6 +47,9 @@ FRAMEWORK: Sequence[tuple[type[Exception], str, int]] = (
     (redis.exceptions.TimeoutError, "unavailable", 503),
 )
 
+#: What is raised while the database or Redis is away.
+UNAVAILABLE = tuple(kind for kind, _, status in FRAMEWORK if status == 503)
+
 MESSAGES = {
     "not_found": "Not found, or you may not see it.",
     "unavailable": "The database or Redis does not answer just now. Try again in a few seconds.",

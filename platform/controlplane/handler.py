@@ -30,6 +30,9 @@ from tenants.signin import ITS_TURN, TURN_AFTER_SECONDS
 
 #: Where agents report, and send output.
 AGENTS = "/api/agent/"
+#: What is handed to the connection at once of an answer that is made piece by piece, as much as uvicorn holds
+#: for a slow reader. What it has is delivered, also to a reader whose right ended meanwhile.
+SENT_BYTES = ASGIHandler.chunk_size
 
 
 class Handler(ASGIHandler):
@@ -140,7 +143,8 @@ async def _in_lane(lane: Lane, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
     make_in_thread = sync_to_async(make, thread_sensitive=False, executor=lane.executor)
     while (piece := await make_in_thread()) is not None:
-        yield piece
+        for start in range(0, len(piece), SENT_BYTES):
+            yield piece[start : start + SENT_BYTES]
 
 
 def caller_of(request: HttpRequest | None) -> Caller | None:

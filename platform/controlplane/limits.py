@@ -82,9 +82,15 @@ class BodyLimit:
 
 
 async def refuse(
-    send: Send, status: int, code: str, message: str, more: Sequence[tuple[bytes, bytes]] = ()
+    send: Send,
+    status: int,
+    code: str,
+    message: str,
+    more: Sequence[tuple[bytes, bytes]] = (),
+    *,
+    kind: str = "http.response",
 ) -> None:
-    """Answer a request with an error before anything has seen it."""
+    """Answer a request, or a handshake (`kind`), with an error before anything has seen it."""
     body = error_bytes(code, message)
     headers = [
         (b"content-type", b"application/json"),
@@ -92,8 +98,8 @@ async def refuse(
         (b"cache-control", b"no-store"),
         *more,
     ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": f"{kind}.start", "status": status, "headers": headers})
+    await send({"type": f"{kind}.body", "body": body})
 
 
 class NoNulMiddleware:

@@ -128,6 +128,8 @@ class ReplicaSample:
     memory_used_bytes: int | None = None
     processes: int | None = None
     gpu_memory_bytes: int | None = None
+    #: What it occupies on each of its devices, by the device's index.
+    gpu_memory_by_index: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

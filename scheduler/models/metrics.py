@@ -34,7 +34,8 @@ class Metrics(models.Model):
 
 class NodeMetrics(Metrics):
     """Of a whole node: {"host": group, "gpus": {index: group}}, in readings also what each attempt used:
-    {"parts": {attempt id: {rank: group}}}."""
+    {"parts": {attempt id: {rank: group}}}, and the bytes that each occupied on GPUs:
+    {"occupied": {attempt id: {index: figure}}}."""
 
     pk = models.CompositePrimaryKey("node_id", "seconds", "at")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, db_index=False, related_name="metrics")

@@ -15,6 +15,7 @@ from nodeagent.machine import Part, Phase
 from nodeagent.messages import GpuSample, HostSample, Inventory, InventoryGpu, Reading
 from nodeagent.metrics.exposition import Figures, exposition, keep_exposing
 from nodeagent.metrics.host import HostMeter
+from nodeagent.metrics.jobs import Usage
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.process.ports import HeldPorts
 from tests.agent.builders import GPU_BYTES, make_part, python
@@ -111,10 +112,41 @@ async def test_processes_are_measured_and_simulated_gpus_are_as_busy(
     assert utilisation[0] > 0.0
     assert (utilisation[1], utilisation[2], utilisation[3]) == (0.0, 0.0, 0.0)
     assert all(gpu.simulated for gpu in found.gpus)
+    # A simulated device has its part of the memory that the processes have.
+    assert worker.gpu_memory_by_index == {"0": worker.memory_used_bytes}
+    half = sleeper.memory_used_bytes // 2
+    assert sleeper.gpu_memory_by_index == {"1": half, "2": half}
     assert found.host.memory_used_bytes > 0
     # One that emulates the pace of a GPU reports its steps and does little else.
     Path(node.runtime.folder(1).progress(0)).write_text('{"step": 1}\n')
     assert sampler.step([part])[1].utilisation_percent == 100.0
+
+
+async def test_what_a_replica_occupies_is_told_by_device_as_the_driver_knows_its_processes(
+    node: RuntimeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, one = (
+        python("import time; time.sleep(600)", gpu_indexes=(0, 1)),
+        python("", rank=1, gpu_indexes=(1,)),
+    )
+    part = Part(desired=make_part(two, one), phase=Phase.RUNNING)
+    usage = {(1, 0): Usage(pids=frozenset({70, 71}), memory_bytes=1), (1, 1): Usage(pids=frozenset({80}))}
+    devices = node.runtime.devices
+    real = (GpuSample(index=index, utilisation_percent=1.0, memory_used_bytes=9) for index in range(3))
+    monkeypatch.setattr(devices, "samples", lambda loads, said=tuple(real): said)
+    by_process = {0: {70: 100}, 1: {70: 20, 71: 3, 80: 4_000}, 2: {90: 5}}
+    monkeypatch.setattr(devices, "memory_by_process", lambda: by_process)
+    sampler = Sampler(node.configuration, devices, node.runtime.folder)
+    monkeypatch.setattr(sampler.jobs, "measure", lambda attempts: usage)
+    sampler.step([part])
+    first, second = sampler.waiting[-1].replicas
+    assert (first.gpu_memory_bytes, first.gpu_memory_by_index) == (123, {"0": 100, "1": 23})
+    assert (second.gpu_memory_bytes, second.gpu_memory_by_index) == (4_000, {"1": 4_000})
+    # A driver that does not tell of processes.
+    by_process.clear()
+    sampler.step([part])
+    silent, _ = sampler.waiting[-1].replicas
+    assert (silent.gpu_memory_bytes, silent.gpu_memory_by_index) == (None, {})
 
 
 def test_readings_wait_for_the_server(tmp_path: Path) -> None:

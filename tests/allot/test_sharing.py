@@ -25,7 +25,7 @@ def test_who_has_which_part_is_listed(
     attempt.parts.update(enforcement="placement_only")
     make_attempt(make_job(tenant=speech, name="voices"), gpus, part=GpuPart(request=500, limit=500))
     _, first, second = allot("sharing").stdout.splitlines()
-    shown = f"n1 0 V100 0.8 {mine.id} digits 0.3 0.6 4.8 GiB placement only not measured"
+    shown = f"n1 0 V100 0.8 {mine.id} digits 0.3 0.6 4.8 GiB not measured placement only not measured"
     assert " ".join(first.split()) == shown
-    assert " ".join(second.split()) == "n1 0 V100 0.8 of another tenant 0.5 0.5 8 GiB not told -"
+    assert " ".join(second.split()) == "n1 0 V100 0.8 of another tenant 0.5 0.5 8 GiB - not told -"
     assert json.loads(allot("sharing", "-o", "json").stdout)[0]["in_use"] == 0.8

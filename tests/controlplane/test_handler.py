@@ -16,6 +16,7 @@ from controlplane.handler import Handler
 pytestmark = pytest.mark.urls(__name__)
 
 PIECE = b"piece of a file"
+PAGE = bytes(range(256)) * 8_192 + b"end"
 ended: list[str] = []
 
 
@@ -40,7 +41,16 @@ def script(request: HttpRequest) -> FileResponse:
     return FileResponse(io.BytesIO(bytes(3 * Handler.chunk_size)))
 
 
-urlpatterns = [path("thread", thread), path("endless", endless), path("script", script)]
+def page(request: HttpRequest) -> StreamingHttpResponse:
+    return StreamingHttpResponse(iter([PAGE, b"", PAGE[:5]]))
+
+
+urlpatterns = [
+    path("thread", thread),
+    path("endless", endless),
+    path("script", script),
+    path("page", page),
+]
 
 
 @pytest.fixture
@@ -94,3 +104,11 @@ async def test_a_file_goes_out_in_large_pieces(seen):
     _, *pieces = await sent_for("/script", [{"type": "http.request", "body": b""}])
     sizes = [len(piece["body"]) for piece in pieces if piece.get("body")]
     assert sizes == [Handler.chunk_size] * 3
+
+
+async def test_a_page_of_a_file_is_handed_to_the_connection_bit_by_bit(seen):
+    """Or all of it would lie there, and be sent to a slow reader whose right to it ended long ago."""
+    _, *pieces = await sent_for("/page", [{"type": "http.request", "body": b""}])
+    bodies = [piece.get("body", b"") for piece in pieces]
+    assert b"".join(bodies) == PAGE + PAGE[:5]
+    assert max(map(len, bodies)) == Handler.chunk_size

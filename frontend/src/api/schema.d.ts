@@ -4246,8 +4246,10 @@ export interface components {
              * @description What it never exceeds, 0 to 1.
              */
             limit: number;
-            /** @description On the device; 0: not known. */
+            /** @description What it holds on the device, used or not; 0: not known. */
             memory_bytes: number;
+            /** @description What its processes occupied there at the newest reading; null: not measured. */
+            memory_used_bytes: number | null;
             /**
              * @description `part`: it has a part of its own; `together`, `turns`: it and others have all of the GPU, at the same time or one after the other, frozen otherwise.
              *

@@ -96,14 +96,33 @@ def sharing(output: OutputOption = Format.table) -> None:
                 f"{job['request']:g}",
                 f"{job['limit']:g}",
                 f"{job['memory_bytes'] / 2**30:.3g} GiB" if job["memory_bytes"] else "-",
+                _memory_used(job),
                 job["enforcement"].replace("_", " ") or "not told" if job["way"] == "part" else job["way"],
                 _slowdown(job),
             ]
             for gpu in found
             for job in gpu["jobs"]
         ]
-        columns = ["NODE", "GPU", "MODEL", "IN USE", "JOB", "PART", "LIMIT", "MEMORY", "HELD", "SLOWDOWN"]
-        print_table(columns, rows, right=("GPU", "IN USE", "PART", "LIMIT", "MEMORY"))
+        columns = [
+            "NODE",
+            "GPU",
+            "MODEL",
+            "IN USE",
+            "JOB",
+            "PART",
+            "LIMIT",
+            "MEMORY",
+            "USED",
+            "HELD",
+            "SLOWDOWN",
+        ]
+        print_table(columns, rows, right=("GPU", "IN USE", "PART", "LIMIT", "MEMORY", "USED"))
+
+
+def _memory_used(job: GpuSharer) -> str:
+    if job["memory_used_bytes"] is None:
+        return "not measured" if job["id"] else "-"
+    return f"{job['memory_used_bytes'] / 2**30:.3g} GiB"
 
 
 def _slowdown(job: GpuSharer) -> str:

@@ -64,9 +64,17 @@ class Console:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured else text
 
 
-def log_file(folder: Path, name: str) -> logging.Handler:
+class LogFile(RotatingFileHandler):
+    """Loses lines while the disk is full; logging itself prints a traceback to the terminal for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
+def log_file(folder: Path, name: str) -> logging.FileHandler:
     """A file that keeps the last 4 to 8 MiB of one child's lines."""
-    handler = RotatingFileHandler(folder / f"{name}.log", maxBytes=LOG_BYTES, backupCount=1)
+    handler = LogFile(folder / f"{name}.log", maxBytes=LOG_BYTES, backupCount=1)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     return handler
 

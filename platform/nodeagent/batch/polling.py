@@ -122,7 +122,7 @@ class BatchDevices:
         """Return what the remote runners saw of those in use; of idle ones nobody knows."""
         return tuple(sample for sample in self.sampled() if sample.index in loads)
 
-    def memory_by_process(self) -> Mapping[int, int]:
+    def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:
         return {}
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:

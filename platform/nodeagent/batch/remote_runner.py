@@ -84,8 +84,10 @@ class AssignedDevices:
         desired_of = {index: desired for desired, index in own.items()}
         return tuple(replace(one, index=desired_of[one.index]) for one in taken if one.index in desired_of)
 
-    def memory_by_process(self) -> Mapping[int, int]:
-        return self.devices.memory_by_process()
+    def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:
+        known = self.devices.memory_by_process()
+        own = self._own_indexes(self.assigned)
+        return {desired: known[index] for desired, index in own.items() if index in known}
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         return {index: self.assigned.get(index, str(index)) for index in indexes}

@@ -40,8 +40,8 @@ class Devices(Protocol):
         `loads` are those of the devices on which an attempt runs; None where it is not known.
         """
 
-    def memory_by_process(self) -> Mapping[int, int]:
-        """Return bytes on the devices by process, as far as it is told."""
+    def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:
+        """Return by device the bytes that each process occupies there, as far as it is told."""
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return what CUDA_VISIBLE_DEVICES calls these devices."""
@@ -102,7 +102,7 @@ class SimulatedDevices:
             )
         return tuple(samples)
 
-    def memory_by_process(self) -> dict[int, int]:
+    def memory_by_process(self) -> dict[int, dict[int, int]]:
         return {}
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:

@@ -112,14 +112,16 @@ class NvmlDevices:
             readings.append(self._with_whole_device(sample, device) if handle is device else sample)
         return tuple(readings)
 
-    def memory_by_process(self) -> dict[int, int]:
-        """Return bytes on these devices by process; without those that the driver does not tell of."""
-        used: dict[int, int] = {}
-        for handle in self.handles:
-            for process in self._ask(self.nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ():
-                if process.usedGpuMemory is not None:
-                    used[process.pid] = used.get(process.pid, 0) + int(process.usedGpuMemory)
-        return used
+    def memory_by_process(self) -> dict[int, dict[int, int]]:
+        """Return bytes by device and process; without those that the driver does not tell of."""
+        return {
+            index: {
+                process.pid: int(process.usedGpuMemory)
+                for process in self._ask(self.nvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()
+                if process.usedGpuMemory is not None
+            }
+            for index, handle in enumerate(self.handles)
+        }
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return identities, which stay what they are where only some devices can be seen."""

@@ -14,7 +14,7 @@ from nodeagent.devices.inventory import Devices, Load
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Part
 from nodeagent.measures import GPU_MEASURES, GpuMeasure
-from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, ReplicaSample
+from nodeagent.messages import READINGS_PER_REPORT, GpuSample, HostSample, Reading, Replica, ReplicaSample
 from nodeagent.metrics.host import HostMeter
 from nodeagent.metrics.jobs import JobMeter, ReplicaKey, Usage
 
@@ -80,8 +80,11 @@ class Sampler:
         gpu_memory = self.devices.memory_by_process() if parts else {}
         before = self.usage_at_reading
         self.replicas = tuple(
-            _replica_sample(key, before.get(key), self.usage.get(key), gpu_memory, seconds)
-            for key in _replicas(parts)
+            _replica_sample(
+                key, before.get(key), now_used, self._on_gpus(replica, now_used, gpu_memory), seconds
+            )
+            for key, replica in _replicas(parts)
+            for now_used in [self.usage.get(key)]
         )
         self.waiting.append(
             Reading(
@@ -93,9 +96,27 @@ class Sampler:
         )
         self.since_reading, self.read_at, self.usage_at_reading = [], now, self.usage
 
+    def _on_gpus(
+        self, replica: Replica, now: Usage | None, by_process: Mapping[int, Mapping[int, int]]
+    ) -> dict[str, int]:
+        """Return the bytes that a replica occupies on each device, as far as that can be told."""
+        if now is None:
+            return {}
+        simulated = {gpu.index for gpu in self.gpus if gpu.simulated}
+        if now.memory_bytes is not None and simulated.issuperset(replica.gpu_indexes):
+            return {str(index): _on_each_gpu(replica, now) for index in replica.gpu_indexes}
+        # The driver may not tell of processes, or know them by other numbers: then nothing is said.
+        return {
+            str(index): sum(used[pid] for pid in pids)
+            for index, used in by_process.items()
+            if (pids := now.pids & used.keys())
+        }
 
-def _replicas(parts: Iterable[Part]) -> list[ReplicaKey]:
-    return [(part.desired.attempt, replica.rank) for part in parts for replica in part.desired.replicas]
+
+def _replicas(parts: Iterable[Part]) -> list[tuple[ReplicaKey, Replica]]:
+    return [
+        ((part.desired.attempt, replica.rank), replica) for part in parts for replica in part.desired.replicas
+    ]
 
 
 def _loads(
@@ -103,39 +124,38 @@ def _loads(
 ) -> dict[int, Load | None]:
     """Return what the jobs of each device do with their CPUs and memory; None where that cannot be told."""
     loads: dict[int, Load | None] = {}
-    for part in parts:
-        for replica in part.desired.replicas:
-            key = (part.desired.attempt, replica.rank)
-            cpus_used = _cpus_used(before.get(key), now.get(key), seconds)
-            load = None
-            if cpus_used is not None:
-                # A job that emulates the pace of a GPU sleeps through its steps, and reports them.
-                share = 1.0 if now[key].is_advancing else cpus_used / (replica.cpus or CPUS_BY_DEFAULT)
-                load = Load(
-                    busy=min(share, 1.0),
-                    memory_bytes=(now[key].memory_bytes or 0) // max(len(replica.gpu_indexes), 1),
-                )
-            for index in replica.gpu_indexes:
-                other = loads.get(index)
-                loads[index] = load if other is None or load is None else other + load
+    for key, replica in _replicas(parts):
+        cpus_used = _cpus_used(before.get(key), now.get(key), seconds)
+        load = None
+        if cpus_used is not None:
+            # A job that emulates the pace of a GPU sleeps through its steps, and reports them.
+            share = 1.0 if now[key].is_advancing else cpus_used / (replica.cpus or CPUS_BY_DEFAULT)
+            load = Load(busy=min(share, 1.0), memory_bytes=_on_each_gpu(replica, now[key]))
+        for index in replica.gpu_indexes:
+            other = loads.get(index)
+            loads[index] = load if other is None or load is None else other + load
     return loads
 
 
+def _on_each_gpu(replica: Replica, now: Usage) -> int:
+    """Return what a replica occupies on each of its simulated devices: its memory, in equal parts."""
+    return (now.memory_bytes or 0) // max(len(replica.gpu_indexes), 1)
+
+
 def _replica_sample(
-    key: ReplicaKey, before: Usage | None, now: Usage | None, gpu_memory: Mapping[int, int], seconds: float
+    key: ReplicaKey, before: Usage | None, now: Usage | None, on_gpus: dict[str, int], seconds: float
 ) -> ReplicaSample:
     attempt, rank = key
     sample = ReplicaSample(attempt=attempt, rank=rank)
     if now is None:
         return sample
-    # The driver may not tell of processes, or know them by other numbers: then nothing is said.
-    on_gpus = [gpu_memory[pid] for pid in now.pids & gpu_memory.keys()]
     return replace(
         sample,
         cpus_used=_cpus_used(before, now, seconds),
         memory_used_bytes=now.memory_bytes,
         processes=len(now.pids) or None,
-        gpu_memory_bytes=sum(on_gpus) if on_gpus else None,
+        gpu_memory_bytes=sum(on_gpus.values()) if on_gpus else None,
+        gpu_memory_by_index=on_gpus,
     )
 
 

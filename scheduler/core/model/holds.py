@@ -64,9 +64,11 @@ class GpuHolds:
         return None
 
     def may_promote(self, allocation: AllocationId, gpus: Iterable[GpuId]) -> bool:
-        """Whether those who hold the GPUs of a nominee leave it room."""
+        """Whether those who hold the GPUs of a nominee leave it room; no, where it is a nominee no more."""
         return all(
-            [self._has_room(self._held.get(gpu), gpu, self._nominated[gpu][allocation]) for gpu in gpus]
+            allocation in (promised := self._nominated.get(gpu, _NOBODY))
+            and self._has_room(self._held.get(gpu), gpu, promised[allocation])
+            for gpu in gpus
         )
 
     # Changes

@@ -84,14 +84,19 @@ def _taken_at(reading: Reading, sent_at: float | None, now: datetime) -> datetim
 
 def _values(reading: Reading) -> dict[str, Any]:
     parts: dict[str, dict[str, Group]] = {}
+    occupied: dict[str, dict[str, float | None]] = {}
     for replica in reading.replicas[:_REPLICAS_MOST]:
         if not 0 < replica.attempt < _IDS_BELOW:
             continue
         parts.setdefault(str(replica.attempt), {})[str(replica.rank)] = _group(replica, REPLICA_MEASURES)
+        for index, used in list(replica.gpu_memory_by_index.items())[:_GPUS_MOST]:
+            if index.isdecimal() and int(index) < _GPUS_MOST:
+                occupied.setdefault(str(replica.attempt), {})[index] = figure_of(used)
     return {
         "host": _group(reading.host, HOST_MEASURES),
         "gpus": {str(gpu.index): _group(gpu, GPU_MEASURES) for gpu in reading.gpus[:_GPUS_MOST]},
         "parts": parts,
+        "occupied": occupied,
     }
 
 

@@ -171,7 +171,13 @@ class GpuSharer(serializers.Serializer[Mapping[str, object]]):
     virtual_cluster = serializers.CharField(allow_null=True)
     request = serializers.FloatField(help_text="What it gets of the GPU whenever it can use it, 0 to 1.")
     limit = serializers.FloatField(help_text="What it never exceeds, 0 to 1.")
-    memory_bytes = serializers.IntegerField(help_text="On the device; 0: not known.")
+    memory_bytes = serializers.IntegerField(
+        help_text="What it holds on the device, used or not; 0: not known."
+    )
+    memory_used_bytes = serializers.IntegerField(
+        allow_null=True,
+        help_text="What its processes occupied there at the newest reading; null: not measured.",
+    )
     way = serializers.ChoiceField(
         choices=["part", "together", "turns"],
         help_text="`part`: it has a part of its own; `together`, `turns`: it and others have all of the GPU,"

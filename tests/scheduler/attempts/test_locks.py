@@ -1,6 +1,7 @@
 """Who waits for whom: real transactions on two connections."""
 
 import os
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,8 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from scheduler.jobs.attempts.services import lifecycle
+from scheduler.core.model.holds import GpuHolds
+from scheduler.jobs.attempts.services import gpu_holds, lifecycle
 from scheduler.jobs.attempts.services.lifecycle import part_exited
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.services import control as jobs
@@ -75,6 +77,22 @@ def test_what_waited_is_held_from_after_it_was_waited_for(db: None, monkeypatch:
     lifecycle.promote_overdue()
     successor.allocation.refresh_from_db()
     assert successor.allocation.held_at >= waited[0]
+
+
+def test_a_nominee_that_goes_while_it_is_looked_who_is_due_stops_no_round(
+    db: None, monkeypatch: pytest.MonkeyPatch
+):
+    """Who is nominated and who holds are two statements: a cancelled job may go between them."""
+    attempt = make_attempt(make_job(), gpus_of(make_node(gpus=1)), state="planned", phase="planned")
+    read = gpu_holds.holds_on
+
+    def read_late(gpus: Collection[int]) -> GpuHolds:
+        gpu_holds.release(attempt.allocation, at=database_now())
+        return read(gpus)
+
+    assert gpu_holds.overdue() == [attempt.allocation_id]
+    monkeypatch.setattr(gpu_holds, "holds_on", read_late)
+    assert gpu_holds.overdue() == []
 
 
 def test_what_needs_two_predecessors_is_held_from_when_the_last_has_gone(db: None):

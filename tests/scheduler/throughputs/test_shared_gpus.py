@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+
 import pytest
 
+from nodeagent.messages import PROTOCOL, Reading, ReplicaSample, Report, decode, encode
+from scheduler.agents.services.reports import report_apply
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.models import Attempt, Gpu
 from tenants.models import Tenant
@@ -29,6 +34,17 @@ def running(gpu: Gpu, tenant: Tenant, name: str, request: int, limit: int, memor
     return make_attempt(make_job(tenant=tenant, name=name), [gpu], part=part)
 
 
+def occupy(gpu: Gpu, found: Mapping[int, dict[str, int]]) -> None:
+    """Have the node of a GPU report what attempts occupy by device."""
+    replicas = tuple(
+        ReplicaSample(attempt=attempt, rank=0, gpu_memory_by_index=by_index)
+        for attempt, by_index in found.items()
+    )
+    reading = Reading(at=time.time(), replicas=replicas)
+    report = Report(protocol=PROTOCOL, boot=gpu.node.boot, generation=0, readings=(reading,))
+    report_apply(gpu.node, decode(Report, encode(report)))
+
+
 def shown(who: Caller, query: str = "") -> list[dict]:
     answer = who.get(f"/shared-gpus{query}")
     assert answer.status_code == 200, answer.content
@@ -43,7 +59,8 @@ def test_members_see_what_others_have_and_not_who_they_are() -> None:
     mine.throughput = 50.0
     mine.save()
     make_measurement(vision, "name:digits", 125.0)
-    running(first, speech, "voices", 500, 500)
+    theirs = running(first, speech, "voices", 500, 500)
+    occupy(first, {mine.id: {"0": 3 * GIB, "1": GIB, "x": 1}, theirs.id: {"0": 2 * GIB}})
     running(second, speech, "voices", 250, 250)
     # It is nobody else's.
     make_attempt(make_job(tenant=vision), [third])
@@ -58,6 +75,7 @@ def test_members_see_what_others_have_and_not_who_they_are() -> None:
             "request": 0.3,
             "limit": 0.6,
             "memory_bytes": 4 * GIB,
+            "memory_used_bytes": 3 * GIB,
             "way": "part",
             "enforcement": "enforced",
             "slowdown": 2.5,
@@ -71,6 +89,7 @@ def test_members_see_what_others_have_and_not_who_they_are() -> None:
             "limit": 0.5,
             # In proportion, of 16 GiB.
             "memory_bytes": 8 * GIB,
+            "memory_used_bytes": None,
             "way": "part",
             "enforcement": "",
             "slowdown": None,
@@ -78,7 +97,9 @@ def test_members_see_what_others_have_and_not_who_they_are() -> None:
     ]
     assert [job["name"] for job in other["jobs"]] == [None]
     operator = caller(make_user(operator=True))
-    assert [job["name"] for gpu in shown(operator) for job in gpu["jobs"]] == ["digits", "voices", "voices"]
+    jobs = [job for gpu in shown(operator) for job in gpu["jobs"]]
+    assert [job["name"] for job in jobs] == ["digits", "voices", "voices"]
+    assert [job["memory_used_bytes"] for job in jobs] == [3 * GIB, 2 * GIB, None]
     (page,) = shown(operator, "?page_size=1")
     assert page["id"] == one["id"]
 

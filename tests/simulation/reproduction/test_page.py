@@ -11,7 +11,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,26 +83,33 @@ def agree(figure: str, printed: str) -> bool:
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs the published traces")
 @pytest.mark.timeout(LIMIT_SECONDS + PATIENCE_SECONDS)
 @pytest.mark.parametrize("table", held_tables(PAGE.read_text()), ids=lambda table: table.title.split(":")[0])
-def test_the_figures_are_those_that_the_command_prints(table: Table, tmp_path: Path) -> None:
-    programs = f'manage.py() {{ python {ROOT}/manage.py "$@"; }}\n'
-    command = table.command.replace("benchmarks/", f"{ROOT}/benchmarks/")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    folders = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
-    done = subprocess.run(
-        ["bash", "-c", programs + command],
-        cwd=tmp_path,
-        env=os.environ | {"D": str(DATA), "PATH": path, "PYTHONPATH": folders, "COLUMNS": "250"},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=True,
-    )
-    printed = NUMBER.findall(done.stdout)
+def test_the_figures_are_those_that_the_command_prints(table: Table) -> None:
+    output = printed_by(table.command)
+    printed = NUMBER.findall(output)
     for name, texts in table.rows:
         for text in texts:
             for figure in filter(None, map(NUMBER.search, text.split(" / "))):
-                said = f"{name}: {figure[0]} is not among what it printed:\n{done.stdout}"
+                said = f"{name}: {figure[0]} is not among what it printed:\n{output}"
                 assert any(agree(figure[0], each) for each in printed), said
+
+
+@cache
+def printed_by(command: str) -> str:
+    """Run a command of the page, and return what it prints; several tables may be of one command."""
+    programs = f'manage.py() {{ python {ROOT}/manage.py "$@"; }}\n'
+    command = command.replace("benchmarks/", f"{ROOT}/benchmarks/")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folders = f"{ROOT}{os.pathsep}{ROOT / 'platform'}"
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            ["bash", "-c", programs + command],
+            cwd=folder,
+            env=os.environ | {"D": str(DATA), "PATH": path, "PYTHONPATH": folders, "COLUMNS": "250"},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=True,
+        ).stdout
 
 
 def test_a_mark_names_what_its_table_has() -> None:

@@ -17,6 +17,7 @@ function aSharer(given: Partial<GpuSharer>): GpuSharer {
     request: 0.3,
     limit: 0.6,
     memory_bytes: 4 * GIB,
+    memory_used_bytes: 3 * GIB,
     way: "part",
     enforcement: "enforced",
     slowdown: 2.5,
@@ -29,7 +30,7 @@ function aSharedGpu(given: Partial<SharedGpu>): SharedGpu {
 }
 
 it("says who has which part, how it is held and what it costs, and of others' jobs only what they have", async () => {
-  const stranger = { id: null, name: null, tenant: null, virtual_cluster: null, slowdown: null };
+  const stranger = { id: null, name: null, tenant: null, virtual_cluster: null, memory_used_bytes: null, slowdown: null };
   server.on(
     "GET /shared-gpus",
     page([
@@ -41,7 +42,7 @@ it("says who has which part, how it is held and what it costs, and of others' jo
         index: 4,
         in_use: 1,
         jobs: [
-          aSharer({ id: 8, name: "bert", request: 1, limit: 1, way: "together", enforcement: "", slowdown: null }),
+          aSharer({ id: 8, name: "bert", request: 1, limit: 1, way: "together", enforcement: "", memory_used_bytes: null, slowdown: null }),
           aSharer({ id: 9, name: "dlrm", request: 1, limit: 1, way: "turns", enforcement: "", slowdown: 1.25 }),
         ],
       }),
@@ -50,10 +51,10 @@ it("says who has which part, how it is held and what it costs, and of others' jo
   await renderPage(SharingPage);
   const rows = rowsOf(await screen.findByRole("table", { name: "Shared GPUs" }));
   expect(rows.map((row) => row.slice(1))).toEqual([
-    ["80 %", "digits #7vision in research", "0.3up to 0.6", "4 GiB", "enforced", "2.50×"],
-    ["", "of another tenant", "0.5", "4 GiB", "placement only", "–"],
-    ["100 %", "bert #8vision in research", "1", "4 GiB", "together", "not measured"],
-    ["", "dlrm #9vision in research", "1", "4 GiB", "in turns", "1.25×"],
+    ["80 %", "digits #7vision in research", "0.3up to 0.6", "4 GiB", "3 GiB", "enforced", "2.50×"],
+    ["", "of another tenant", "0.5", "4 GiB", "–", "placement only", "–"],
+    ["100 %", "bert #8vision in research", "1", "4 GiB", "not measured", "together", "not measured"],
+    ["", "dlrm #9vision in research", "1", "4 GiB", "3 GiB", "in turns", "1.25×"],
   ]);
   // Each row names its GPU for those who hear it.
   expect(rows.map(([gpu]) => gpu)).toEqual([

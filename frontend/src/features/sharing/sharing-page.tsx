@@ -112,9 +112,17 @@ const COLUMNS: readonly Column<SharerRow>[] = [
   },
   {
     header: "Memory",
+    headerTitle: "What it holds on the device, whether it uses it or not",
     isNumeric: true,
     className: oneLine,
     cell: ({ job }) => (job.memory_bytes > 0 ? bytes(job.memory_bytes) : "–"),
+  },
+  {
+    header: "Used",
+    headerTitle: "What its processes occupied on the device a moment ago",
+    isNumeric: true,
+    className: oneLine,
+    cell: ({ job }) => <Used job={job} />,
   },
   { header: "Held", cell: ({ job }) => <span title={heldTitle(job)}>{heldText(job)}</span> },
   { header: "Slowdown", isNumeric: true, className: oneLine, cell: ({ job }) => <Slowdown job={job} /> },
@@ -170,6 +178,11 @@ function heldTitle({ way, enforcement }: GpuSharer): string {
 
 function Slowdown({ job }: { job: GpuSharer }) {
   if (job.slowdown !== null) return <>{job.slowdown.toFixed(2)}×</>;
+  return <span className={muted}>{job.id === null ? "–" : "not measured"}</span>;
+}
+
+function Used({ job }: { job: GpuSharer }) {
+  if (job.memory_used_bytes !== null) return <>{bytes(job.memory_used_bytes)}</>;
   return <span className={muted}>{job.id === null ? "–" : "not measured"}</span>;
 }
 

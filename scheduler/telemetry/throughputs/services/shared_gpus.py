@@ -16,7 +16,10 @@ from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import Setting
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart
 from scheduler.models.nodes import Gpu
+from scheduler.telemetry.metrics.selectors.now import newest_readings
+from scheduler.telemetry.metrics.selectors.reading import Row
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
+from scheduler.wiring.clock import database_now
 from tenants.models import Role
 from tenants.selectors import Viewer
 
@@ -52,11 +55,12 @@ def shared_gpus(viewer: Viewer, ids: Collection[int]) -> list[dict[str, Any]]:
         for attempt in group
         if viewer.may(attempt.job.tenant_id, Role.VIEWER)
     }
+    readings = newest_readings({gpu.node_id for gpu in gpus.values()}, database_now())
     by_gpu: dict[int, list[AllocatedGpu]] = defaultdict(list)
     for hold in holds:
         by_gpu[hold.gpu_id].append(hold)
     return [
-        _gpu(gpus[gpu_id], by_gpu[gpu_id], attempts, enforcement, slowdowns)
+        _gpu(gpus[gpu_id], by_gpu[gpu_id], attempts, enforcement, slowdowns, readings)
         for gpu_id in ids
         if gpu_id in gpus
     ]
@@ -68,8 +72,11 @@ def _gpu(
     attempts: Mapping[int, Collection[Attempt]],
     enforcement: Mapping[tuple[int, int], str],
     slowdowns: Mapping[int, float | None],
+    readings: Mapping[int, Row],
 ) -> dict[str, Any]:
-    """`slowdowns`: by attempt, of those that the viewer may see."""
+    """`slowdowns`: by attempt, of those that the viewer may see; `readings`: by node."""
+    reading = readings.get(gpu.node_id)
+    occupied = {} if reading is None else reading.values.get("occupied", {})
     jobs = []
     for hold in holds:
         part = GpuPart(request=hold.request, limit=hold.limit, memory_bytes=hold.memory_bytes)
@@ -84,6 +91,7 @@ def _gpu(
                     "request": hold.request / WHOLE_GPU,
                     "limit": hold.limit / WHOLE_GPU,
                     "memory_bytes": part.memory_on(gpu.memory_bytes),
+                    "memory_used_bytes": job and occupied.get(str(attempt.id), {}).get(str(gpu.index)),
                     "way": _way(hold, attempt),
                     "enforcement": enforcement.get((attempt.id, gpu.node_id), ""),
                     "slowdown": slowdowns.get(attempt.id),
