@@ -22,6 +22,7 @@ from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import (
     Demand,
+    Need,
     all_sizes_of,
     demand_of,
     divides_world,
@@ -35,7 +36,7 @@ from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
+from scheduler.core.model.snapshot import Job, Node, Snapshot, Task, Tenant, VirtualCluster
 
 UNLIMITED = float("inf")
 
@@ -239,7 +240,7 @@ class Feasibility:
     def _models(self, job: Job) -> Reason | None:
         if models_of(job, self.cluster):
             return None
-        models = wording.either(job.gpu_models) or "GPU"
+        models = wording.either(job.gpu_models) or ("node" if job.is_without_gpus else "GPU")
         return Reason(
             code="unknown_gpu_model",
             tier=Tier.NEVER,
@@ -348,7 +349,35 @@ class Feasibility:
                 return None
             if closest is None or _nearness(found) > _nearness(closest):
                 closest = found
+        if closest and closest[1].code == "exceeds_node_resources" and job.is_without_gpus:
+            return self._nearest_node(demand) or closest[1]
         return closest[1] if closest else None
+
+    def _nearest_node(self, demand: Demand) -> Reason | None:
+        """Return why a replica without GPUs fits on no node, with the node that has the largest part of what
+        it takes; None where each replica fits somewhere."""
+        nodes = [node for model in demand.models for node in self.cluster.fleets[model].nodes]
+
+        def part_of(need: Need, node: Node) -> float:
+            # A node that states none of either has enough of it.
+            return min(
+                node.cpus / need.cpus if node.cpus and need.cpus else 1.0,
+                node.memory_bytes / need.memory_bytes if node.memory_bytes and need.memory_bytes else 1.0,
+            )
+
+        misfits = [need for need in demand.needs if all([part_of(need, node) < 1 for node in nodes])]
+        if not misfits:
+            return None
+        need = misfits[0]
+        nearest = max(nodes, key=lambda node: (part_of(need, node), node.cpus, -node.id))
+        has = wording.processors(nearest.cpus, nearest.memory_bytes)
+        return Reason(
+            code="exceeds_node_resources",
+            tier=Tier.NEVER,
+            message=f"No node has {wording.processors(need.cpus, need.memory_bytes)} for one replica. The"
+            f" nearest, {nearest.name}, has {has}.",
+            hint=f"Ask for at most {has} per replica.",
+        )
 
     def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return the same for the nodes that its user names, where the gang fits otherwise."""
@@ -399,6 +428,7 @@ class Feasibility:
 
     def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""
+        kind = f"with {model}" if model else "without GPUs"
         fleet, layer = self.cluster.fleets[model], self._idle(model)
         widest, largest = demand.ranks[-1], max(need.gpus for need in demand.needs)
         if demand.gpus > layer.gpus:
@@ -426,7 +456,7 @@ class Feasibility:
                 return 2, Reason(
                     code="exceeds_node_resources",
                     tier=Tier.NEVER,
-                    message=f"No node with {model} has {wording.processors(need.cpus, need.memory_bytes)}"
+                    message=f"No node {kind} has {wording.processors(need.cpus, need.memory_bytes)}"
                     f" for one replica of {wording.gpus(need.gpus)}.",
                     hint="Ask for fewer CPUs or less memory per replica.",
                 )
@@ -448,7 +478,7 @@ class Feasibility:
             code="exceeds_packing",
             tier=Tier.NEVER,
             message=f"The {len(demand.needs)} replicas do not fit onto the {len(fleet.nodes)} nodes"
-            f" with {model}, even if all of them were idle.",
+            f" {kind}, even if all of them were idle.",
             needed=demand.gpus,
             available=layer.gpus,
             hint="Use smaller replicas, or fewer of them.",
