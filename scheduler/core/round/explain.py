@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core.fitting.candidates import MOST_NODES, waits_for_candidates
+from scheduler.core.fitting.candidates import MOST_NODES, waits_for_candidates, wanted
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.lending.in_force import active
@@ -405,8 +405,7 @@ class _Shortages:
         return Reason(
             code="topology",
             tier=Tier.TOPOLOGY,
-            message=f"{wording.gpus(demand.gpus, demand.models)} can be had, but not within one"
-            f" {job.topology.level}, as it requires.",
+            message=f"{wanted(demand)} can be had, but not within one {job.topology.level}, as it requires.",
             blocking={"level": job.topology.level},
             needed=demand.gpus,
             hint=f"Make the topology level {job.topology.level} preferred instead of required.",

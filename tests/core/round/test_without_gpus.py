@@ -208,3 +208,12 @@ def test_the_check_knows_a_node_that_is_given_away_twice_and_one_that_is_not_sai
 def test_what_takes_nothing_is_refused() -> None:
     plan = decide(facts([preprocessing(1, 0)], [CPU_NODE]))
     assert plan.reasons[preprocessing(1, 0).id][0].code == "no_gpus_requested"
+
+
+def test_a_job_that_waits_for_its_own_nodes_is_told_of_cpus_and_memory() -> None:
+    held, waits = preprocessing(1, 20), preprocessing(2, 20, nodes=Candidates(only=(CPU_NODE.name,)))
+    plan = decide(facts([held, waits], [GPU_NODE, CPU_NODE], [runs_on(held, 2, gpu_model="")]))
+    (reason,) = plan.reasons[waits.id]
+    assert reason.message == (
+        f"CPUs and memory for it can be had, but not on the nodes that it may use: only {CPU_NODE.name}."
+    )
