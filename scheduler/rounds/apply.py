@@ -199,7 +199,7 @@ def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
 
 def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: Facts) -> list[_Start]:
     stopped = {id(action) for action in stops}
-    asked = [
+    requested = [
         action
         for action in changes
         if action.kind in _STARTS
@@ -210,8 +210,8 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     starts = []
     #: By node and number: who starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
-    ids = reserve_ids(Allocation, len(asked)) if asked else []
-    for action, allocation in zip(asked, ids, strict=True):
+    ids = reserve_ids(Allocation, len(requested)) if requested else []
+    for action, allocation in zip(requested, ids, strict=True):
         problem = _changed(action, facts) or _unusable(action, facts)
         if problem := problem or _listens_already(action, facts, listening):
             facts.drop(action, problem)
@@ -269,12 +269,12 @@ def _unusable(action: Action, facts: Facts) -> str | None:
 def _amounts_of(action: Action, facts: Facts) -> dict[int, Amounts]:
     """Return by node the CPUs and memory that all jobs of a start take."""
     assert action.placement is not None
-    wanted: dict[int, Amounts] = {}
+    needed: dict[int, Amounts] = {}
     for job in action.jobs:
         for node, (cpus, memory) in facts.amounts_of(job, action.placement).items():
-            before = wanted.get(node, (0.0, 0.0))
-            wanted[node] = before[0] + cpus, before[1] + memory
-    return wanted
+            before = needed.get(node, (0.0, 0.0))
+            needed[node] = before[0] + cpus, before[1] + memory
+    return needed
 
 
 def _listens_already(action: Action, facts: Facts, listening: Mapping[tuple[int, int], JobId]) -> str | None:

@@ -133,7 +133,7 @@ def misfit_on_candidates(
     )
 
 
-def wanted(demand: Demand) -> str:
+def needed_words(demand: Demand) -> str:
     """Say "4 V100 or P100"; of a gang without GPUs, what it takes instead."""
     return wording.gpus(demand.gpus, demand.models) if demand.gpus else "CPUs and memory for it"
 
@@ -155,7 +155,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
         return Reason(
             code="candidate_nodes",
             tier=Tier.CAPACITY,
-            message=f"{wanted(demand)} can be had, but not on the nodes that it may"
+            message=f"{needed_words(demand)} can be had, but not on the nodes that it may"
             f" use: {described(demand.candidates)}. Nothing new starts on some of these: {described_states}.",
             blocking=_named(demand),
             needed=demand.gpus,
@@ -165,7 +165,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     return Reason(
         code="candidate_nodes",
         tier=Tier.CAPACITY,
-        message=f"{wanted(demand)} can be had, but not on the nodes that it may"
+        message=f"{needed_words(demand)} can be had, but not on the nodes that it may"
         f" use: {described(demand.candidates)}.",
         blocking=_named(demand),
         needed=demand.gpus,

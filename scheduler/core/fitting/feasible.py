@@ -22,7 +22,6 @@ from scheduler.core.fitting.cell_room import misfit_in_cells
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import (
     Demand,
-    Need,
     all_sizes_of,
     demand_of,
     divides_world,
@@ -31,12 +30,13 @@ from scheduler.core.fitting.demand import (
     models_of,
     shape_of,
 )
+from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
-from scheduler.core.model.snapshot import Job, Node, Snapshot, Task, Tenant, VirtualCluster
+from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
 
 UNLIMITED = float("inf")
 
@@ -350,34 +350,8 @@ class Feasibility:
             if closest is None or _nearness(found) > _nearness(closest):
                 closest = found
         if closest and closest[1].code == "exceeds_node_resources" and job.is_without_gpus:
-            return self._nearest_node(demand) or closest[1]
+            return misfit_on_nodes(demand, self.cluster) or closest[1]
         return closest[1] if closest else None
-
-    def _nearest_node(self, demand: Demand) -> Reason | None:
-        """Return why a replica without GPUs fits on no node, with the node that has the largest part of what
-        it takes; None where each replica fits somewhere."""
-        nodes = [node for model in demand.models for node in self.cluster.fleets[model].nodes]
-
-        def part_of(need: Need, node: Node) -> float:
-            # A node that states none of either has enough of it.
-            return min(
-                node.cpus / need.cpus if node.cpus and need.cpus else 1.0,
-                node.memory_bytes / need.memory_bytes if node.memory_bytes and need.memory_bytes else 1.0,
-            )
-
-        misfits = [need for need in demand.needs if all([part_of(need, node) < 1 for node in nodes])]
-        if not misfits:
-            return None
-        need = misfits[0]
-        nearest = max(nodes, key=lambda node: (part_of(need, node), node.cpus, -node.id))
-        has = wording.processors(nearest.cpus, nearest.memory_bytes)
-        return Reason(
-            code="exceeds_node_resources",
-            tier=Tier.NEVER,
-            message=f"No node has {wording.processors(need.cpus, need.memory_bytes)} for one replica. The"
-            f" nearest, {nearest.name}, has {has}.",
-            hint=f"Ask for at most {has} per replica.",
-        )
 
     def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return the same for the nodes that its user names, where the gang fits otherwise."""

@@ -483,7 +483,7 @@ _DECLARED = (
         "waiting_for_release",
         Tier.PREPARING,
         Cause.RECLAIM,
-        "it is nominated for GPUs that are still being released",
+        "it is nominated for GPUs, or CPUs and memory, that are still being released",
         "`jobs`",
     ),
 )

@@ -53,10 +53,10 @@ class _Node:
     takes_work: bool
     taken: list[_Taken] = field(default_factory=list)
 
-    def has(self, wanted: Amounts, taken: Collection[_Taken]) -> bool:
+    def has(self, needed: Amounts, taken: Collection[_Taken]) -> bool:
         """Whether it has that much beside those. A node that states none of either has enough of it."""
-        cpus = wanted[0] + sum([each.cpus for each in taken])
-        memory = wanted[1] + sum([each.memory for each in taken])
+        cpus = needed[0] + sum([each.cpus for each in taken])
+        memory = needed[1] + sum([each.memory for each in taken])
         return (not self.cpus or cpus <= self.cpus + _ROUNDING) and (not self.memory or memory <= self.memory)
 
 
@@ -66,9 +66,9 @@ class NodeRoom:
     def __init__(self, nodes: dict[int, _Node]) -> None:
         self._nodes = nodes
 
-    def problem_with(self, wanted: Mapping[int, Amounts]) -> str | None:
+    def problem_with(self, needed: Mapping[int, Amounts]) -> str | None:
         """Return why so much can not be promised, not even after those who leave."""
-        for number, amounts in wanted.items():
+        for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None or not node.takes_work:
                 return f"node {number} takes no new work any more"
@@ -77,9 +77,9 @@ class NodeRoom:
                 return f"CPUs or memory of node {number} are promised to another job"
         return None
 
-    def waits(self, wanted: Mapping[int, Amounts]) -> bool:
+    def waits(self, needed: Mapping[int, Amounts]) -> bool:
         """Whether those who leave have to be gone before: where none does, there is nothing to wait for."""
-        for number, amounts in wanted.items():
+        for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None:
                 continue
@@ -89,10 +89,10 @@ class NodeRoom:
                 return True
         return False
 
-    def promise(self, wanted: Mapping[int, Amounts], *, is_held: bool) -> None:
+    def promise(self, needed: Mapping[int, Amounts], *, is_held: bool) -> None:
         """Count what an allocation of this round takes."""
         state = AttemptState.STARTING if is_held else AttemptState.PLANNED
-        for number, (cpus, memory) in wanted.items():
+        for number, (cpus, memory) in needed.items():
             if number in self._nodes:
                 self._nodes[number].taken.append(_Taken(state, cpus, memory))
 
@@ -125,6 +125,6 @@ def has_room(allocation: int) -> bool:
     """
     with connection.cursor() as cursor:
         cursor.execute(_OWN, [allocation])
-        wanted = {node: (float(cpus), float(memory)) for node, cpus, memory in cursor.fetchall()}
-        cursor.execute(_LOCK_NODES, [list(wanted)])
-    return not room_on(wanted).waits(wanted)
+        needed = {node: (float(cpus), float(memory)) for node, cpus, memory in cursor.fetchall()}
+        cursor.execute(_LOCK_NODES, [list(needed)])
+    return not room_on(needed).waits(needed)
