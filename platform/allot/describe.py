@@ -59,10 +59,11 @@ def gpu_amount(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
-    """`2 GPUs`, `0.3 of one GPU`, `4×0.25 GPU`."""
+    """`2 GPUs`, `0.3 of one GPU`, `4×0.25 GPU`; of a job without GPUs `4 CPUs, 8 GiB`."""
+    tasks = list(tasks)
     amount = gpu_amount(gpus, tasks)
     if amount == str(gpus):
-        return plural(gpus, "GPU")
+        return plural(gpus, "GPU") if gpus else _processors_wanted(tasks)
     return f"{amount} of one GPU" if gpus == 1 else f"{amount} GPU"
 
 
@@ -84,7 +85,7 @@ def array_words(job: Job) -> str:
 def gpus_wanted(job: Job) -> str:
     """`2 GPUs of V100 or P100`."""
     wanted = asked_words(job["gpus"], job["spec"].get("tasks", []))
-    return f"{wanted} of {' or '.join(job['gpu_models']) or 'any model'}"
+    return f"{wanted} of {' or '.join(job['gpu_models']) or 'any model'}" if job["gpus"] else wanted
 
 
 def gpus_of(job: Job) -> str:
@@ -101,13 +102,17 @@ def model_of(job: Job) -> str:
     attempt = job["attempt"]
     if attempt and job["state"] != "queued" and attempt["gpu_model"]:
         return attempt["gpu_model"]
+    if not job["gpus"]:
+        return "-"
     return models(job["gpu_models"])
 
 
 def nodes_of(attempt: Attempt) -> str:
-    """`v100-1 ×4, v100-2 ×4`; of parts, `v100-1 ×0.3`."""
+    """`v100-1 ×4, v100-2 ×4`; of parts, `v100-1 ×0.3`; without GPUs `cpu-1`."""
     return ", ".join(
         f"{share['node']} ×{sum(gpu.get('part', 1) for gpu in share['gpus']):g}"
+        if share["gpus"]
+        else share["node"]
         for share in attempt["placement"]
     )
 
@@ -356,6 +361,16 @@ def task_line(task: Mapping[str, Any]) -> str:
     each = " each" if replicas > 1 else ""
     has = [f"{gpus:g} GPU{'' if 0 < gpus <= 1 else 's'}", *_cpus_and_memory(resources)]
     return f"{task.get('name') or 'main'} ×{replicas}, {', '.join(has)}{each}: {text}"
+
+
+def _processors_wanted(tasks: Iterable[Mapping[str, Any]]) -> str:
+    """`4 CPUs, 8 GiB`, `2×4 CPUs, 8 GiB`."""
+    said = []
+    for task in tasks:
+        replicas = task.get("replicas", 1)
+        has = ", ".join(_cpus_and_memory(task.get("resources") or {}))
+        said.append(has if replicas == 1 else f"{replicas}×{has}")
+    return " + ".join(said) or "no GPUs"
 
 
 def _cpus_and_memory(resources: Mapping[str, Any]) -> list[str]:

@@ -1340,7 +1340,7 @@ class TakeInputRequest(TypedDict):
 
 
 class Task(TypedDict):
-    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone."""
 
     name: NotRequired[str | None]
     replicas: NotRequired[int]
@@ -1351,7 +1351,7 @@ class Task(TypedDict):
 
 
 class TaskRequest(TypedDict):
-    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone."""
 
     name: NotRequired[str | None]
     replicas: NotRequired[int | None]

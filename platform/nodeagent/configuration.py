@@ -30,9 +30,9 @@ class SimulatedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryConfiguration:
-    """Which GPUs the node has: read from the driver (`nvml`), or `simulated` and listed here."""
+    """Which GPUs the node has: read from the driver (`nvml`), `simulated` and listed here, or `none`."""
 
-    kind: Literal["simulated", "nvml"]
+    kind: Literal["simulated", "nvml", "none"]
     #: With nvml: which of the machine's models this node is, where it mixes several.
     gpu_model: str = ""
     gpus: tuple[SimulatedGpu, ...] = ()
@@ -257,6 +257,8 @@ def _check(path: Path, configuration: Configuration) -> None:
         indexes = [gpu.index for gpu in inventory.gpus]
         if len(set(indexes)) != len(indexes):
             raise ConfigurationError(f"{path}: inventory.gpus: two devices have the same index")
+    elif inventory.kind == "none" and (inventory.gpus or inventory.gpu_model):
+        raise ConfigurationError(f"{path}: inventory: with kind none leave out gpus and gpu_model")
     elif inventory.gpus:
         raise ConfigurationError(f"{path}: inventory: with kind nvml leave out gpus; the driver says them")
 

@@ -48,6 +48,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
         problem = "an opportunistic job has no guarantee that could be taken"
         fields.refuse("on_reclaim", problem, "nothing, or guarantee: guaranteed")
     _check_parts(fields, spec)
+    _check_without_gpus(fields, spec)
     _check_tags(fields, spec)
     _check_trial(fields, spec)
     for number, use in enumerate(spec.secrets):
@@ -68,10 +69,33 @@ def _check_parts(fields: Fields, spec: JobSpec) -> None:
         fields.refuse("elastic", problem, "nothing, or whole GPUs in resources.gpu")
 
 
+def _check_without_gpus(fields: Fields, spec: JobSpec) -> None:
+    """Note what is about GPUs in a job that has none: it is placed by CPUs and memory alone."""
+    if all([task.gpu for task in spec.tasks]):
+        return
+    if any(spec.ports.values()) and sum([task.replicas for task in spec.tasks]) > 1:
+        problem = "replicas without GPUs may be on one node, where a port is for one of them"
+        fields.refuse("ports", problem, "ports without numbers, or one replica")
+    if spec.gpus:
+        return
+    told = {
+        "elastic": spec.elastic is not None,
+        "pinned_cell": bool(spec.pinned_cell),
+        "trial": spec.trial is not None,
+        "constraints": bool(spec.constraints),
+        "tags": bool(spec.tags),
+        "throughput": bool(spec.throughput),
+    }
+    for name in [name for name, is_told in told.items() if is_told]:
+        fields.refuse(
+            name, "is of jobs with GPUs, and this one has none", "nothing, or resources.gpu above 0"
+        )
+
+
 def _check_tags(fields: Fields, spec: JobSpec) -> None:
     """Note what does not go together with tags: replicas are placed one by one, and are all alike."""
     name = "constraints" if spec.constraints else "tags"
-    if not (spec.tags or spec.constraints) or not spec.tasks:
+    if not (spec.tags or spec.constraints) or not spec.gpus:
         return
     if len(spec.tasks) > 1:
         fields.refuse(name, f"the job has {len(spec.tasks)} tasks", "one task, whose replicas are alike")
@@ -88,7 +112,7 @@ def _check_tags(fields: Fields, spec: JobSpec) -> None:
 
 
 def _check_elastic(fields: Fields, spec: JobSpec) -> None:
-    if spec.elastic is None or not spec.tasks:
+    if spec.elastic is None or not spec.gpus:
         return
     if len(spec.tasks) > 1:
         problem = f"the job has {len(spec.tasks)} tasks"
@@ -124,10 +148,13 @@ def _check_fixed_world(fields: Fields, spec: JobSpec, name: str, replicas: int) 
 
 
 def _check_trial(fields: Fields, spec: JobSpec) -> None:
-    if spec.trial is None or not spec.tasks:
+    if spec.trial is None or not spec.gpus:
         return
     most = spec.tasks[0].gpus
-    if spec.trial.gpus > most:
+    if not most:
+        problem = "runs the first task, which has no GPUs"
+        fields.refuse("trial", problem, "a first task with GPUs, or no trial")
+    elif spec.trial.gpus > most:
         problem = f"{spec.trial.gpus} is more than {most}"
         fields.refuse("trial.gpus", problem, f"a whole number from 1 to {most}")
     elif spec.trial.gpus >= spec.gpus:

@@ -75,9 +75,9 @@ class Models(Kind):
 
 
 class GpuCount(Kind):
-    """Whole GPUs, or a part of one; kept as a number, a part in whole thousandths."""
+    """Whole GPUs, a part of one, or none; kept as a number, a part in whole thousandths."""
 
-    expected = f"a whole number from 1 to {MAX_GPUS_PER_REPLICA}, or a part of one GPU such as 0.3"
+    expected = f"a whole number from 0 to {MAX_GPUS_PER_REPLICA}, or a part of one GPU such as 0.3"
     blank = 1
     takes = "number"
 
@@ -89,9 +89,8 @@ class GpuCount(Kind):
         elif 0 < value < 1:
             # As in KubeShare, what is no whole thousandth is rounded up. 0.3 must not become 0.301.
             return math.ceil(round(value * WHOLE_GPU, 6)) / WHOLE_GPU
-        elif value < 1:
-            problem = "is less than nothing" if value else "is no part of a GPU"
-            fields.refuse(name, f"{described(value)} {problem}", self.expected)
+        elif value < 0:
+            fields.refuse(name, f"{described(value)} is less than nothing", self.expected)
         elif value != int(value):
             problem = f"{described(value)} is neither a part of one GPU nor whole GPUs"
             fields.refuse(name, problem, f"{math.floor(value)} or {math.ceil(value)}, or less than 1")
@@ -103,7 +102,7 @@ class GpuCount(Kind):
         return plain(value)
 
     def schema(self, definitions: Definitions) -> Schema:
-        whole = {"type": "integer", "minimum": 1, "maximum": MAX_GPUS_PER_REPLICA}
+        whole = {"type": "integer", "minimum": 0, "maximum": MAX_GPUS_PER_REPLICA}
         part = {"type": "number", "minimum": 0.001, "maximum": 0.999}
         return {"anyOf": [whole, part]}
 
@@ -166,8 +165,8 @@ SENSITIVITY = Object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a
-    part of one."""
+    """One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a
+    part of one, or on CPUs and memory alone."""
 
     name: str = stated(
         Word(), default="", help="Names the task in logs; needed where there are several, else main."
@@ -181,7 +180,8 @@ class TaskSpec:
     gpu: float = stated(
         GpuCount(),
         group=RESOURCES,
-        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3.",
+        help="GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on"
+        " CPUs and memory alone, of any node: state cpu or memory.",
         flag=Flag(("--gpus", "-g"), is_of_one_task=True),
     )
     #: None: the request.
@@ -254,12 +254,12 @@ class TaskSpec:
     @property
     def gpus(self) -> int:
         """On so many GPUs each replica is; a part is of one."""
-        return max(int(self.gpu), 1)
+        return math.ceil(self.gpu)
 
     @property
     def part(self) -> GpuPart | None:
         """What each replica has of its GPU; None: all of its GPUs."""
-        if self.gpu >= 1:
+        if not 0 < self.gpu < 1:
             return None
         limit = self.gpu if self.gpu_limit is None else self.gpu_limit
         return GpuPart(
@@ -291,17 +291,32 @@ class TaskSpec:
 def _part_is_possible(fields: Fields, task: TaskSpec) -> None:
     """Note what is said of a part where there is none, and a limit below the request."""
     for name, value in (("gpu_limit", task.gpu_limit), ("gpu_memory", task.gpu_memory_bytes)):
-        if value and task.gpu >= 1:
-            problem = "is of a part of a GPU, and the task has whole ones"
+        if value and not 0 < task.gpu < 1:
+            has = "whole ones" if task.gpu else "none"
+            problem = f"is of a part of a GPU, and the task has {has}"
             fields.refuse(f"resources.{name}", problem, f"nothing, or gpu below 1 instead of {task.gpus}")
-    if task.gpu < 1 and task.gpu_limit is not None and task.gpu_limit < task.gpu:
+    if 0 < task.gpu < 1 and task.gpu_limit is not None and task.gpu_limit < task.gpu:
         problem = f"{task.gpu_limit:g} is less than the part itself, {task.gpu:g}"
         fields.refuse("resources.gpu_limit", problem, f"a number from {task.gpu:g} to 1")
+
+
+def _states_what_it_takes(fields: Fields, task: TaskSpec) -> None:
+    """Note what a task without GPUs has to state: what it is placed by, in numbers."""
+    if task.gpu:
+        return
+    for name, amount in (("cpu", task.cpus), ("memory", task.memory_bytes)):
+        if amount == AUTO:
+            problem = f'"{AUTO}" is the part of a node that the GPUs are, and the task has none'
+            fields.refuse(f"resources.{name}", problem, "a number, or gpu of 1 or more")
+    if not task.cpus and not task.memory_bytes:
+        problem = "is 0, and neither cpu nor memory says what each replica takes instead"
+        fields.refuse("resources.gpu", problem, "cpu or memory in numbers beside it, or gpu of 1 or more")
 
 
 def _is_possible(fields: Fields, task: TaskSpec) -> None:
     """Note what contradicts itself in a task."""
     _part_is_possible(fields, task)
+    _states_what_it_takes(fields, task)
     said = task.sensitivity or Sensitivity()
     for name, points, amount in (
         ("cpu", said.by_cpus, task.cpus),

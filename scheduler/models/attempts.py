@@ -105,6 +105,9 @@ class AttemptPart(models.Model):
     enforcement = models.CharField(max_length=14, blank=True, default="", db_default="")
     #: Bytes of output stored, of all ranks here.
     log_size = models.PositiveBigIntegerField(default=0, db_default=0)
+    #: What its replicas take of the node, as the round counted it; of parts from before version 0047, 0.
+    cpus = models.FloatField(default=0, db_default=0)
+    memory_bytes = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = [
@@ -145,6 +148,8 @@ class Allocation(models.Model):
     guaranteed = models.BooleanField()
     gpu_model = models.CharField(max_length=63)
     replicas = models.JSONField()
+    #: By replica: the id of its node. Null where every replica has GPUs, which tell.
+    nodes = models.JSONField(null=True)
     phase = models.CharField(max_length=8, choices=[(p.value, p.value) for p in HoldPhase])
     created_at = models.DateTimeField()
     held_at = models.DateTimeField(null=True)

@@ -85,7 +85,6 @@ class Job(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(state__in=list(JobState)), name="job_state_is_known"),
-            models.CheckConstraint(condition=Q(gpus__gt=0), name="job_has_gpus"),
             models.CheckConstraint(
                 condition=Q(ended_at__isnull=False, state__in=_FINAL)
                 | (Q(ended_at=None) & ~Q(state__in=_FINAL)),

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from nodeagent.messages import isolation_level, node_enforcement
+from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.models.attempts import AttemptPart
 from scheduler.models.nodes import Gpu, Node, NodeCheck
 from scheduler.models.selectors.nodes import FREE_GPU, gpu_uses
 from scheduler.wiring.representation import Representation, iso
@@ -15,7 +17,19 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
     ids = list(ids)
     by_id = Node.objects.select_related("gpu_model", "serving_pool").in_bulk(ids)
     gpus, checks = _gpus_of(by_id), _checks_of(by_id)
-    return [_node(by_id[node_id], gpus[node_id], checks[node_id]) for node_id in ids if node_id in by_id]
+    busy = _without_gpus_on(by_id)
+    return [
+        _node(by_id[node_id], gpus[node_id], checks[node_id], has_others=node_id in busy)
+        for node_id in ids
+        if node_id in by_id
+    ]
+
+
+def _without_gpus_on(node_ids: Collection[int]) -> set[int]:
+    """Return the nodes on which some replica may be that has no GPU there."""
+    parts = AttemptPart.objects.filter(node_id__in=node_ids, attempt__allocation__nodes__isnull=False)
+    unended = parts.exclude(state=PartState.EXITED).exclude(attempt__state=AttemptState.ENDED)
+    return set(unended.values_list("node_id", flat=True))
 
 
 def _gpus_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
@@ -39,7 +53,10 @@ def _checks_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
     return found
 
 
-def _node(node: Node, gpus: list[Representation], checks: list[Representation]) -> Representation:
+def _node(
+    node: Node, gpus: list[Representation], checks: list[Representation], *, has_others: bool
+) -> Representation:
+    is_free = not has_others and all(gpu["state"] == "free" for gpu in gpus)
     return {
         "id": node.id,
         "name": node.name,
@@ -49,7 +66,7 @@ def _node(node: Node, gpus: list[Representation], checks: list[Representation]) 
         "state": node.state,
         "cordoned": node.cordoned,
         "draining": node.draining,
-        "drained": node.draining and node.cordoned and all(gpu["state"] == "free" for gpu in gpus),
+        "drained": node.draining and node.cordoned and is_free,
         "drain_deadline": iso(node.drain_deadline),
         "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
         "loan": _loan(node),

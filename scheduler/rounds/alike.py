@@ -93,6 +93,8 @@ def left_out(
         if not _takes_by_arrival(vc, facts, guaranteed=guaranteed):
             continue
         stated = shape_of(shape)
+        if not stated.gpus:
+            continue  # How many there is room for, GPUs do not say.
         most = most_that_count(stated.amount(stated.gpus), there, quotas[tenant])
         line = sorted(zip(instants, map(core.JobId, ids), strict=True))
         for _, part in groupby(line, key=lambda job: is_due(vc.due_at(job[0]), facts.now)):

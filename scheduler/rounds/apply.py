@@ -24,6 +24,7 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.jobs.attempts.services.gpu_holds import touch_nodes
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
+from scheduler.jobs.attempts.services.node_room import Amounts, room_on
 from scheduler.jobs.representations import publish_jobs
 from scheduler.models.attempts import AllocatedGpu, Allocation, Attempt, AttemptPart
 from scheduler.models.events import Event
@@ -32,7 +33,7 @@ from scheduler.rounds.change_guarantee import change_guarantee, problem_with_reg
 from scheduler.rounds.copying import copy_rows, reserve_ids
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
-from scheduler.rounds.locked_facts import Facts, GpuPlace, lock_and_read
+from scheduler.rounds.locked_facts import Facts, lock_and_read
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
@@ -103,6 +104,7 @@ def apply_plan(
     for action in stops:
         _stop(action, facts, takers, at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
+    facts.room = room_on({node for action in changes if action.placement for node in action.placement.nodes})
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
     _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
@@ -259,7 +261,20 @@ def _unusable(action: Action, facts: Facts) -> str | None:
                 return f"GPU {gpu} is still in use"
             case HoldPhase.HELD | HoldPhase.NOMINATED:
                 return f"GPU {gpu} is promised to another job"
+    if action.placement.nodes:
+        return facts.room.problem_with(_amounts_of(action, facts))
     return None
+
+
+def _amounts_of(action: Action, facts: Facts) -> dict[int, Amounts]:
+    """Return by node the CPUs and memory that all jobs of a start take."""
+    assert action.placement is not None
+    needed: dict[int, Amounts] = {}
+    for job in action.jobs:
+        for node, (cpus, memory) in facts.amounts_of(job, action.placement).items():
+            before = needed.get(node, (0.0, 0.0))
+            needed[node] = before[0] + cpus, before[1] + memory
+    return needed
 
 
 def _listens_already(action: Action, facts: Facts, listening: Mapping[tuple[int, int], JobId]) -> str | None:
@@ -276,11 +291,7 @@ def _ports_of(action: Action, facts: Facts) -> list[tuple[int, int]]:
     ports = [port for job in action.jobs if job in facts.jobs for port in facts.jobs[job].ports]
     if not ports:
         return []
-    return [
-        (node, port)
-        for node in {facts.places[gpu].node_id for gpu in action.placement.gpus}
-        for port in ports
-    ]
+    return [(node, port) for node in set(facts.homes_of(action.placement)) for port in ports]
 
 
 def _stays(allocation: AllocationId, facts: Facts) -> bool:
@@ -297,7 +308,7 @@ def _start_all(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: dateti
     _write_allocations([start for start in starts if start.action.kind is not ActionKind.JOIN], plan, at=at)
     _write_attempts(starts, facts, plan, at=at, actor=actor)
     jobs = [job for start in starts for job in start.action.jobs]
-    nodes = {facts.places[gpu].node_id for start in starts for gpu in start.placement.gpus}
+    nodes = {node for start in starts for node in facts.homes_of(start.placement)}
     stream.wake_nodes(nodes)
     touch_nodes(nodes)
     publish_jobs(jobs)
@@ -310,12 +321,17 @@ def _granted(action: Action, allocation: AllocationId, facts: Facts) -> _Start:
     facts.granted.add(allocation)
     # A job that moves must have left its old place before it starts in the new one.
     has_left = action.kind is ActionKind.START
+    amounts = _amounts_of(action, facts)
+    if action.placement.nodes and facts.room.waits(amounts):
+        has_left = False
+    phase = facts.holds.grant(allocation, gpus, parts, has_left=has_left)
+    facts.room.promise(amounts, is_held=phase == HoldPhase.HELD)
     return _Start(
         action=action,
         placement=action.placement,
         parts=parts,
         allocation=allocation,
-        phase=facts.holds.grant(allocation, gpus, parts, has_left=has_left),
+        phase=phase,
     )
 
 
@@ -339,7 +355,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
         (
             "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
             "phase", "created_at", "held_at", "slice_seconds",
-            "opportunistic_gpus",
+            "opportunistic_gpus", "nodes",
         ),
         (
             (
@@ -355,6 +371,7 @@ def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) ->
                 at if start.is_held else None,
                 start.action.slice_seconds,
                 start.action.opportunistic_gpus,
+                json.dumps(start.placement.nodes) if start.placement.nodes else None,
             )
             for start in starts
         ),
@@ -377,7 +394,8 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
     takers = takers_of((start.action, start.placement) for start in starts)
     for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
         job = facts.jobs[job_id]
-        by_node = _replicas_by_node(start, job.task_names, facts.places)
+        by_node = _replicas_by_node(start, job.task_names, facts)
+        amounts = facts.amounts_of(job_id, start.placement)
         made = machine.planned(attempt, by_node)
         if start.is_held:
             made, _ = machine.step(made, machine.Promoted())
@@ -406,8 +424,9 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
                 )
             )
         parts += [
-            (attempt, node, PartState.WAITING, json.dumps(replicas), "", "")
+            (attempt, node, PartState.WAITING, json.dumps(replicas), "", "", cpus, int(memory))
             for node, replicas in by_node.items()
+            for cpus, memory in (amounts.get(node, (0.0, 0.0)),)
         ]
         data = json.dumps(
             {"number": number, "gpu_model": start.placement.gpu_model}
@@ -428,7 +447,13 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
         ),
         attempts,
     )  # fmt: skip
-    copy_rows(AttemptPart, ("attempt_id", "node_id", "state", "replicas", "category", "message"), parts)
+    copy_rows(
+        AttemptPart,
+        (
+            "attempt_id", "node_id", "state", "replicas", "category", "message", "cpus", "memory_bytes",
+        ),
+        parts,
+    )  # fmt: skip
     copy_rows(Event, EVENT_COLUMNS, events)
     held = [job for start, job in pairs if start.is_held]
     planned = [job for start, job in pairs if not start.is_held]
@@ -443,22 +468,23 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
 
 
 def _replicas_by_node(
-    start: _Start, task_names: Sequence[str], places: Mapping[GpuId, GpuPlace]
+    start: _Start, task_names: Sequence[str], facts: Facts
 ) -> dict[int, list[dict[str, Any]]]:
     """Number the ranks by task, then replica, and sort them by the node they are on."""
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
     # An elastic gang, which has one task, may have fewer or more replicas than its specification.
     names = chain(task_names, repeat(task_names[-1]))
-    for rank, (task, gpus) in enumerate(zip(names, start.placement.replicas, strict=False)):
+    homes = facts.homes_of(start.placement)
+    for rank, (task, gpus, node) in enumerate(zip(names, start.placement.replicas, homes, strict=False)):
         entry: dict[str, Any] = {
             "rank": rank,
             "task": task,
             "gpus": list(gpus),
-            "gpu_indexes": [places[gpu].index for gpu in gpus],
+            "gpu_indexes": [facts.places[gpu].index for gpu in gpus],
         }
-        if part := start.parts.get(gpus[0]):
+        if gpus and (part := start.parts.get(gpus[0])):
             entry["part"] = part.request / WHOLE_GPU
-        by_node[places[gpus[0]].node_id].append(entry)
+        by_node[node].append(entry)
     return by_node
 
 

@@ -94,6 +94,7 @@ def _taken(
     ports: Ports, running: Sequence[core.Running], nodes: Sequence[core.Node]
 ) -> Mapping[int, Mapping[str, core.JobId]]:
     place = {gpu.id: node.name for node in nodes for gpu in node.gpus}
+    names = {node.id: node.name for node in nodes}
     taken: dict[int, dict[str, core.JobId]] = defaultdict(dict)
     for held in running:
         for job in (*held.jobs, *held.leaving):
@@ -101,6 +102,7 @@ def _taken(
                 taken[port].update(
                     (place[gpu], job) for gpus in held.replicas for gpu in gpus if gpu in place
                 )
+                taken[port].update((names[node], job) for node in held.nodes if node in names)
     return taken
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from django.db import connection
 
+from scheduler.core.fitting.demand import needs_held
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import AttemptState, JobState
-from scheduler.core.model.plan import Action, ActionKind
+from scheduler.core.model.plan import Action, ActionKind, Placement
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Snapshot
 from scheduler.jobs.attempts.services.gpu_holds import holds_on
+from scheduler.jobs.attempts.services.node_room import Amounts, NodeRoom
 from scheduler.models.attempts import Attempt
 
 # The task's name of each rank: rank by rank, as a job's replicas are numbered.
@@ -27,7 +29,8 @@ SELECT id, version, state, tenant_id, jsonb_exists(shape, 'after_trial'),
 FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
 """
 _LOCK_NODES = """
-SELECT id FROM scheduler_node WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s))
+SELECT id FROM scheduler_node
+WHERE id IN (SELECT node_id FROM scheduler_gpu WHERE id = ANY(%s)) OR id = ANY(%s)
 ORDER BY id FOR NO KEY UPDATE
 """
 _USABLE_GPUS = """
@@ -78,6 +81,8 @@ class Facts:
     #: Allocations that this plan makes, and the GPUs that these have as a whole.
     granted: set[AllocationId] = field(default_factory=set)
     given_whole: set[GpuId] = field(default_factory=set)
+    #: What replicas without GPUs find on the nodes that the plan has for them, once its stops are done.
+    room: NodeRoom = field(default_factory=lambda: NodeRoom({}))
 
     def drop(self, action: Action, why: str) -> None:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
@@ -86,6 +91,19 @@ class Facts:
     def givers(self) -> dict[GpuId, AllocationId]:
         """Who has each GPU, the first of several that have parts of it."""
         return {gpu: min(there) for gpu in self.places if (there := self.holds.holders(gpu))}
+
+    def homes_of(self, placement: Placement) -> list[int]:
+        """Return by replica the node that it is on."""
+        return list(placement.nodes) or [self.places[gpus[0]].node_id for gpus in placement.replicas]
+
+    def amounts_of(self, job: JobId, placement: Placement) -> dict[int, Amounts]:
+        """Return by node the CPUs and memory that a job takes there."""
+        needs = needs_held(self.known[job], len(placement.gpus)) if job in self.known else ()
+        found: dict[int, Amounts] = {}
+        for node, need in zip(self.homes_of(placement), needs, strict=False):
+            cpus, memory = found.get(node, (0.0, 0.0))
+            found[node] = cpus + need.cpus, memory + need.memory_bytes
+        return found
 
     def parts_of(self, action: Action) -> Mapping[GpuId, GpuPart]:
         assert action.placement is not None
@@ -102,6 +120,7 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
     joined = {action.allocation for action in changes if action.kind is ActionKind.JOIN}
     hosts = {job for held in snapshot.running if held.allocation in joined for job in held.jobs}
     jobs = sorted({job for action in changes for job in action.jobs} | hosts)
+    nodes = sorted({node for action in changes if action.placement for node in action.placement.nodes})
     needed = sorted({gpu for action in changes if action.placement for gpu in action.placement.gpus})
     versions = {job.id: job.version for job in snapshot.jobs}
     changed: dict[JobId, str] = {job: f"job {job} has ended" for job in jobs}
@@ -121,7 +140,7 @@ def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
                 del changed[job]
             else:
                 changed[job] = f"job {job} changed after the snapshot"
-        cursor.execute(_LOCK_NODES, [needed])
+        cursor.execute(_LOCK_NODES, [needed, nodes])
         cursor.execute(_USABLE_GPUS, [needed])
         for gpu, node, index in cursor.fetchall():
             places[gpu] = GpuPlace(node_id=node, index=index)

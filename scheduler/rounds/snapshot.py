@@ -29,11 +29,12 @@ from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 from scheduler.virtual_clusters.cells.selectors import specification_of
 
 _NODES = """
-SELECT n.id, n.name, m.name, n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus, n.memory_bytes, n.version,
-       extract(epoch FROM n.drain_deadline)::float8, p.name, n.loan_state,
+SELECT n.id, n.name, coalesce(m.name, ''), n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus,
+       n.memory_bytes, n.version, extract(epoch FROM n.drain_deadline)::float8, p.name, n.loan_state,
        extract(epoch FROM n.return_by)::float8, extract(epoch FROM n.return_stops_at)::float8
-FROM scheduler_node n JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id
-LEFT JOIN scheduler_servingpool p ON p.id = n.serving_pool_id ORDER BY n.id
+FROM scheduler_node n LEFT JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id
+LEFT JOIN scheduler_servingpool p ON p.id = n.serving_pool_id
+WHERE n.gpu_model_id IS NOT NULL OR n.boot <> '' ORDER BY n.id
 """
 _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present, memory_bytes FROM scheduler_gpu
@@ -47,7 +48,8 @@ SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id) FILTER (WHERE a.stat
        l.slice_seconds, l.opportunistic_gpus,
        jsonb_object_agg(a.job_id, extract(epoch FROM a.starting_at)) FILTER (WHERE a.starting_at > l.held_at),
        (SELECT array_agg(g.gpu_id) FROM scheduler_allocatedgpu g
-        WHERE g.allocation_id = l.id AND g.phase <> 'released')
+        WHERE g.allocation_id = l.id AND g.phase <> 'released'),
+       l.nodes
 FROM scheduler_allocation l JOIN scheduler_attempt a ON a.allocation_id = l.id AND a.state <> 'ended'
 WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 """
@@ -122,6 +124,7 @@ class _RunningRow(NamedTuple):
     joined: str | None
     #: GPUs, by id.
     unreleased: list[core.GpuId] | None
+    nodes: str | None
 
 
 class _VirtualClusterRow(NamedTuple):
@@ -257,6 +260,7 @@ def _allocation(
         jobs=tuple(jobs),
         gpu_model=row.gpu_model,
         replicas=tuple(tuple(gpu for gpu in gpus if gpu in left) for gpus in _json(row.replicas)),
+        nodes=tuple(_json(row.nodes or [])),
         phase=row.phase,
         since=row.since,
         guaranteed=row.guaranteed,

@@ -61,7 +61,8 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"health": {"timeout_seconds": 90}}, "health.timeout_seconds: must be from 1 to every_seconds, 60"),
         ({"checkpoint_store": "/shared"}, "checkpoint_store: must be s3://BUCKET/PREFIX, not '/shared'"),
         ({"checkpoint_store": "s3://bucket/jobs"}, "checkpoint_endpoint: must be the address"),
-        ({"inventory": {"kind": "rocm"}}, "inventory.kind: must be one of 'simulated', 'nvml'"),
+        ({"inventory": {"kind": "rocm"}}, "inventory.kind: must be one of 'simulated', 'nvml', 'none'"),
+        ({"inventory": {"kind": "none", "gpu_model": "V100"}}, "with kind none leave out gpus and gpu_model"),
         ({"inventory": {"kind": "nvml", "gpus": [{"index": 0, "memory_bytes": 1}]}}, "leave out gpus"),
         ({"inventory": {**GOOD["inventory"], "gpu_model": ""}}, "inventory.gpu_model: is missing"),
         (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from allot.describe import asked_words, gpus_wanted, nodes_of
 from tests.allot.conftest import Command
 from tests.allot.fake_api import FakeApi, ended, refusal, running
 
@@ -258,3 +259,17 @@ def test_an_sbatch_script_that_would_be_another_job_is_not_submitted(
     assert result.exit_code == 2
     assert "script: GPUs: not possible" in result.stderr
     assert api.sent("POST", "/jobs") == []
+
+
+def test_a_job_without_gpus_is_told_by_what_it_takes_instead(allot: Allot, api: FakeApi) -> None:
+    flags = "--gpus 0 --cpu 4 --memory 8GiB"
+    assert allot("submit", *flags.split(), "--", "true").exit_code == 0
+    (body,) = api.sent("POST", "/jobs")
+    assert body["tasks"][0]["resources"] == {"gpu": 0, "cpu": 4, "memory": "8GiB"}
+    one = {"replicas": 1, "resources": {"gpu": 0, "cpu": 4.0, "memory": 2**33}}
+    assert asked_words(0, [one]) == "4 CPUs, 8 GiB"
+    assert asked_words(0, [{**one, "replicas": 2}]) == "2×4 CPUs, 8 GiB"
+    assert asked_words(2, [{"replicas": 2, "resources": {"gpu": 1}}]) == "2 GPUs"
+    assert gpus_wanted({"gpus": 0, "gpu_models": [], "spec": {"tasks": [one]}}) == "4 CPUs, 8 GiB"
+    placement = [{"node": "cpu-1", "gpus": []}, {"node": "v100-1", "gpus": [{"index": 0}, {"index": 1}]}]
+    assert nodes_of({"placement": placement}) == "cpu-1, v100-1 ×2"

@@ -130,8 +130,13 @@ def make_node(
     state: str = "ready",
     **columns: Any,
 ) -> Node:
-    """Return a reporting node whose GPUs sit in pairs behind switches, half of them on each socket."""
-    model = make_gpu_model(gpu_model)
+    """Return a reporting node whose GPUs sit in pairs behind switches, half of them on each socket.
+
+    With 0 GPUs it is of no model, as a node that never had any.
+    """
+    model = make_gpu_model(gpu_model) if gpus else None
+    if model is None:
+        columns.setdefault("boot", "boot-1")
     columns.setdefault("lease_expires_at", timezone.now() + timedelta(hours=1))
     node = Node.objects.create(
         name=name or _name("node"), rack=rack, state=state, gpu_model=model, address="127.0.0.1", **columns
@@ -141,7 +146,7 @@ def make_node(
             node=node,
             index=index,
             uuid=f"{node.name}-{index}",
-            memory_bytes=model.memory_bytes,
+            memory_bytes=model.memory_bytes if model else 0,
             socket=index * 2 // gpus,
             switch=index // 2,
         )

@@ -273,7 +273,7 @@ def test_every_mistake_is_reported_at_once() -> None:
     assert 'did you mean "guaranteed"?' in found["guarantee"].problem
     assert found["tasks.0.resources.gpu"].problem == "-1 is less than nothing"
     assert found["tasks.0.resources.gpu"].expected == (
-        "a whole number from 1 to 16, or a part of one GPU such as 0.3"
+        "a whole number from 0 to 16, or a part of one GPU such as 0.3"
     )
     assert all(problem.expected for problem in found.values())
 
@@ -373,7 +373,10 @@ def test_one_mistake_is_named_where_it_is(fields: dict[str, Any], where: str) ->
 
 
 def test_mistakes_in_the_short_form_are_named_as_written() -> None:
-    assert set(problems({"name": "a", "gpus": 0, "gpu_model": 3, "command": "true"})) == {"gpus", "gpu_model"}
+    assert set(problems({"name": "a", "gpus": -1, "gpu_model": 3, "command": "true"})) == {
+        "gpus",
+        "gpu_model",
+    }
 
 
 def test_an_image_may_be_named_as_registries_do() -> None:
@@ -596,7 +599,6 @@ def test_whole_gpus_are_written_as_before() -> None:
     ("resources", "field", "problem", "expected"),
     [
         ({"gpu": 1.5}, "gpu", "1.5 is neither a part of one GPU nor whole GPUs", "1 or 2, or less than 1"),
-        ({"gpu": 0}, "gpu", "0 is no part of a GPU", None),
         ({"gpu": -0.3}, "gpu", "-0.3 is less than nothing", None),
         ({"gpu": 17}, "gpu", "17 is more than 16", None),
         ({"gpu": float("nan")}, "gpu", "nan is not a number of GPUs", None),
@@ -764,3 +766,77 @@ def test_mistakes_in_what_is_automatic(
     resources: dict[str, Any], sensitivity: dict[str, Any], field: str, problem: str
 ) -> None:
     assert problems(automatic(resources, **sensitivity))[field].problem.startswith(problem)
+
+
+def test_a_task_without_gpus_states_what_it_takes() -> None:
+    parsed = parse({"name": "a", "gpus": 0, "resources": {"cpu": 4, "memory": "8GiB"}, "command": "true"})
+    (task,) = parsed.core_job(tenant="vision", submitted_at=0.0).tasks
+    assert (task.gpus, task.part, task.cpus, task.memory_bytes) == (0, None, 4.0, 8 * 2**30)
+    assert (parsed.gpus, parsed.gpu_amount) == (0, 0)
+    assert parse(parsed.to_dict()) == parsed
+    assert shape_of(json.dumps(parsed.shape())).gpus == 0
+
+
+def test_a_gang_may_have_tasks_with_and_without_gpus() -> None:
+    helper = task(name="helper", replicas=2, resources={"gpu": 0, "memory": "1GiB"})
+    parsed = parse(spec(tasks=[task(), helper]))
+    assert [one.gpus for one in parsed.tasks] == [1, 0]
+    assert parsed.gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "problem", "expected"),
+    [
+        (
+            {"gpus": 0},
+            "gpus",
+            "is 0, and neither cpu nor memory says what each replica takes instead",
+            "cpu or memory in numbers beside it, or gpu of 1 or more",
+        ),
+        (
+            {"resources": {"gpu": 0, "cpu": "auto"}},
+            "resources.cpu",
+            '"auto" is the part of a node that the GPUs are, and the task has none',
+            "a number, or gpu of 1 or more",
+        ),
+        (
+            {"resources": {"gpu": 0, "cpu": 1, "gpu_limit": 0.5}},
+            "resources.gpu_limit",
+            "is of a part of a GPU, and the task has none",
+            "nothing, or gpu below 1 instead of 0",
+        ),
+        *(
+            (
+                {"resources": {"gpu": 0, "cpu": 1}, **fields},
+                next(iter(fields)),
+                "is of jobs with GPUs, and this one has none",
+                "nothing, or resources.gpu above 0",
+            )
+            for fields in (
+                {"elastic": {"min_gpus": 1}},
+                {"pinned_cell": "demo"},
+                {"trial": {"gpus": 1, "seconds": 60}},
+                {"tags": ["a"]},
+                {"constraints": [{"with": "a", "scope": "node", "min": 1}], "tags": ["a"]},
+                {"throughput": {"V100": 1}},
+            )
+        ),
+        (
+            {"resources": {"gpu": 0, "cpu": 1}, "replicas": 2, "ports": [{"name": "web", "port": 8080}]},
+            "ports",
+            "replicas without GPUs may be on one node, where a port is for one of them",
+            "ports without numbers, or one replica",
+        ),
+    ],
+)
+def test_what_does_not_go_with_no_gpus(
+    fields: dict[str, Any], field: str, problem: str, expected: str
+) -> None:
+    found = problems({"name": "a", "command": "true", **fields})
+    assert (found[field].problem, found[field].expected) == (problem, expected)
+
+
+def test_a_trial_is_of_a_first_task_with_gpus() -> None:
+    helper = task(name="helper", resources={"gpu": 0, "cpu": 1})
+    gang = spec(tasks=[helper, task(replicas=4)], trial={"gpus": 1, "seconds": 60})
+    assert problems(gang)["trial"].problem == "runs the first task, which has no GPUs"

@@ -4912,7 +4912,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
             gpus?: (number) | null;
             /**
              * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -5115,7 +5115,7 @@ export interface components {
              *     ]
              */
             command?: (string | string[]) | null;
-            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description In a job with one task, instead of under tasks: GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
             gpus?: (number) | null;
             /**
              * @description In a job with one task, instead of under tasks: A GPU model, several in order of preference, or any. The same for all tasks of a job.
@@ -6577,7 +6577,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         Resources: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
             gpu: number;
             /** @description With a part of a GPU: its most while others leave theirs idle. Left out: its part. */
             gpu_limit?: number | null;
@@ -6601,7 +6601,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
             gpu: number;
             /**
              * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
@@ -7125,7 +7125,7 @@ export interface components {
         };
         /** @description What each replica gets, all of it on one node. */
         ShortResourcesRequest: {
-            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. */
+            /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
             gpu?: number;
             /**
              * @description With a part of a GPU: its most while others leave theirs idle. Left out: its part.
@@ -7261,7 +7261,7 @@ export interface components {
             decided_at: string | null;
             tenants: components["schemas"]["TenantTargets"][];
         };
-        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one. */
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone. */
         Task: {
             /** @description Names the task in logs; needed where there are several, else main. */
             name?: string | null;
@@ -7281,7 +7281,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, or on a part of one. */
+        /** @description One role in the gang: `replicas` processes that run `command`, each on `gpu` GPUs of one node, on a part of one, or on CPUs and memory alone. */
         TaskRequest: {
             /** @description Names the task in logs; needed where there are several, else main. */
             name?: string | null;

@@ -57,7 +57,7 @@ MEGAHERTZ = (300.0, 1_500.0)
 
 
 class SimulatedDevices:
-    """Devices that exist in the configuration only, for demonstrations and tests."""
+    """Devices that exist in the configuration only, for demonstrations and tests; or none at all."""
 
     def __init__(self, node: str, configuration: InventoryConfiguration) -> None:
         self.node = node
@@ -119,7 +119,8 @@ def _between(bounds: tuple[float, float], part: float) -> float:
 
 def find_devices(configuration: Configuration) -> Devices:
     """Return the devices the configuration asks for."""
-    if configuration.inventory.kind == "simulated":
+    if configuration.inventory.kind != "nvml":
+        # A node without GPUs lists none.
         return SimulatedDevices(configuration.node, configuration.inventory)
     from nodeagent.devices.nvml import NvmlDevices  # Only here: the library is loaded where it is asked for.
 

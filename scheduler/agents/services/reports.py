@@ -128,12 +128,15 @@ def _node_back(node: Node, *, at: datetime) -> None:
 @transaction.atomic
 def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime) -> None:
     """Write down what the node is. GPUs that vanished stay, marked absent: history points to them."""
-    if not inventory.gpus or len({gpu.index for gpu in inventory.gpus}) != len(inventory.gpus):
-        raise MessageError("inventory.gpus: must name at least one GPU, each index once")
-    model, _ = GpuModel.objects.get_or_create(
-        name=inventory.gpu_model,
-        defaults={"memory_bytes": max(gpu.memory_bytes for gpu in inventory.gpus)},
-    )
+    if len({gpu.index for gpu in inventory.gpus}) != len(inventory.gpus):
+        raise MessageError("inventory.gpus: must name each index once")
+    # A node that had GPUs and reports none has lost them: it stays one of its model.
+    model = node.gpu_model
+    if inventory.gpus:
+        model, _ = GpuModel.objects.get_or_create(
+            name=inventory.gpu_model,
+            defaults={"memory_bytes": max(gpu.memory_bytes for gpu in inventory.gpus)},
+        )
     was = node.state
     Node.objects.filter(id=node.id).update(
         boot=boot,
@@ -168,7 +171,7 @@ def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime)
         update_fields=["uuid", "memory_bytes", "socket", "switch", "healthy", "problem", "present"],
     )
     if was != NodeState.READY:
-        message = f"{len(inventory.gpus)} {inventory.gpu_model}"
+        message = f"{len(inventory.gpus)} {inventory.gpu_model}" if inventory.gpus else "no GPUs"
         node_event(node, "node.ready", at=at, actor=f"node {node.name}", why=message).save()
     publish_nodes([node.id])
     request_round_on_commit()
@@ -386,7 +389,7 @@ def _replica(
         cpus=float(cpus if isinstance(task.cpus, str) else task.cpus),
         memory_bytes=int(memory) if isinstance(task.memory_bytes, str) else task.memory_bytes * ranks,
         image=image,
-        gpu_part=parts.get(placed["gpus"][0]),
+        gpu_part=parts.get(placed["gpus"][0]) if placed["gpus"] else None,
     )
 
 

@@ -133,6 +133,11 @@ def misfit_on_candidates(
     )
 
 
+def needed_words(demand: Demand) -> str:
+    """Say "4 V100 or P100"; of a gang without GPUs, what it takes instead."""
+    return wording.gpus(demand.gpus, demand.models) if demand.gpus else "CPUs and memory for it"
+
+
 def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     """Return why a job waits for which there would be room elsewhere.
 
@@ -150,7 +155,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
         return Reason(
             code="candidate_nodes",
             tier=Tier.CAPACITY,
-            message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not on the nodes that"
+            message=f"{needed_words(demand)} are available, but not on the nodes that"
             f" it may use: {described(demand.candidates)}. Nothing new starts on some of"
             f" these: {described_states}.",
             blocking=_named(demand),
@@ -161,7 +166,7 @@ def waits_for_candidates(demand: Demand, cluster: Cluster) -> Reason:
     return Reason(
         code="candidate_nodes",
         tier=Tier.CAPACITY,
-        message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not on the nodes that it may"
+        message=f"{needed_words(demand)} are available, but not on the nodes that it may"
         f" use: {described(demand.candidates)}.",
         blocking=_named(demand),
         needed=demand.gpus,

@@ -30,6 +30,7 @@ from scheduler.core.fitting.demand import (
     models_of,
     shape_of,
 )
+from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model import wording
@@ -239,7 +240,7 @@ class Feasibility:
     def _models(self, job: Job) -> Reason | None:
         if models_of(job, self.cluster):
             return None
-        models = wording.either(job.gpu_models) or "GPU"
+        models = wording.either(job.gpu_models) or ("node" if job.is_without_gpus else "GPU")
         return Reason(
             code="unknown_gpu_model",
             tier=Tier.NEVER,
@@ -348,6 +349,8 @@ class Feasibility:
                 return None
             if closest is None or _nearness(found) > _nearness(closest):
                 closest = found
+        if closest and closest[1].code == "exceeds_node_resources" and job.is_without_gpus:
+            return misfit_on_nodes(demand, self.cluster) or closest[1]
         return closest[1] if closest else None
 
     def _misfit_on_candidates(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
@@ -399,6 +402,7 @@ class Feasibility:
 
     def _misfit(self, job: Job, demand: Demand, model: str) -> tuple[int, Reason] | None:
         """Return how far the gang came on an idle fleet, and what stopped it; None when it fits."""
+        kind = f"with {model}" if model else "without GPUs"
         fleet, layer = self.cluster.fleets[model], self._idle(model)
         widest, largest = demand.ranks[-1], max(need.gpus for need in demand.needs)
         if demand.gpus > layer.gpus:
@@ -426,7 +430,7 @@ class Feasibility:
                 return 2, Reason(
                     code="exceeds_node_resources",
                     tier=Tier.NEVER,
-                    message=f"No node with {model} has {wording.processors(need.cpus, need.memory_bytes)}"
+                    message=f"No node {kind} has {wording.processors(need.cpus, need.memory_bytes)}"
                     f" for one replica of {wording.gpus(need.gpus)}.",
                     hint="Ask for fewer CPUs or less memory per replica.",
                 )
@@ -448,7 +452,7 @@ class Feasibility:
             code="exceeds_packing",
             tier=Tier.NEVER,
             message=f"The {len(demand.needs)} replicas do not fit onto the {len(fleet.nodes)} nodes"
-            f" with {model}, even if all of them were idle.",
+            f" {kind}, even if all of them were idle.",
             needed=demand.gpus,
             available=layer.gpus,
             hint="Use smaller replicas, or fewer of them.",

@@ -76,7 +76,10 @@ _DECLARED = (
     _never(
         "not_a_member", "its tenant is not a member of the virtual cluster", "`virtual_cluster`, `tenant`"
     ),
-    _never("no_gpus_requested", "a task without replicas, or a replica without a GPU"),
+    _never(
+        "no_gpus_requested",
+        "a task without replicas, or a replica that has no GPU and states neither CPUs nor memory",
+    ),
     _never("unknown_topology_level", "the topology level is none of this cluster's"),
     _never("elastic_range_wrong", "the elastic range does not fit the gang"),
     _never("unknown_gpu_model", "the cluster has none of the models it accepts", "`gpu_models`"),
@@ -480,7 +483,7 @@ _DECLARED = (
         "waiting_for_release",
         Tier.PREPARING,
         Cause.RECLAIM,
-        "it is nominated for GPUs that are still being released",
+        "it is nominated for GPUs, or CPUs and memory, that are still being released",
         "`jobs`",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.core.fitting.candidates import MOST_NODES, waits_for_candidates
+from scheduler.core.fitting.candidates import MOST_NODES, needed_words, waits_for_candidates
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
 from scheduler.core.lending.in_force import active
@@ -13,14 +13,17 @@ from scheduler.core.lending.lots import gpus_of
 from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan
 from scheduler.core.model.plan import Action, ActionKind, Placement, Reason, Tier
-from scheduler.core.model.snapshot import LENT, GpuId, Job, JobId, Running
+from scheduler.core.model.snapshot import LENT, AllocationId, GpuId, Job, JobId, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
+from scheduler.core.round.leaving import in_the_way
 from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
 
+#: Who is in such an action leaves what it has.
+_LEAVE = (ActionKind.STOP, ActionKind.MOVE, ActionKind.RESIZE)
 _TIERS = {tier: place for place, tier in enumerate(Tier)}
 
 
@@ -30,30 +33,23 @@ def explain(
     """Return the reasons of every job that waits, in the order of the jobs' ids."""
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
     placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
-    nominated: list[tuple[Sequence[JobId], Placement]] = [
-        (
-            running.jobs,
-            Placement(gpu_model=running.gpu_model, replicas=running.replicas, nodes=running.nodes),
-        )
-        for running in facts.nominated.values()
-        if placed.issuperset(running.jobs)
-    ]
+    nominated = [running for running in facts.nominated.values() if placed.issuperset(running.jobs)]
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
             # Who comes beside others waits for nobody.
             if action.kind is not ActionKind.JOIN:
-                nominated.append((action.jobs, action.placement))
+                nominated.append(_granted(action, action.placement))
         elif action.kind is ActionKind.REGRADE:
             placed.update(action.jobs)
         else:
             for job in action.jobs:
                 found.setdefault(job, []).append(_stopped(action, facts))
     holders = _holders(facts) if nominated else {}
-    for jobs, placement in nominated:
-        waits = _waits_for(placement, jobs, holders)
+    for running in nominated:
+        waits = _waits_for(running, holders) or _waits_for_nodes(running, facts, actions)
         if waits:
-            found.update((job, [waits]) for job in jobs)
+            found.update((job, [waits]) for job in running.jobs)
     for outcome in outcomes:
         shortages = _Shortages(outcome, outcomes[-1].capacity, facts)
         for waiting in outcome.view.jobs.values():
@@ -82,13 +78,46 @@ def _holders(facts: Facts) -> dict[GpuId, Running]:
     return {gpu: running for running in held for gpu in running.gpus}
 
 
-def _waits_for(placement: Placement, jobs: Sequence[JobId], on: Mapping[GpuId, Running]) -> Reason | None:
+def _granted(action: Action, placement: Placement) -> Running:
+    """Return what a start will hold."""
+    return Running(
+        allocation=AllocationId(0),
+        jobs=action.jobs,
+        gpu_model=placement.gpu_model,
+        replicas=placement.replicas,
+        nodes=placement.nodes,
+        phase="planned",
+        guaranteed=action.guaranteed,
+    )
+
+
+def _waits_for_nodes(nominated: Running, facts: Facts, actions: Sequence[Action]) -> Reason | None:
+    """Return the reason of a job with replicas without GPUs, whose CPUs or memory others have still."""
+    if not nominated.nodes:
+        return None
+    stopped = [action.allocation for action in actions if action.kind in _LEAVE]
+    leaving = [*facts.stopping.values(), *[facts.running[each] for each in stopped if each in facts.running]]
+    others = [each for each in in_the_way(facts, nominated, leaving) if each.jobs != nominated.jobs]
+    if not others:
+        return None
+    jobs = list(dict.fromkeys([job for each in others for job in each.jobs]))
+    return Reason(
+        code="waiting_for_release",
+        tier=Tier.PREPARING,
+        message=f"CPUs and memory are promised to it; they are still being released by {wording.jobs(jobs)}.",
+        blocking={"jobs": jobs},
+        needed=len(nominated.gpus),
+        available=len(nominated.gpus),
+    )
+
+
+def _waits_for(placement: Running, on: Mapping[GpuId, Running]) -> Reason | None:
     """Return the reason of a job that is nominated for GPUs which others have not released yet."""
     holders: dict[JobId, None] = {}
     count = 0
     for gpu in placement.gpus:
         holder = on.get(gpu)
-        if holder is not None and holder.jobs != tuple(jobs):
+        if holder is not None and holder.jobs != placement.jobs:
             holders.update(dict.fromkeys(holder.jobs))
             count += 1
     if not holders:
@@ -404,7 +433,7 @@ class _Shortages:
         return Reason(
             code="topology",
             tier=Tier.TOPOLOGY,
-            message=f"{wording.gpus(demand.gpus, demand.models)} are available, but not within one"
+            message=f"{needed_words(demand)} are available, but not within one"
             f" {job.topology.level}, as it requires.",
             blocking={"level": job.topology.level},
             needed=demand.gpus,

@@ -43,7 +43,7 @@ class Judge:
 
     @property
     def node_names(self) -> frozenset[str]:
-        """The nodes that have reported GPUs."""
+        """The nodes that have reported what they have."""
         return frozenset([node.name for fleet in self.cluster.fleets.values() for node in fleet.nodes])
 
     def never_fits(self, job: core.Job) -> Reason | None:
@@ -78,7 +78,7 @@ def _borrow_rule(row: MarketRule, virtual_cluster: str) -> BorrowRule:
 
 
 def _cluster(inventory: tuple[int | None, ...]) -> Cluster:
-    """Return every node that has reported GPUs, whatever its state: what failed or is lost comes back."""
+    """Return every node that has reported what it has, in any state: what failed comes back."""
     global _built
     if _built is None or _built[0] != inventory:
         _built = inventory, Cluster(_nodes(), TOPOLOGY_LEVELS)
@@ -96,17 +96,17 @@ def _nodes() -> list[core.Node]:
             core.Gpu(id=core.GpuId(gpu_id), index=index, path=path, memory_bytes=memory_bytes)
         )
     columns = ("id", "name", "gpu_model__name", "rack", "cpus", "memory_bytes")
-    reported = Node.objects.exclude(gpu_model=None).values_list(*columns)
+    reported = Node.objects.exclude(gpu_model=None, boot="").values_list(*columns)
     return [
         core.Node(
             id=core.NodeId(node_id),
             name=name,
-            gpu_model=model,
+            gpu_model=model or "",
             gpus=tuple(gpus[node_id]),
             path=(rack,),
             cpus=cpus,
             memory_bytes=memory_bytes,
         )
         for node_id, name, model, rack, cpus, memory_bytes in reported
-        if gpus[node_id]
+        if gpus[node_id] or model is None
     ]

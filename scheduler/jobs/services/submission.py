@@ -202,7 +202,7 @@ class Submission:
         problems = [
             FieldError(
                 _join(where, f"nodes.{name}"),
-                f"there is no node {node!r} with GPUs in this cluster{did_you_mean(node, known)}",
+                f"there is no node {node!r} in this cluster{did_you_mean(node, known)}",
                 "names of nodes, as on the Nodes page",
             )
             for name, nodes in lists

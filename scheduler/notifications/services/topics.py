@@ -118,7 +118,8 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
         return None
     if event.kind == "job.started":
         topic, verb = "job.started", "started"
-        text = f"{title} runs on {wording.gpus(job.needs.amount(job.gpus))}."
+        on = f" on {wording.gpus(job.needs.amount(job.gpus))}" if job.gpus else ""
+        text = f"{title} runs{on}."
         data = {"is_first_start": job.started_at == event.at}
     elif event.kind in ("job.succeeded", "job.cancelled"):
         topic, verb = "job.finished", event.to_state

@@ -197,3 +197,9 @@ def test_estimates_are_within_what_the_references_say(
         return
     assert 0 <= estimated.likeness <= 1
     assert all(value > 0 and math.isfinite(value) for value in estimated.values.values())
+
+
+def test_of_a_job_without_gpus_those_of_its_class_say_nothing() -> None:
+    estimator = ThroughputEstimator({MINE: corrected(near(1, 2, 4)), OTHER: corrected(near(1, 2, 4))})
+    assert estimator.throughputs(MINE, 1, MODELS)
+    assert estimator.throughputs(MINE, 0, MODELS) == {}

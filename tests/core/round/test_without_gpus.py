@@ -208,3 +208,32 @@ def test_the_check_knows_a_node_that_is_given_away_twice_and_one_that_is_not_sai
 def test_what_takes_nothing_is_refused() -> None:
     plan = decide(facts([preprocessing(1, 0)], [CPU_NODE]))
     assert plan.reasons[preprocessing(1, 0).id][0].code == "no_gpus_requested"
+
+
+def test_a_job_that_waits_for_its_own_nodes_is_told_of_cpus_and_memory() -> None:
+    held, waits = preprocessing(1, 20), preprocessing(2, 20, nodes=Candidates(only=(CPU_NODE.name,)))
+    plan = decide(facts([held, waits], [GPU_NODE, CPU_NODE], [runs_on(held, 2, gpu_model="")]))
+    (reason,) = plan.reasons[waits.id]
+    assert reason.message == (
+        f"CPUs and memory for it can be had, but not on the nodes that it may use: only {CPU_NODE.name}."
+    )
+
+
+def test_who_waits_for_cpus_to_be_left_is_told_by_whom() -> None:
+    guest, claimant = preprocessing(1, 20, guaranteed=False), preprocessing(2, 20)
+    there = runs_on(guest, 2, gpu_model="")
+    told = "CPUs and memory are promised to it; they are still being released by job 1."
+    plan = decide(facts([guest, claimant], [CPU_NODE], [there]))
+    assert [(reason.code, reason.message) for reason in plan.reasons[2]] == [("waiting_for_release", told)]
+    promised = replace(runs_on(claimant, 2, gpu_model=""), phase="planned", allocation=7)
+    later = decide(facts([guest, claimant], [CPU_NODE], [replace(there, stopping=True), promised]))
+    assert not later.actions
+    assert [reason.message for reason in later.reasons[2]] == [told]
+
+
+def test_who_finds_room_beside_one_that_leaves_waits_for_nobody() -> None:
+    leaving, comes = preprocessing(1, 8), preprocessing(2, 20)
+    there = replace(runs_on(leaving, 2, gpu_model=""), stopping=True)
+    plan = decide(facts([leaving, comes], [CPU_NODE], [there]))
+    assert places(plan) == {2: (2,)}
+    assert 2 not in plan.reasons

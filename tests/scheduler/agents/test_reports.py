@@ -25,6 +25,7 @@ from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.models import Event, Job, Node
 from scheduler.models import LogChunk as StoredChunk
 from scheduler.models.attempts import StopCause
+from scheduler.rounds.snapshot import read_snapshot
 from scheduler.telemetry.logs.services.reading import next_chunks
 from scheduler.telemetry.logs.services.storing import logs_append
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
@@ -292,6 +293,43 @@ def test_the_inventory_is_taken_over_and_what_vanished_is_kept_as_absent():
         (0, "u0", 3, True),
         (1, f"{node.name}-1", 0, False),
     ]
+
+
+def bare_inventory(**fields) -> Inventory:
+    return Inventory(
+        **{"gpu_model": "", "gpus": (), "cpus": 8.0, "memory_bytes": 2**36, "address": "10.0.0.9"}
+        | {"agent_version": "1", **fields}
+    )
+
+
+def test_a_node_without_gpus_is_taken_over_too():
+    node = make_node(gpus=0, state="new", boot="")
+    assert core_node(node) is None
+    report(node, boot="life-1", inventory=bare_inventory())
+    node.refresh_from_db()
+    assert (node.state, node.gpu_model, node.cpus, node.gpus.count()) == ("ready", None, 8.0, 0)
+    assert Event.objects.get(kind="node.ready").message == "no GPUs"
+    there = core_node(node)
+    assert (there.gpu_model, there.gpus, there.cpus, there.takes_work) == ("", (), 8.0, True)
+
+
+def test_a_node_that_lost_all_its_gpus_stays_one_of_its_model():
+    node = make_node(gpus=2)
+    report(node, boot="life-2", inventory=bare_inventory())
+    node.refresh_from_db()
+    assert node.gpu_model.name == "V100"
+    there = core_node(node)
+    assert (there.gpu_model, [gpu.healthy for gpu in there.gpus]) == ("V100", [False, False])
+
+
+def test_no_index_is_reported_twice():
+    gpu = InventoryGpu(index=0, uuid="u0", memory_bytes=2**34)
+    with pytest.raises(MessageError, match="must name each index once"):
+        report(make_node(), boot="life-2", inventory=bare_inventory(gpu_model="V100", gpus=(gpu, gpu)))
+
+
+def core_node(node):
+    return next((each for each in read_snapshot(9).nodes if each.id == node.id), None)
 
 
 def test_generations_grow_with_every_answer():

@@ -87,9 +87,7 @@ def test_nodes_are_named_that_are_there_and_can_hold_the_job(member: Viewer) -> 
         job_submit(viewer=member, tenant=None, spec=spec(nodes={"only": ["node-b"], "avoid": ["node-bb"]}))
     (problem,) = refused.value.fields
     assert problem.field == "nodes.avoid"
-    assert (
-        problem.problem == "there is no node 'node-bb' with GPUs in this cluster (did you mean \"node-b\"?)"
-    )
+    assert problem.problem == "there is no node 'node-bb' in this cluster (did you mean \"node-b\"?)"
     large = spec(gpus=8, replicas=2, nodes={"only": ["node-b"]}, guarantee="opportunistic")
     with pytest.raises(Invalid, match="there are 8 V100 for it; it needs 16") as refused:
         job_submit(viewer=member, tenant=None, spec=large)
@@ -158,3 +156,26 @@ def test_the_limit_of_unfinished_jobs_counts_what_a_bulk_adds(member: Viewer) ->
     assert Job.objects.filter(tenant__name="vision").count() == 5
     Job.objects.filter(tenant__name="vision").first().delete()
     job_submit(viewer=member, tenant=None, spec=spec())
+
+
+def test_a_job_without_gpus_is_taken_where_some_node_can_hold_it(member: Viewer) -> None:
+    small = make_node("cpu-small", gpus=0, cpus=16, memory_bytes=32 * 2**30)
+    make_node("cpu-large", gpus=0, cpus=32, memory_bytes=32 * 2**30)
+    Node.objects.exclude(id__in=Node.objects.filter(gpu_model=None)).update(cpus=8, memory_bytes=2**30)
+    wanted = {"gpus": 0, "gpu_model": "any", "resources": {"cpu": 24, "memory": "32GiB"}}
+    job = job_submit(viewer=member, tenant=None, spec=spec(**wanted, nodes={"avoid": [small.name]}))
+    assert (job.gpus, job.shape["tasks"]) == (0, [[1, 0, 24.0, 32 * 2**30]])
+
+    wanted["resources"] = {"cpu": 40, "memory": "32GiB"}
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(**wanted))
+    (problem,) = refused.value.fields
+    assert problem.field == "tasks.0.resources"
+    assert problem.problem == (
+        "No node has 40 CPUs and 32.0 GiB of memory for one replica. The nearest, cpu-large, has 32 CPUs and"
+        " 32.0 GiB of memory."
+    )
+    assert problem.expected == "Ask for at most 32 CPUs and 32.0 GiB of memory per replica."
+    wanted["resources"] = {"cpu": 16}
+    with pytest.raises(Invalid, match="The 4 replicas do not fit onto the 2 nodes without GPUs"):
+        job_submit(viewer=member, tenant=None, spec=spec(**wanted, replicas=4))

@@ -92,7 +92,7 @@ def test_several_virtual_clusters_need_a_choice(world: World) -> None:
         ({"gpus": 9, "guarantee": "opportunistic"}, 400, "tasks.0.resources.gpu", "at most 8"),
         ({"gpus": 8, "replicas": 2}, 409, "tasks.0.replicas", "opportunistic"),
         ({"gpus": 8, "replicas": 2, "guarantee": "opportunistic"}, 400, "tasks.0.replicas", "at most 8"),
-        ({"gpus": -1}, 400, "gpus", "from 1 to 16"),
+        ({"gpus": -1}, 400, "gpus", "from 0 to 16"),
         ({"prority": 1}, 400, "prority", "one of"),
         (
             {"gpus": 8, "topology": {"level": "socket", "required": True}},
@@ -255,7 +255,7 @@ def test_more_memory_than_any_gpu_has_is_refused(world: World) -> None:
 
 
 def test_check_lists_what_is_wrong(world: World) -> None:
-    answer = world.member.post("/jobs/check", {"gpus": 0, "comand": "true"})
+    answer = world.member.post("/jobs/check", {"gpus": -1, "comand": "true"})
     assert answer.status_code == 200
     body = answer.json()
     assert (body["ok"], body["normalised"]) == (False, None)

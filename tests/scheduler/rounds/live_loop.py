@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from django.test import TestCase
+
 from scheduler.core.model import codec
 from scheduler.core.model.lifecycle import AttemptState
-from scheduler.core.model.plan import Action
-from scheduler.core.model.snapshot import GpuId, Snapshot
+from scheduler.core.model.plan import Action, Placement
+from scheduler.core.model.snapshot import Snapshot
 from scheduler.jobs.attempts.services.lifecycle import part_exited, part_ready, part_running
 from scheduler.jobs.services.control import job_cancel, job_submit
 from scheduler.models import Attempt, AttemptPart, Job, Node, Round
@@ -36,7 +38,7 @@ class Act:
     cause: str = ""
     preempted_by: tuple[int, ...] = ()
     gpu_model: str = ""
-    #: By replica: node and index of each GPU.
+    #: By replica: node and index of each GPU; of one without GPUs its node, and no index.
     where: tuple[tuple[tuple[str, int], ...], ...] = ()
 
 
@@ -45,6 +47,7 @@ class Places:
 
     def __init__(self, facts: Snapshot) -> None:
         self._places = {gpu.id: (node.name, gpu.index) for node in facts.nodes for gpu in node.gpus}
+        self._names = {node.id: node.name for node in facts.nodes}
 
     def act(self, action: Action, number_of: Callable[[int], int]) -> Act:
         """Return the action with the jobs' numbers in the story."""
@@ -57,11 +60,14 @@ class Places:
             cause=action.cause,
             preempted_by=tuple(sorted(map(number_of, action.preempted_by))),
             gpu_model=placement.gpu_model if placement else "",
-            where=self.where(placement.replicas) if placement else (),
+            where=self.where(placement) if placement else (),
         )
 
-    def where(self, replicas: Sequence[Sequence[GpuId]]) -> tuple[tuple[tuple[str, int], ...], ...]:
-        return tuple(tuple(self._places[gpu] for gpu in replica) for replica in replicas)
+    def where(self, placement: Placement) -> tuple[tuple[tuple[str, int], ...], ...]:
+        found = [tuple(self._places[gpu] for gpu in replica) for replica in placement.replicas]
+        for number, node in enumerate(placement.nodes):
+            found[number] = found[number] or ((self._names[node], -1),)
+        return tuple(found)
 
 
 class ScenarioEvent(Protocol):
@@ -148,14 +154,16 @@ class LiveLoop:
 
     def _exit(self, attempt: Attempt, *, exit_code: int, category: str = "") -> None:
         for part in _parts(attempt):
-            part_exited(
-                part,
-                exit_code=exit_code,
-                category=category,
-                message="",
-                at=database_now(),
-                actor=f"node {part.node.name}",
-            )
+            # A commit is followed by the start of who waited for CPUs or memory.
+            with TestCase.captureOnCommitCallbacks(execute=True):
+                part_exited(
+                    part,
+                    exit_code=exit_code,
+                    category=category,
+                    message="",
+                    at=database_now(),
+                    actor=f"node {part.node.name}",
+                )
 
     # What people do, and what jobs do by themselves
 

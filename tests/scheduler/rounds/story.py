@@ -244,6 +244,24 @@ def demanding(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
     return asked
 
 
+def without_gpus(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
+    """Some jobs take CPUs and memory alone, as one replica or two; some gangs have a reader beside a GPU."""
+    tasks: list[tuple[str, int, dict[str, Any]]] = []
+    if number % 2:
+        tasks = [("main", 1 + number % 4 // 2, {"gpu": 0, "cpu": 3 + number % 5, "memory": "1GiB"})]
+    elif number % 6 == 2:
+        tasks = [("trainer", 1, {"gpu": 2}), ("reader", 2, {"gpu": 0, "cpu": 2})]
+    if not tasks:
+        return {}
+    command = ["true"]
+    return {
+        "tasks": [
+            {"name": name, "replicas": replicas, "command": command, "resources": resources}
+            for name, replicas, resources in tasks
+        ]
+    }
+
+
 def elastic(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
     """Two jobs of three are elastic gangs, and nobody is preferred."""
     if number % 3 == 0:

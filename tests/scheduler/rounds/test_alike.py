@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from scheduler.core.model import codec
 from scheduler.core.round.decide import decide
-from scheduler.models import Explanation, Job, Round
+from scheduler.models import Explanation, Job, Node, Round
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_for_round, read_snapshot
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
@@ -86,3 +86,14 @@ def test_where_names_are_compared_differently_named_jobs_are_not_alike(crowd):
     assert not read_for_round(1).left_out
     Job.objects.filter(name__startswith="run-").update(name="run")
     assert len(read_for_round(1).left_out) == 1_100 - SEEN
+
+
+def test_of_jobs_without_gpus_all_are_read(crowd):
+    """GPUs do not say how many of them there is room for."""
+    make_node(gpus=0, cpus=4)
+    Node.objects.update(cpus=4)
+    shape = {"tasks": [[1, 0, 2.0, 0]], "topology": None, "throughput": {}}
+    Job.objects.update(gpus=0, shape=shape)
+    read = read_for_round(1)
+    assert (len(read.facts.jobs), list(read.left_out)) == (1_101, [])
+    assert sum(len(action.jobs) for action in decide(read.facts).actions) == 2 * 2

@@ -179,7 +179,7 @@ def test_a_job_never_has_two_planned_attempts():
     ("sql", "constraint"),
     [
         ("UPDATE scheduler_job SET state = 'paused'", "job_state_is_known"),
-        ("UPDATE scheduler_job SET gpus = 0", "job_has_gpus"),
+        ("UPDATE scheduler_job SET gpus = -1", "scheduler_job_gpus_check"),
         ("UPDATE scheduler_job SET state = 'succeeded'", "job_ended_at_matches_state"),
         ("UPDATE scheduler_job SET ended_at = now()", "job_ended_at_matches_state"),
         ("UPDATE scheduler_attempt SET state = 'ended'", "outcome_exactly_when_ended"),

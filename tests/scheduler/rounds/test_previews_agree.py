@@ -7,8 +7,10 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model import codec
 from scheduler.forecasts.services.answers import answer
-from scheduler.models import Attempt, WhatIf
+from scheduler.models import Attempt, Round, WhatIf
+from scheduler.rounds.replay import decided_again
 from scheduler.rounds.run import run_round
 from scheduler.wiring.clock import database_now
 from tenants.models import Quota
@@ -19,7 +21,7 @@ from tests.scheduler.conftest import World
 pytestmark = pytest.mark.django_db
 
 #: Every fact that one of them could have and another not.
-RESOURCES = st.fixed_dictionaries(
+WITH_GPUS = st.fixed_dictionaries(
     {"gpu": st.sampled_from([1, 2, 4, 0.25, 0.5])},
     optional={
         "gpu_model": st.sampled_from(["V100", "K80", ["K80", "V100"]]),
@@ -27,6 +29,11 @@ RESOURCES = st.fixed_dictionaries(
         "memory": st.sampled_from(["1GiB", "100GiB"]),
     },
 )
+WITHOUT_GPUS = st.fixed_dictionaries(
+    {"gpu": st.just(0), "cpu": st.sampled_from([1, 12, 20])},
+    optional={"gpu_model": st.just("V100"), "memory": st.sampled_from(["1GiB", "40GiB"])},
+)
+RESOURCES = WITH_GPUS | WITHOUT_GPUS
 SPECS = st.fixed_dictionaries(
     {
         "name": st.just("new"),
@@ -54,7 +61,7 @@ SPECS = st.fixed_dictionaries(
 @pytest.fixture
 def busy(world: World) -> World:
     """Six of eight V100 are in use by a job with a port; four K80 are behind a node without containers, and
-    one that closes in an hour. The tenant's quota leaves it little."""
+    one that closes in an hour. A node has no GPUs. The tenant's quota leaves it little."""
     world.node.isolation = {"container": True}
     world.node.cpus, world.node.memory_bytes = 16.0, 64 * 2**30
     world.node.save()
@@ -62,6 +69,7 @@ def busy(world: World) -> World:
     closing = make_node("node-c", gpus=2, gpu_model="K80", cpus=8.0, memory_bytes=32 * 2**30)
     closing.draining, closing.drain_deadline = True, closing.lease_expires_at
     closing.save()
+    make_node("node-d", gpus=0, cpus=20.0, memory_bytes=40 * 2**30)
     Quota.objects.create(tenant=world.tenant, gpu_model=make_gpu_model("V100"), gpus=8)
     world.virtual_cluster.guarantees.create(gpu_model=make_gpu_model("K80"), gpus=3)
     running = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=6)
@@ -123,3 +131,20 @@ def test_parts_count_as_parts_of_a_quota_and_each_opens_a_gpu_of_a_guarantee(bus
     assert "may hold at most 1 K80 at once; this job needs 1.5." in refused["message"]
     refused = busy.member.post("/jobs/check", asked(4, 0.25)).json()
     assert refused["message"].endswith("this guaranteed job needs 4 K80.")
+
+
+def test_a_job_without_gpus_is_foreseen_explained_and_decided_again_alike(busy: World) -> None:
+    resources = {"gpu": 0, "cpu": 20, "memory": "40GiB"}
+    spec = {"name": "prepares", "command": ["true"], "resources": resources}
+    checked = busy.member.post("/jobs/check", spec).json()
+    assert checked["message"] == "Would start at once."
+    first, second = (busy.member.post("/jobs", spec).json()["id"] for _ in range(2))
+    run_round()
+    assert Attempt.objects.get(job_id=first).parts.get().node.name == "node-d"
+    waits = "it may use lack CPUs or memory: one replica needs 20 CPUs and 40.0 GiB of memory."
+    assert waits in busy.member.get(f"/jobs/{second}/why").json()["reasons"][0]["message"]
+    assert waits in busy.member.post("/jobs/check", spec).json()["message"]
+    assert not foreseen(busy, checked["normalised"])
+    kept = Round.objects.order_by("-number")[0]
+    assert kept.plan is not None
+    assert decided_again(kept) == codec.loads_plan(bytes(kept.plan))

@@ -60,3 +60,14 @@ def test_other_policies_are_not_told_and_others_jobs_do_not_count() -> None:
     other = make_job(tenant=job.tenant, virtual_cluster=job.virtual_cluster, name="train", gpus=2)
     assert run_time_of(other).usual_seconds is None
     assert run_time_of(job).usual_error == pytest.approx(0.0)
+
+
+def test_a_job_without_gpus_that_ended_says_nothing_of_others() -> None:
+    job = job_in("pai")
+    ended(job, 100.0)
+    ended(job, 300.0)
+    without = ended(job, 9_000.0)
+    shape = {"tasks": [[1, 0, 2.0, 0]], "topology": None, "throughput": {}}
+    Job.objects.filter(id=without.id).update(gpus=0, service={}, shape=shape)
+    (fact,) = read_snapshot(1).jobs
+    assert fact.usual_seconds == pytest.approx(200.0)

@@ -7,6 +7,7 @@ believes, nothing can happen.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
-from scheduler.models import AllocatedGpu, Allocation, Attempt, Job, Loan, MarketRule, Offer
+from scheduler.models import AllocatedGpu, Allocation, Attempt, Job, Loan, MarketRule, Node, Offer
 from scheduler.models import Event as EventRow
 from scheduler.models import ServingPool as PoolRow
 from scheduler.models.attempts import StopCause
@@ -45,15 +46,18 @@ from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
 from tests.scheduler.rounds.story import (
     Besides,
     Event,
+    cordon,
     crowd,
     demanding,
     devices_tell,
     elastic,
     end,
+    jobs,
     seeded,
     submission,
     watches,
     with_parts,
+    without_gpus,
 )
 from tests.scheduler.rounds.virtual_clock import BEGINNING, VirtualClock
 
@@ -493,3 +497,27 @@ def test_both_lend_nodes_and_give_them_back_alike(north, settings):
     assert is_shrunk == (north != "singularity")
     if north == "aryl":
         assert not Attempt.objects.filter(stop_cause=StopCause.DRAINED).exists()
+
+
+@pytest.mark.parametrize("pause_seconds", [0, 15])
+def test_both_place_jobs_without_gpus_alike(pause_seconds, settings):
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    cluster(clock, ("fifo", "consolidate"), ("las", "spread"), in_cells=False)
+    lease = database_now() + timedelta(days=1)
+    make_node("node-e", gpus=0, rack="rack-2", lease_expires_at=lease)
+    Node.objects.update(cpus=8, memory_bytes=2**35)
+    facts = read_snapshot(1)
+    dice = random.Random(23 + pause_seconds)
+    # No node is lost: the simulator is told of that by GPUs.
+    events = [
+        *jobs(dice, 30, over_seconds=SECONDS * 2 // 3, besides=without_gpus),
+        cordon(SECONDS // 4, "node-e"),
+        cordon(SECONDS // 2 + 3, "node-e", cordoned=False),
+    ]
+    events = sorted((event for event in events if event.at < SECONDS), key=lambda event: event.at)
+    said = compared(clock, facts, events, pause_seconds)
+    assert {("start", ""), ("stop", "preempted")} <= said
+    with_nodes = Allocation.objects.exclude(nodes=None)
+    assert with_nodes.filter(gpu_model="").exists(), "nobody was on the node without GPUs"
+    assert with_nodes.filter(gpus__isnull=False).exists(), "no gang had replicas with and without GPUs"

@@ -8,7 +8,7 @@ import { attemptsQuery, jobEventsQuery, jobQuery } from "@/api/queries";
 import type { Attempt, Job } from "@/api/schema";
 import { EventTable } from "@/components/event-table";
 import { ago, duration, gpuHours, moment, visible, words } from "@/components/format";
-import { gpusNow, indexesText } from "@/components/gpu-amount";
+import { gpusNow, indexesText, modelText, processorLines } from "@/components/gpu-amount";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
 import { useNow } from "@/components/now";
@@ -122,8 +122,8 @@ function Lead({ job }: { job: Job }) {
         </Link>
       )}
       <span>
-        {gpusNow(job)} ×{" "}
-        {job.attempt?.gpu_model ?? (job.gpu_models.length > 0 ? job.gpu_models.join(" or ") : "any GPU")}
+        {job.gpus > 0 ? `${gpusNow(job)} × ` : ""}
+        {modelText(job)}
       </span>
       <span>
         {job.tenant} in <Link to="/virtual-clusters">{job.virtual_cluster}</Link>
@@ -185,6 +185,9 @@ function factsOf(job: Job) {
     ...(job.attempt?.auxiliary
       ? [["CPUs, memory", auxiliaryLines(job.attempt.auxiliary).map((line) => <div key={line}>{line}</div>)] as const]
       : []),
+    ...(processorLines(job.spec.tasks).length > 0
+      ? [["CPUs, memory stated", processorLines(job.spec.tasks).map((line) => <div key={line}>{line}</div>)] as const]
+      : []),
     // Counted when an attempt ends.
     [job.state === "running" ? "GPU time of earlier attempts" : "GPU time", gpuHours(job.service_gpu_seconds)],
     ["Submitted", moment(job.submitted_at)],
@@ -230,7 +233,7 @@ function PlacementPanel({ job }: { job: Job }) {
   if (!attempt || attempt.state === "ended") {
     return (
       <Panel title="Placement">
-        <EmptyState title="Holds no GPUs" />
+        <EmptyState title={job.gpus > 0 ? "Holds no GPUs" : "Is on no node"} />
       </Panel>
     );
   }
@@ -250,7 +253,7 @@ function PlacementPanel({ job }: { job: Job }) {
               </Link>
             ),
           },
-          { header: `${attempt.gpu_model} GPUs`, cell: ({ gpus }) => indexesText(gpus) },
+          { header: `${attempt.gpu_model} GPUs`.trim(), cell: ({ gpus }) => indexesText(gpus) },
           { header: "Ranks", cell: ({ ranks }) => ranks.join(", ") },
           { header: "State", cell: ({ state }) => words(state) },
         ]}

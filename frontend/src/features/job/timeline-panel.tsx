@@ -72,7 +72,9 @@ export function TimelinePanel({ job, attempts }: { job: Job; attempts: readonly 
 
 function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
   const ran = secondsBetween(attempt.running_at, attempt.ended_at, now);
-  const where = attempt.placement.map((part) => `${part.node} (${indexesText(part.gpus)})`).join(", ");
+  const where = attempt.placement
+    .map((part) => (part.gpus.length > 0 ? `${part.node} (${indexesText(part.gpus)})` : part.node))
+    .join(", ");
   return (
     <li>
       <span className={styles.number}>{attempt.number}</span>
@@ -83,7 +85,7 @@ function AttemptEntry({ attempt, now }: { attempt: Attempt; now: number }) {
             <span title="A trial on a few GPUs checks that the job works before it gets all of them">trial run</span>
           )}
           <span>
-            {attempt.gpu_model} on {where}
+            {attempt.gpu_model && `${attempt.gpu_model} `}on {where}
           </span>
           {ran !== null && <span>{attempt.state === "ended" ? `ran ${duration(ran)}` : `for ${duration(ran)}`}</span>}
           {attempt.exit_code !== null && <span>{attempt.signal || `exit code ${attempt.exit_code}`}</span>}

@@ -15,7 +15,7 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
-import { isolationText, isolationWarning, limitsText, partsText } from "@/features/nodes/words";
+import { gpusOfNode, isolationText, isolationWarning, limitsText, partsText } from "@/features/nodes/words";
 import { NodeActions } from "@/features/nodes/node-actions";
 import styles from "@/features/nodes/nodes.module.css";
 import { useLiveState, useNewestOne } from "@/live/live";
@@ -50,7 +50,7 @@ export function NodePage() {
         <>
           <Badge look={nodeLook(node)} />
           <span>
-            {node.rack} · {node.gpus.length} × {node.gpu_model ?? "unknown GPU"}
+            {node.rack} · {gpusOfNode(node)}
           </span>
         </>
       }

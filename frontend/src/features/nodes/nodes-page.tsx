@@ -14,7 +14,14 @@ import { Badge, nodeLook, verdictLook } from "@/components/state-badge";
 import { UseBar } from "@/components/use-bar";
 import { AgentDialog } from "@/features/nodes/agent-dialog";
 import styles from "@/features/nodes/nodes.module.css";
-import { checkTitle, isolationWarning, loanText, runsUnisolated, worstVerdict } from "@/features/nodes/words";
+import {
+  checkTitle,
+  gpusOfNode,
+  isolationWarning,
+  loanText,
+  runsUnisolated,
+  worstVerdict,
+} from "@/features/nodes/words";
 import { useNewest } from "@/live/live";
 import { Button } from "@/ui/button";
 import { type Column, DataTable } from "@/ui/data-table";
@@ -132,7 +139,7 @@ const COLUMNS: readonly Column<Node>[] = [
     sortBy: gpusInUse,
     cell: (node) => (
       <>
-        <UseBar used={gpusInUse(node)} total={node.gpus.length} />
+        {node.gpus.length > 0 ? <UseBar used={gpusInUse(node)} total={node.gpus.length} /> : gpusOfNode(node)}
         <Unhealthy node={node} />
       </>
     ),

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { NodeCheck } from "@/api/schema";
 import {
   checkTitle,
+  gpusOfNode,
   isolationText,
   isolationWarning,
   limitsText,
@@ -120,4 +121,10 @@ describe("what isolates jobs", () => {
     expect(partsText(aNode({ enforcement: "placement_only" }))).toContain("nothing holds jobs");
     expect(partsText(aNode({ enforcement: "" }))).toBe("–");
   });
+});
+
+it("says of a node without GPUs that it has none", () => {
+  expect(gpusOfNode(aNode({ gpus: [], gpu_model: null, state: "ready" }))).toBe("no GPUs");
+  expect(gpusOfNode(aNode({ gpus: [], gpu_model: null, state: "new" }))).toBe("not reported yet");
+  expect(gpusOfNode(aNode({ gpus: [], gpu_model: "V100", state: "ready" }))).toBe("0 × V100");
 });

@@ -7,6 +7,12 @@ type Verdict = NodeCheck["verdict"];
 
 const BY_BADNESS: readonly Verdict[] = ["ok", "warning", "failed"];
 
+/** "8 × V100", "no GPUs"; of a node that has not reported yet, that. */
+export function gpusOfNode({ gpus, gpu_model: model, state }: Pick<Node, "gpus" | "gpu_model" | "state">): string {
+  if (gpus.length > 0 || model !== null) return `${gpus.length} × ${model ?? "unknown GPU"}`;
+  return state === "new" ? "not reported yet" : "no GPUs";
+}
+
 /** The worst verdict of all checks; null while none has reported. */
 export function worstVerdict(checks: readonly NodeCheck[]): Verdict | null {
   const places = checks.map(({ verdict }) => BY_BADNESS.indexOf(verdict));

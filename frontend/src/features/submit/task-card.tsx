@@ -65,10 +65,10 @@ export function TaskCard({ task, index, problemOf, onEdit, onRemove }: TaskCardP
           {(attributes) => (
             <NumberInput
               {...attributes}
-              min={0.001}
+              min={0}
               step="any"
               max={16}
-              title="Whole GPUs, or a part of one such as 0.3"
+              title="Whole GPUs, a part of one such as 0.3, or 0: then state CPUs or memory"
               value={asNumber(resources.gpu)}
               onChange={(value) => edit(["resources", "gpu"], value)}
             />

@@ -12,6 +12,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import HoldPhase, PartState
 from scheduler.core.model.snapshot import AllocationId, GpuId
+from scheduler.jobs.attempts.services.node_room import nominees_on
 from scheduler.models.attempts import AllocatedGpu, Allocation, AttemptPart
 from scheduler.models.nodes import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
@@ -48,9 +49,16 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
     gpus = list(held.values_list("gpu_id", flat=True))
     if gpus:
         held.update(phase=HoldPhase.RELEASED, released_at=at)
-        if not AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED).exists():
-            Allocation.objects.filter(id=allocation.id).update(phase=HoldPhase.RELEASED, released_at=at)
-        touch_nodes(Gpu.objects.filter(id__in=gpus).values_list("node_id", flat=True).distinct())
+    # Replicas without GPUs have their CPUs and memory until all of it is over.
+    may_be_over = bool(gpus) if allocation.nodes is None else node_id is None
+    left = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)
+    if may_be_over and not left.exists():
+        Allocation.objects.filter(id=allocation.id).update(phase=HoldPhase.RELEASED, released_at=at)
+    nodes = set(allocation.nodes or ())
+    if gpus:
+        nodes.update(Gpu.objects.filter(id__in=gpus).values_list("node_id", flat=True))
+    if nodes:
+        touch_nodes(nodes)
     return gpus
 
 
@@ -83,7 +91,9 @@ def overdue() -> list[int]:
     """Return the nominated allocations that those who hold their GPUs leave room for, the oldest first."""
     nominated = _nominated()
     holds = holds_on({gpu for gpus in nominated.values() for gpu in gpus})
-    return sorted(allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus))
+    ready = {allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus)}
+    # Those that have replicas without GPUs look for themselves, with their nodes locked.
+    return sorted(ready.union(nominees_on(None)))
 
 
 def _nominated(**which: Any) -> dict[AllocationId, list[GpuId]]:

@@ -57,7 +57,7 @@ def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, act
 def _received(job: Job, attempt: Attempt, *, was_live: bool, at: datetime) -> dict[str, float]:
     """Return the GPU-seconds that the job has had, by GPU model."""
     received, allocation = dict(job.service), attempt.allocation
-    if was_live:
+    if was_live and allocation.gpu_count:
         seconds = (at - (attempt.starting_at or at)).total_seconds()
         received[allocation.gpu_model] = (
             received.get(allocation.gpu_model, 0.0) + seconds * allocation.gpu_amount

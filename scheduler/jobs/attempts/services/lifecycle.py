@@ -26,6 +26,7 @@ from scheduler.core.model.lifecycle import (
 from scheduler.jobs.attempts.services import gpu_holds
 from scheduler.jobs.attempts.services.failures import match_site_rules
 from scheduler.jobs.attempts.services.job_steps import job_step_after
+from scheduler.jobs.attempts.services.node_room import has_room, nominees_on
 from scheduler.jobs.attempts.services.preemption_cost import lost_seconds_at_end, settle_preemption_cost
 from scheduler.jobs.attempts.services.steps import lock_jobs, step_attempt, step_job, touch_job
 from scheduler.jobs.representations import publish_jobs
@@ -301,9 +302,12 @@ def has_rank_zero(part: AttemptPart) -> bool:
 def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
     """Free an allocation's GPUs (of one node), unless another of its jobs still uses them there."""
     gpus = gpu_holds.release(allocation, at=at, node_id=node_id)
-    if gpus:
-        for allocation_id in gpu_holds.nominees(gpus):
-            promote(allocation_id)
+    for allocation_id in gpu_holds.nominees(gpus) if gpus else ():
+        promote(allocation_id)
+    nodes = [node_id] if node_id is not None else allocation.nodes or []
+    for allocation_id in nominees_on(nodes) if nodes else ():
+        after_commit(_promote_alone, allocation_id)
+    if gpus or allocation.nodes is not None:
         request_round_on_commit()
 
 
@@ -344,10 +348,15 @@ def _promote(allocation_id: int, *, waits: bool) -> bool:
     if len(lock_jobs(job_ids, waits=waits)) < len(job_ids):
         return False
     # Looked at under the locks: whoever had them may have changed all of it.
-    attempts = list(planned.select_related("job").order_by("job_id"))
+    attempts = list(planned.select_related("job", "allocation").order_by("job_id"))
+    needs_nodes = bool(attempts) and attempts[0].allocation.nodes is not None
+    if needs_nodes and not waits:
+        # It locks nodes, which a transaction that holds other jobs must not wait for.
+        return False
     # A job that is being moved must have left its old place first.
     moving = Attempt.objects.filter(job_id__in=job_ids, state__in=ATTEMPT_LIVE)
-    if attempts and not moving.exists() and gpu_holds.may_promote(allocation_id):
+    is_free = attempts and not moving.exists() and gpu_holds.may_promote(allocation_id)
+    if is_free and (not needs_nodes or has_room(allocation_id)):
         _begin(allocation_id, attempts, at=database_now())
     return True
 

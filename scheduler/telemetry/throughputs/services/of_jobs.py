@@ -99,6 +99,8 @@ def _attained(job: Job) -> tuple[dict[str, float], set[str]]:
     attempts = Attempt.objects.filter(job=job, allocation__phase=HoldPhase.HELD)
     for attempt in attempts.exclude(state=AttemptState.ENDED).select_related("allocation"):
         allocation = attempt.allocation
+        if not allocation.gpu_count:
+            continue
         seconds = max(0.0, (now - attempt.starting_at).total_seconds()) if attempt.starting_at else 0.0
         model = allocation.gpu_model
         attained[model] = attained.get(model, 0.0) + seconds * allocation.gpu_amount
