@@ -197,7 +197,7 @@ def _cause(action: Action, attempt: Attempt, *, at: datetime) -> StopCause:
 
 def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts: Facts) -> list[_Start]:
     stopped = {id(action) for action in stops}
-    wanted = [
+    requested = [
         action
         for action in changes
         if action.kind in _STARTS
@@ -208,8 +208,8 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     starts = []
     #: By node and number: who starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
-    ids = reserve_ids(Allocation, len(wanted)) if wanted else []
-    for action, allocation in zip(wanted, ids, strict=True):
+    ids = reserve_ids(Allocation, len(requested)) if requested else []
+    for action, allocation in zip(requested, ids, strict=True):
         problem = _changed(action, facts) or _unusable(action, facts)
         if problem := problem or _listens_already(action, facts, listening):
             facts.drop(action, problem)
