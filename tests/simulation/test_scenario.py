@@ -50,7 +50,7 @@ def test_every_decision_is_told(tmp_path: Path) -> None:
     ):
         assert expected in lines, expected
     assert any("big waits: Virtual cluster cluster guarantees 8 v100; 4 are in use" in line for line in lines)
-    assert any("over waits: Tenant everyone has a quota of" in line for line in lines)
+    assert any("over waits: Tenant everyone may hold" in line for line in lines)
     assert not any("early" in line for line in lines)
 
 
