@@ -20,8 +20,8 @@ class BudgetPeriod(models.TextChoices):
 
 
 class BudgetAction(models.TextChoices):
-    WARN = "warn", "Notify the tenant's admins only"
-    HOLD = "hold", "Start no further jobs until the next period; running jobs continue"
+    WARN = "warn", "Tell the tenant's admins, and go on"
+    HOLD = "hold", "Start no more of its jobs until the next period; what runs goes on"
 
 
 class Budget(models.Model):

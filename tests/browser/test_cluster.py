@@ -113,7 +113,7 @@ def test_a_quota_is_set_and_holds_the_next_job_back(garden, open_page):
         garden.platform.wait_for(garden.submit("sleep 600", name="within"), "running")
         waiting = garden.submit("sleep 600", name="beyond")
         page = open_page("vera", f"/jobs/{waiting}")
-        expect(page.get_by_text(re.compile("Tenant vision may hold 1"))).to_be_visible()
+        expect(page.get_by_text(re.compile("Tenant vision has a quota of 1"))).to_be_visible()
     finally:
         garden.platform.call("PUT", "tenants/vision/quota", {"limits": {}})
 

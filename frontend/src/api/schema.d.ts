@@ -2834,8 +2834,8 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description * `warn` - Notify the tenant's admins only
-         *     * `hold` - Start no further jobs until the next period; running jobs continue
+         * @description * `warn` - Tell the tenant's admins, and go on
+         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
          * @enum {string}
          */
         ActionEnum: "warn" | "hold";
