@@ -31,7 +31,7 @@ from scheduler.models.notifications import Delivery, EmailNotice, NotificationSe
 from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.models.sessions import PortPass, Session
 from scheduler.models.throughputs import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
-from scheduler.models.virtual_clusters import Restraint
+from scheduler.models.virtual_clusters import PreemptionLimits
 
 __all__ = [
     "Advice",
@@ -81,9 +81,9 @@ __all__ = [
     "PartMetrics",
     "PolicyMemory",
     "PortPass",
+    "PreemptionLimits",
     "ProgressPoint",
     "QueueOrder",
-    "Restraint",
     "Round",
     "ServingPool",
     "Session",

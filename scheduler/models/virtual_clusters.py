@@ -8,11 +8,11 @@ from tenants.models import VirtualCluster
 LONGEST_WAIT_SECONDS = 6 * 3_600.0
 
 
-class Restraint(models.Model):
+class PreemptionLimits(models.Model):
     """What an operator chose for a virtual cluster; no row: what stands here."""
 
     virtual_cluster = models.OneToOneField(
-        VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="restraint"
+        VirtualCluster, on_delete=models.CASCADE, primary_key=True, related_name="preemption_limits"
     )
     #: Before it may be stopped, moved or resized by a policy.
     min_run_seconds = models.FloatField(default=0.0)

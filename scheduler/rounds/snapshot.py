@@ -62,7 +62,7 @@ SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_
        coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)
                  FROM tenants_virtualclustermember m JOIN tenants_tenant t ON t.id = m.tenant_id
                  WHERE m.virtual_cluster_id = v.id), '[]')
-FROM tenants_virtualcluster v LEFT JOIN scheduler_restraint r ON r.virtual_cluster_id = v.id
+FROM tenants_virtualcluster v LEFT JOIN scheduler_preemptionlimits r ON r.virtual_cluster_id = v.id
 ORDER BY name
 """
 _TENANTS = """

@@ -14,7 +14,7 @@ from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.cells import CellSpecification
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.rounds import overruns
-from scheduler.models.virtual_clusters import Restraint
+from scheduler.models.virtual_clusters import PreemptionLimits
 from scheduler.virtual_clusters.market.selectors import MarketState, market_now
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, has_targets
@@ -28,7 +28,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
     ids = list(ids)
     rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related(
-        "members__tenant", "guarantees", "restraint"
+        "members__tenant", "guarantees", "preemption_limits"
     )
     by_id = {row.id: row for row in rows}
     usage: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
@@ -127,7 +127,7 @@ def _virtual_cluster(
 
 def least_seconds(row: VirtualCluster) -> dict[str, float]:
     """Return how long attempts of a virtual cluster run at least and jobs wait at most, as the API has it."""
-    chosen = getattr(row, "restraint", None) or Restraint()
+    chosen = getattr(row, "preemption_limits", None) or PreemptionLimits()
     return {
         "min_run_seconds": chosen.min_run_seconds,
         "reclaim_min_run_seconds": chosen.reclaim_min_run_seconds,

@@ -20,7 +20,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.market import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
 from scheduler.models.nodes import Gpu, GpuModel
 from scheduler.models.selectors.jobs import SPARE_VIEW
-from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, Restraint
+from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, PreemptionLimits
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from scheduler.virtual_clusters.market.selectors import own_guarantees, problems_with_loans
 from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
@@ -159,7 +159,7 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
         "reclaim_min_run_seconds": desired.reclaim_min_run_seconds,
         "longest_wait_seconds": desired.longest_wait_seconds,
     }
-    row.restraint, _ = Restraint.objects.update_or_create(virtual_cluster=row, defaults=least)
+    row.preemption_limits, _ = PreemptionLimits.objects.update_or_create(virtual_cluster=row, defaults=least)
     # What stays as it is is left alone, so that the audit log tells of changes only.
     row.members.exclude(tenant__name__in=desired.members).delete()
     VirtualClusterMember.objects.bulk_create(

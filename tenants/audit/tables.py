@@ -247,7 +247,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("old_seed_ends_at", "taken_until", "held_until", "failures", "failing_since"),
         changes={"secret": "old.seed <> new.seed"},
     ),
-    "scheduler.Restraint": AuditedTable(what="preemption limits", name=_virtual_cluster()),
+    "scheduler.PreemptionLimits": AuditedTable(what="preemption limits", name=_virtual_cluster()),
     # A visit to a port makes a connection for each picture of a page: its pass is told of instead.
     "scheduler.Session": AuditedTable(
         what="session",

@@ -11,7 +11,7 @@ from scheduler.jobs.attempts.services.preemption_cost import (
     preemptions_of_virtual_cluster,
     settle_preemption_cost,
 )
-from scheduler.models import Attempt, Job, Restraint
+from scheduler.models import Attempt, Job, PreemptionLimits
 from scheduler.models.attempts import StopCause
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node
@@ -82,7 +82,7 @@ def test_a_run_that_was_too_short_keeps_a_job_from_borrowing(
     cause: StopCause, least: float, runs: int
 ) -> None:
     job = make_job(guaranteed=False, columns={"short_runs": 2})
-    Restraint.objects.create(virtual_cluster=job.virtual_cluster, min_run_seconds=least)
+    PreemptionLimits.objects.create(virtual_cluster=job.virtual_cluster, min_run_seconds=least)
     attempt = make_attempt(
         job,
         gpus_of(make_node(gpus=1)),

@@ -12,7 +12,7 @@ from scheduler.jobs.attempts.services.steps import step_job
 from scheduler.jobs.services.control import job_hold, job_release
 from scheduler.jobs.services.dependencies import dependencies_settle
 from scheduler.models import Dependency, Explanation, Job
-from scheduler.models.virtual_clusters import Restraint
+from scheduler.models.virtual_clusters import PreemptionLimits
 from scheduler.rounds.run import run_round
 from scheduler.rounds.snapshot import read_snapshot
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
@@ -30,7 +30,7 @@ def test_gpus_are_reserved_after_six_hours_unless_an_operator_says_otherwise(bou
     node, tenant = make_node(gpus=4), make_tenant()
     vc = make_vc(members=[tenant], guaranteed={"V100": 4}, policy="sjf")
     if bound is not None:
-        Restraint.objects.create(virtual_cluster=vc, longest_wait_seconds=bound)
+        PreemptionLimits.objects.create(virtual_cluster=vc, longest_wait_seconds=bound)
     columns = {"tenant": tenant, "virtual_cluster": vc}
     make_attempt(make_job(**columns, gpus=1), gpus_of(node)[:1])
     gang = make_job(**columns, gpus=4, submitted_at=timezone.now() - timedelta(hours=7))

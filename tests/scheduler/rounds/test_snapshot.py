@@ -23,8 +23,8 @@ from scheduler.models import (
     JobProfile,
     JobScaling,
     PolicyMemory,
+    PreemptionLimits,
     ProgressPoint,
-    Restraint,
     ServingPool,
     TrainingProgress,
 )
@@ -81,7 +81,7 @@ def test_every_field_is_filled_from_rows():
         default_time_limit_seconds=60.0,
         sharing="never",
     )
-    Restraint.objects.create(
+    PreemptionLimits.objects.create(
         virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0, longest_wait_seconds=7.0
     )
     ClusterSettings.objects.create(

@@ -25,7 +25,7 @@ from scheduler.jobs.attempts.services.steps import attempt_event, step_job, touc
 from scheduler.models.attempts import Attempt
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.jobs import Job
-from scheduler.models.virtual_clusters import Restraint
+from scheduler.models.virtual_clusters import PreemptionLimits
 
 
 def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, actor: str) -> None:
@@ -96,7 +96,10 @@ def _backed_off(job: Job, attempt: Attempt, *, at: datetime) -> dict[str, Any]:
 
     One that had not run for long enough waits for a while.
     """
-    chosen = Restraint.objects.filter(virtual_cluster_id=job.virtual_cluster_id).first() or Restraint()
+    chosen = (
+        PreemptionLimits.objects.filter(virtual_cluster_id=job.virtual_cluster_id).first()
+        or PreemptionLimits()
+    )
     bounds = ClusterSettings.objects.filter(id=1).first() or ClusterSettings()
     ran = (attempt.stopping_at or at) - (attempt.starting_at or at)
     short_runs, waits = after_preemption(
