@@ -59,7 +59,7 @@ def gpu_amount(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
-    """`2 GPUs`, `0.3 of one GPU`, `4×0.25 GPU`; of a job without GPUs `4 CPUs, 8 GiB`."""
+    """`2 GPUs`, `0.3 of one GPU`, `4×0.25 GPU`; a job without GPUs reads `4 CPUs, 8 GiB`."""
     tasks = list(tasks)
     amount = gpu_amount(gpus, tasks)
     if amount == str(gpus):

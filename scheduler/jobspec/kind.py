@@ -14,7 +14,7 @@ class Definitions:
     """Schemas of objects by their names, and what refers to them."""
 
     def __init__(self, *, normal: bool) -> None:
-        #: Of the normal form, or of what may be written.
+        #: True: schemas of the normal form; else those of what may be written.
         self.normal = normal
         self.schemas: dict[str, Schema] = {}
 
@@ -88,7 +88,7 @@ class Flag:
     #: With their dashes. A choice of two words may have one flag each: "--opportunistic/--guaranteed".
     names: tuple[str, ...]
     metavar: str = ""
-    #: Of a choice with a flag for each word: the words, in the flags' order.
+    #: For a choice with a flag for each word: the words, in the flags' order.
     words: tuple[str, ...] = ()
     #: Only a job of one task can have it.
     is_of_one_task: bool = False
@@ -100,7 +100,7 @@ class FieldDeclaration:
 
     kind: Kind
     help: str
-    #: Of the attribute that keeps it, and in the written form.
+    #: The name of the attribute that keeps it, and that of the written form.
     attribute: str = ""
     name: str = ""
     #: The attribute's value where the field is left out.
@@ -109,7 +109,7 @@ class FieldDeclaration:
     example: Any = None
     group: Group | None = None
     flag: Flag | None = None
-    #: Of the field in the dashboard's form; empty: the form does not show it, or by a control of its own.
+    #: The field's name in the dashboard's form; empty: the form does not show it, or by a control of its own.
     label: str = ""
     #: The normal form has it only where it differs from its default.
     is_sparse: bool = False

@@ -113,7 +113,7 @@ class Job(models.Model):
 
     @property
     def needs(self) -> Shape:
-        """What a round needs of it: of its trial while that is due."""
+        """What a round needs of it; while a trial is due, what the trial needs."""
         return stored_shape(self.shape)
 
     @property

@@ -41,7 +41,7 @@ class Devices(Protocol):
         """
 
     def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:
-        """Return by device the bytes that each process occupies there, as far as it is told."""
+        """Return by device the bytes that each process occupies there, where the driver says it."""
 
     def names(self, indexes: Iterable[int]) -> dict[int, str]:
         """Return what CUDA_VISIBLE_DEVICES calls these devices."""

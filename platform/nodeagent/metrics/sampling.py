@@ -99,7 +99,7 @@ class Sampler:
     def _on_gpus(
         self, replica: Replica, now: Usage | None, by_process: Mapping[int, Mapping[int, int]]
     ) -> dict[str, int]:
-        """Return the bytes that a replica occupies on each device, as far as that can be told."""
+        """Return the bytes that a replica occupies on each device, where that can be measured."""
         if now is None:
             return {}
         simulated = {gpu.index for gpu in self.gpus if gpu.simulated}

@@ -97,6 +97,6 @@ class Account:
         self.own, self.own_count = used, pending
 
     def reserve(self, model: str, gpus: int) -> None:
-        """Keep so many GPUs from being handed out, as far as there are so many."""
+        """Keep GPUs from being handed out, at most those that are left."""
         if self.limits is not None:
             self.limits[model] = max(0, self.limits.get(model, 0) - gpus)

@@ -134,7 +134,7 @@ def misfit_on_candidates(
 
 
 def needed_words(demand: Demand) -> str:
-    """Say "4 V100 or P100"; of a gang without GPUs, what it takes instead."""
+    """Say "4 V100 or P100", or what a gang without GPUs takes instead."""
     return wording.gpus(demand.gpus, demand.models) if demand.gpus else "CPUs and memory for it"
 
 

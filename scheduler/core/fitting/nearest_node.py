@@ -1,4 +1,4 @@
-"""Of a job without GPUs that no node could hold: the node that comes nearest."""
+"""A job without GPUs fits on no node: the node that comes nearest."""
 
 from __future__ import annotations
 

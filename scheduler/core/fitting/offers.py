@@ -185,7 +185,7 @@ class Offers:
         """Return the set of nodes that will do for the gang; None: all of them."""
         in_pinned = self._minds_pinned(model, demand)
         fleet = self.cluster.fleets[model]
-        # Where there are no GPUs to be had nobody with GPUs is placed; others have to be told.
+        # A gang with GPUs never fits on closed nodes; one without has to be kept away from them.
         in_open = demand.lacks_gpus and fleet.open_nodes != fleet.everything
         if not demand.avoid and not demand.candidates and not in_pinned and not in_open:
             return None

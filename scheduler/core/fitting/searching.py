@@ -50,7 +50,7 @@ class Searching(Offers):
     ) -> None:
         super().__init__(cluster, layers, evictable, by_size)
         self._account = Account()
-        #: Asked first where nobody is disturbed; None, or when it finds nothing: `packing` chooses.
+        #: Asked first where no job is disturbed; None, or when it finds nothing: `packing` chooses.
         self.chooser: Chooser | None = None
         #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
         self.part_chooser: PartChooser | None = None
@@ -79,14 +79,14 @@ class Searching(Offers):
         return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
 
     def offered(self, model: str) -> int:
-        """Return how many GPUs of a model could be handed out now, whoever has to stop for it."""
+        """Return how many GPUs of a model could be handed out now, though jobs would have to stop."""
         holdings = [holding for holding in self.pending.values() if holding.model == model]
         kept = [holding for holding in holdings if self._is_pinned(holding)]
         own, pinned = [together(each, has_parts=self._account.has_parts) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
-        """Return what each node offers of a model, whoever has to stop, but not what those named have."""
+        """Return what each node offers of a model, though jobs would have to stop; not GPUs of those named."""
         masks, usable = list(self._layers[model][-1].masks), self.cluster.fleets[model].usable
         counts = [mask.bit_count() for mask in masks]
         for jobs, holding in self.pending.items():
@@ -214,7 +214,7 @@ class Searching(Offers):
                     cpus, memory = cpus - there.cpus, memory - there.memory
                 else:
                     others.append((occupant, there))
-            # Some may have to leave for their CPUs or memory though nobody wants their GPUs.
+            # Some may have to leave for their CPUs or memory though their GPUs are not wanted.
             also = fewest(others, Part(part.node, 0, cpus, memory), 0)
             whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
             if whole & ~offered.masks[part.node] or also is None:

@@ -44,7 +44,7 @@ class GpuPart:
 
 
 def fit_together(parts: Sequence[GpuPart], device_bytes: int) -> bool:
-    """Whether one GPU of so many bytes (0: unknown, and not counted) has room for all these parts of it."""
+    """Whether all these parts fit on one GPU; `device_bytes` 0: its memory is unknown and not counted."""
     if sum([part.request for part in parts]) > WHOLE_GPU:
         return False
     return not device_bytes or sum([part.memory_on(device_bytes) for part in parts]) <= device_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: CPUs are counted to so many decimals: millionths, where people say thousandths.
+#: CPUs are counted to six decimals; people state at most three.
 _DECIMALS = 6
 
 

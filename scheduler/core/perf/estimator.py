@@ -68,7 +68,7 @@ class ThroughputEstimator:
         """Return how fast a gang of the job class is, near and alone, on each of these models that something
         is known or guessed of. `declared`: what the job says of a gang of its size, by model."""
         if not gpus:
-            # Jobs of its class may have been measured, with GPUs: of one without any that says nothing.
+            # Jobs of its class may have been measured, with GPUs, which says nothing about a job without any.
             return {}
         cells = self._cells(job_class, gpus, declared or {})
         here = {model: cells[model, gpus] for model in models if (model, gpus) in cells}

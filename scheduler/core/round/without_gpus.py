@@ -30,7 +30,7 @@ class WithoutGpus:
 
     def __init__(self, facts: Facts, admission: Admission) -> None:
         self._facts, self._admission = facts, admission
-        #: Of the present round; those of opportunistic jobs have the name of the spare view.
+        #: Those of the present round; those of opportunistic jobs have the name of the spare view.
         self.outcomes: list[ViewOutcome] = []
 
     def guaranteed(self, cluster: Capacity) -> Capacity:
@@ -40,7 +40,7 @@ class WithoutGpus:
         for vc in self._facts.virtual_clusters.values() if jobs else ():
             own = {job.id: job for job in jobs if job.virtual_cluster == vc.name}
             if own:
-                # Of its own nothing is pending: who runs stays where he is.
+                # None of its own is pending: running jobs stay where they are.
                 capacity = cluster.narrowed(None, {}, {}, may_evict=True)
                 cluster = self._serve(vc.name, own, capacity, vc.placer, vc.placer_parameters)
         return cluster

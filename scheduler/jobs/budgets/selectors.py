@@ -94,7 +94,7 @@ GROUP BY GROUPING SETS (({grouped}), ()) ORDER BY grouping({grouped}), {columns}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuestion:
-    """Whose use of what, in which time, by which groupings. Empty: of all."""
+    """Whose use of what, in which time, by which groupings. Empty: all of it."""
 
     since: datetime
     until: datetime

@@ -28,7 +28,7 @@ def job_visible(viewer: Viewer, job_id: int) -> bool:
     return jobs_visible(viewer).filter(id=job_id).exists()
 
 
-#: Of the jobs that wait for one.
+#: An answer names no more jobs that wait for one.
 MOST_DEPENDENTS = 100
 
 

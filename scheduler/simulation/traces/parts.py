@@ -11,7 +11,7 @@ from scheduler.simulation.traces.fields import count
 
 
 def replica(field: str, value: str | float, replicas: int = 1, *, least: int = 1) -> Task:
-    """Return replicas with that number of GPUs each, at least so many, or a part of one; raise BadField for
+    """Return replicas with that number of GPUs each, at least as many, or a part of one; raise BadField for
     another number."""
     try:
         number = float(value)

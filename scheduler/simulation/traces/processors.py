@@ -1,4 +1,4 @@
-"""CPUs and memory in our own format: of each replica, one number for all tasks or one for each."""
+"""CPUs and memory of replicas in our own format: one number for all tasks or one for each."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TracedJob(NamedTuple):
     own_estimate: bool = False
     #: None: split by the rule for gangs.
     tasks: tuple[Task, ...] | None = None
-    #: Of each replica of a gang that is split so.
+    #: Those of each replica of a gang that is split so.
     cpus: float = 0.0
     memory_bytes: int = 0
     #: None: by the application's name.

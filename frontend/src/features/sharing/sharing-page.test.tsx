@@ -30,7 +30,14 @@ function aSharedGpu(given: Partial<SharedGpu>): SharedGpu {
 }
 
 it("says who has which part, how it is held and what it costs, and of others' jobs only what they have", async () => {
-  const stranger = { id: null, name: null, tenant: null, virtual_cluster: null, memory_used_bytes: null, slowdown: null };
+  const stranger = {
+    id: null,
+    name: null,
+    tenant: null,
+    virtual_cluster: null,
+    memory_used_bytes: null,
+    slowdown: null,
+  };
   server.on(
     "GET /shared-gpus",
     page([
@@ -42,7 +49,16 @@ it("says who has which part, how it is held and what it costs, and of others' jo
         index: 4,
         in_use: 1,
         jobs: [
-          aSharer({ id: 8, name: "bert", request: 1, limit: 1, way: "together", enforcement: "", memory_used_bytes: null, slowdown: null }),
+          aSharer({
+            id: 8,
+            name: "bert",
+            request: 1,
+            limit: 1,
+            way: "together",
+            enforcement: "",
+            memory_used_bytes: null,
+            slowdown: null,
+          }),
           aSharer({ id: 9, name: "dlrm", request: 1, limit: 1, way: "turns", enforcement: "", slowdown: 1.25 }),
         ],
       }),

@@ -40,7 +40,7 @@ class Problem:
     epsilon: float = EPSILON
     #: Whether gangs over several nodes keep off each other's nodes.
     apart: bool = True
-    #: On so many nodes a gang may be.
+    #: Most nodes of a gang.
     most_nodes: int = 16
 
     def values(self, *, restarted: bool) -> Floats:

@@ -122,7 +122,7 @@ def holds_on(gpus: Collection[int]) -> GpuHolds:
 
 
 def touch_nodes(ids: Collection[int]) -> None:
-    """Let the nodes' versions grow and show them anew, once this transaction is committed.
+    """Raise the nodes' versions and publish them, once this transaction is committed.
 
     Not in it: many jobs share a node, and one that held the node's row while it waits for another job's
     would close a circle. Should the process die in between, the pages miss one version of the node,

@@ -41,7 +41,7 @@ LEAST_SECONDS = 10.0
 LEAST_ALONE_SECONDS = 60.0
 #: Of a tenant: the one measured longest ago makes room. Jobs that are all named differently make as many.
 MOST_SETTINGS_PER_TENANT = 1_000
-#: Of what is measured no more.
+#: What is no longer measured.
 KEPT = timedelta(days=90)
 
 _logger = logging.getLogger(__name__)
