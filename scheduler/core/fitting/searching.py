@@ -86,7 +86,7 @@ class Searching(Offers):
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
-        """Return what each node offers of a model, though jobs would have to stop; not GPUs of those named."""
+        """Return what each node offers of a model, though jobs would have to stop, but not those named."""
         masks, usable = list(self._layers[model][-1].masks), self.cluster.fleets[model].usable
         counts = [mask.bit_count() for mask in masks]
         for jobs, holding in self.pending.items():
