@@ -26,7 +26,7 @@ def test_many_jobs_are_cancelled_by_one_request(allot: Allot, api: FakeApi) -> N
     for number in (1, 2, 3):
         api.add(number)
     api.cancelled_at_once = 1_000
-    assert allot("cancel", "1", "3", "1").stdout == "2 jobs cancelled, or told to stop.\n"
+    assert allot("cancel", "1", "3", "1").stdout == "2 jobs cancelled, or being stopped.\n"
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
     assert api.bulk_cancels == 1
 
@@ -38,7 +38,8 @@ def test_cancelling_by_state(allot: Allot, api: FakeApi) -> None:
         "This would cancel 1 job (1 queued, 0 running).\n"
     )
     assert (
-        allot("cancel", "--state", "queued,running", "--yes").stdout == "2 jobs cancelled, or told to stop.\n"
+        allot("cancel", "--state", "queued,running", "--yes").stdout
+        == "2 jobs cancelled, or being stopped.\n"
     )
     assert allot("cancel", "1", "--state", "queued").exit_code == 2
 
@@ -103,7 +104,7 @@ def test_cancelling_by_filter_counts_asks_and_goes_on_to_the_last(allot: Allot, 
     assert {job["state"] for job in api.jobs.values()} == {"queued"}
     assert allot("cancel", "--filter", "submitted_by=ann").exit_code == 2
     done = allot("cancel", "--filter", "submitted_by=ann", "--yes")
-    assert done.stdout == "2 jobs cancelled, or told to stop.\n"
+    assert done.stdout == "2 jobs cancelled, or being stopped.\n"
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
     assert allot("cancel", "--filter", "queued", "-y").exit_code == 2
 

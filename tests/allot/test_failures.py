@@ -51,8 +51,8 @@ def test_operators_try_rules_and_put_them_in_force(
     assert "rules.0.retry" in refused
     assert "never, again, elsewhere" in refused
 
-    assert "Nothing is done" in allot("idle-gpus").stdout
+    assert "No action for idle GPUs" in allot("idle-gpus").stdout
     said = allot("idle-gpus", "--after", "30m", "--below", "3", "--then", "stop").stdout
     assert said.startswith("A job whose GPUs were less than 3 % busy for 30")
     assert ClusterSettings.objects.get().idle_gpus_seconds == 1_800
-    assert "Nothing is done" in allot("idle-gpus", "--after", "never").stdout
+    assert "No action for idle GPUs" in allot("idle-gpus", "--after", "never").stdout

@@ -239,7 +239,7 @@ def test_hold_release_and_cancel(allot: Allot) -> None:
     assert allot("hold", number).stdout == f"Job {number} held.\n"
     assert " HELD " in allot("ls").stdout
     assert allot("release", number).stdout == f"Job {number} released.\n"
-    assert allot("cancel", "--filter", f"id={number}", "-y").stdout == "1 job cancelled, or told to stop.\n"
+    assert allot("cancel", "--filter", f"id={number}", "-y").stdout == "1 job cancelled, or being stopped.\n"
     assert allot("wait", number).exit_code == 1
     assert allot("show", "999999").exit_code == 3
 
