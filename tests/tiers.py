@@ -68,12 +68,13 @@ TIERS = (
     Tier(
         "node",
         "tests/agent tests/allot tests/examples tests/test_distributions.py tests/test_pairs.py"
-        " tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
+        " tests/test_nightly.py tests/test_patience.py tests/test_processes.py tests/test_tiers.py",
     ),
     Tier("platform", "tests/browser tests/e2e"),
     Tier(
         "core",
-        "tests/core tests/simulation tests/test_layout.py tests/test_generated.py tests/test_prose.py",
+        "tests/core tests/simulation tests/test_layout.py tests/test_generated.py tests/test_prose.py"
+        " tests/test_documentation.py",
     ),
     Tier("up", "tests/up tests/slurm"),
     Tier(DASHBOARD),

@@ -63,7 +63,7 @@ def test_an_operator_cordons_a_node_and_everybody_sees_it_at_once(open_page):
     dialog.get_by_role("button", name="Cordon").click()
     expect(row).to_contain_text("Cordoned")
     expect(operating.get_by_text("operator took it out of service, just now: new fans.")).to_be_visible()
-    operating.get_by_role("button", name="Resume").click()
+    operating.get_by_role("button", name="Resume", exact=True).click()
     expect(row).to_contain_text("Ready")
 
 

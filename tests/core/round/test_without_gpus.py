@@ -107,8 +107,7 @@ def test_a_guaranteed_job_with_gpus_takes_cpus_back_from_an_opportunistic_one_wi
     stop = next(action for action in plan.actions if action.kind is ActionKind.STOP)
     assert (stop.jobs, stop.preempted_by) == ((1,), (2,))
     assert stop.message == (
-        "The CPUs or memory that it has of its node were claimed by guaranteed job 2 of virtual cluster"
-        " research."
+        "The CPUs or memory of its node were reclaimed by guaranteed job 2 of virtual cluster research."
     )
 
 
@@ -215,7 +214,7 @@ def test_a_job_that_waits_for_its_own_nodes_is_told_of_cpus_and_memory() -> None
     plan = decide(facts([held, waits], [GPU_NODE, CPU_NODE], [runs_on(held, 2, gpu_model="")]))
     (reason,) = plan.reasons[waits.id]
     assert reason.message == (
-        f"CPUs and memory for it can be had, but not on the nodes that it may use: only {CPU_NODE.name}."
+        f"CPUs and memory for it are available, but not on the nodes that it may use: only {CPU_NODE.name}."
     )
 
 
