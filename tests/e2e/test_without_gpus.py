@@ -94,7 +94,7 @@ def test_a_job_without_gpus_runs_on_a_node_without_gpus_beside_one_that_has_some
     waits = submit(machine, "waits", {"gpu": 0, "cpu": 2})
     until(lambda: machine.call("GET", f"jobs/{waits}/why")["reasons"])
     why = machine.call("GET", f"jobs/{waits}/why")["reasons"][0]["message"]
-    assert why.startswith("CPUs and memory for it can be had, but not on the nodes that it may use")
+    assert why.startswith("CPUs and memory for it are available, but not on the nodes that it may use")
     let_end(machine, prepares)
     until(lambda: machine.job(waits)["state"] == "running")
     let_end(machine, waits)
