@@ -100,10 +100,10 @@ def gpus_of(job: Job) -> str:
 def model_of(job: Job) -> str:
     """The model it runs or ran on, else those it would accept."""
     attempt = job["attempt"]
-    if attempt and job["state"] != "queued" and attempt["gpu_model"]:
-        return attempt["gpu_model"]
     if not job["gpus"]:
         return "-"
+    if attempt and job["state"] != "queued" and attempt["gpu_model"]:
+        return attempt["gpu_model"]
     return models(job["gpu_models"])
 
 

@@ -142,6 +142,11 @@ def test_parts_of_gpus_are_shown_as_parts(allot: Allot, api: FakeApi) -> None:
     assert "0.3 of one GPU of " in allot("show", "2").stdout
 
 
+def test_a_job_without_gpus_has_no_model_though_its_node_has_one(allot: Allot, api: FakeApi) -> None:
+    api.add(1, **{**running(), "gpus": 0})
+    assert columns(allot("ls").stdout.splitlines()[1])[3:5] == ["0", "-"]
+
+
 def test_the_tenant_gets_a_column_when_there_are_several(allot: Allot, api: FakeApi) -> None:
     api.add(1)
     assert "TENANT" not in allot("ls").stdout

@@ -123,7 +123,8 @@ const COLUMNS: readonly Column<Job>[] = [
     className: oneLine,
     cell: (job) => (
       <>
-        {gpusOf(job)} <span className={styles.id}>{job.attempt?.gpu_model ?? job.gpu_models.join(" or ")}</span>
+        {gpusOf(job)}{" "}
+        {job.gpus > 0 && <span className={styles.id}>{job.attempt?.gpu_model ?? job.gpu_models.join(" or ")}</span>}
       </>
     ),
   },
