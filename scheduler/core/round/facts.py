@@ -72,8 +72,10 @@ class Facts:
         self.current: dict[JobId, Running] = {}
         #: What each job was told to leave and has not left yet.
         self.stopping: dict[JobId, Running] = {}
-        #: Nominated allocations, and those of them whose GPUs will not be had.
+        #: Nominated allocations; below, those of them whose GPUs will not be had.
         self.nominated: dict[AllocationId, Running] = {}
+        #: Those of the nominated that have replicas without GPUs: they wait for CPUs and memory, too.
+        self.nominated_on_nodes: set[AllocationId] = set()
         self.stale: frozenset[AllocationId] = frozenset()
         #: Allocations whose guarantee lapses or returns in this round, and whether they have one from now on.
         self.regraded: dict[AllocationId, bool] = {}
@@ -148,6 +150,8 @@ class Facts:
         self.stopping.update(dict.fromkeys(running.leaving, running))
         if running.is_nominated and not running.stopping:
             self.nominated[running.allocation] = running
+            if running.nodes:
+                self.nominated_on_nodes.add(running.allocation)
         self._note(running)
 
     def drop_running(self, allocation: AllocationId) -> None:
@@ -184,6 +188,7 @@ class Facts:
 
     def _unlink(self, running: Running) -> None:
         self.nominated.pop(running.allocation, None)
+        self.nominated_on_nodes.discard(running.allocation)
         for by_job in (self.current, self.stopping):
             for job in (*running.jobs, *running.leaving):
                 if by_job.get(job) is running:

@@ -26,6 +26,7 @@ from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, AttemptState, HoldPh
 from scheduler.core.model.plan import Action, ActionKind, Plan
 from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, NodeId, Running, Snapshot
 from scheduler.core.round.facts import Facts
+from scheduler.core.round.leaving import in_the_way
 from scheduler.core.sim.budget_meter import BudgetMeter
 from scheduler.core.sim.company import Company
 from scheduler.core.sim.costs import Costs
@@ -35,7 +36,6 @@ from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.failures import Failure
 from scheduler.core.sim.job_steps import JobSteps
 from scheduler.core.sim.loss_reporter import LossReporter
-from scheduler.core.sim.processors import has_processors
 from scheduler.core.sim.profile_reporter import ProfileReporter
 from scheduler.core.sim.progress import CRASHED, DONE, GANG, GOES_ON, NODE_LOST, STOPPED, Attempt, Progress
 from scheduler.core.sim.result import StayEnd
@@ -317,7 +317,8 @@ class SimulatedCluster:
     def _is_ready(self, running: Running) -> bool:
         """Whether its jobs are nowhere else any more, and replicas without GPUs find CPUs and memory."""
         has_left = all([self.progress[job].attempt is None for job in running.jobs])
-        return has_left and (not running.nodes or has_processors(self.facts, running))
+        leaving = self.facts.stopping.values() if running.nodes else ()
+        return has_left and not (leaving and in_the_way(self.facts, running, leaving))
 
     def _begin(self, running: Running) -> None:
         self.use(running)
@@ -488,9 +489,8 @@ class SimulatedCluster:
     def promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
         """Begin what is nominated for these GPUs, or for these jobs, and now waits for nothing else."""
         facts = self.facts
-        nominated = set(self.holds.nominees(gpus))
+        nominated = facts.nominated_on_nodes.union(self.holds.nominees(gpus))
         nominated.update(facts.current[job].allocation for job in jobs if job in facts.current)
-        nominated.update(allocation for allocation, running in facts.nominated.items() if running.nodes)
         for allocation in sorted(nominated):
             running = facts.running[allocation]
             if not running.is_nominated or not self._is_ready(running):
