@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 from django.db.models import QuerySet
@@ -49,8 +50,19 @@ class RepresentedList(ListAPIView[Any]):
 
 def exported(name: str, lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> StreamingHttpResponse:
     """Answer with the rows by id, the oldest first; of too many the newest, as the last line then says."""
+    return _as_file(name, _csv(lines.order_by(), fields, shown))
+
+
+def csv_file(
+    name: str, fields: Sequence[str], pages: Iterable[Iterable[Mapping[str, Any]]]
+) -> StreamingHttpResponse:
+    """Answer with these rows, page by page."""
+    return _as_file(name, chain([_rows([fields])], (_lines(page, fields) for page in pages)))
+
+
+def _as_file(name: str, content: Iterable[bytes]) -> StreamingHttpResponse:
     return StreamingHttpResponse(
-        _csv(lines.order_by(), fields, shown),
+        content,
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}.csv"'},
     )
@@ -68,9 +80,13 @@ def _csv(lines: QuerySet[Any], fields: Sequence[str], shown: Shown) -> Iterator[
         if not rows:
             break
         last = rows[-1].id
-        yield _rows([_cell(line[name]) for name in fields] for line in shown(rows))
+        yield _lines(shown(rows), fields)
     if is_cut:
         yield _rows([[f"Older lines were left out: these are the newest {MOST_EXPORTED:,}."]])
+
+
+def _lines(rows: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> bytes:
+    return _rows([_cell(row[name]) for name in fields] for row in rows)
 
 
 def _rows(rows: Any) -> bytes:

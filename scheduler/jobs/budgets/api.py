@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -20,7 +18,7 @@ from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, usa
 from scheduler.jobs.budgets.services import budget_remove, budget_set, budget_state
 from scheduler.models.budgets import BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
-from tenants.api.queries import refuse_unknown
+from scheduler.wiring.rest import checked, csv_file
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
 from tenants.models import Scope
@@ -93,10 +91,7 @@ class TenantBudget(APIView):
 
 
 def _question(request: Request) -> UsageQuestion:
-    query = UsageQuery(data=request.query_params)
-    refuse_unknown(request, query.fields)
-    query.is_valid(raise_exception=True)
-    given, now = dict(query.validated_data), database_now()
+    given, now = checked(UsageQuery, request), database_now()
     by = [name.strip() for name in given.pop("by").split(",")]
     unknown = [name for name in by if name not in GROUPINGS]
     if unknown or len(set(by)) < len(by):
@@ -125,11 +120,6 @@ def _shown(used: Used) -> dict[str, Any]:
 def _shown_row(used: Used) -> dict[str, Any]:
     entitled = used.entitled_gpu_hours
     return {**_shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as spreadsheets show it: a name is no formula, whatever it begins with."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def _rounded(value: Any) -> float:
@@ -161,19 +151,11 @@ class UsageExport(APIView):
     is_heavy = True
 
     @extend_schema(parameters=[UsageQuery], responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)})
-    def get(self, request: Request) -> HttpResponse:
+    def get(self, request: Request) -> StreamingHttpResponse:
         """The same as a CSV file, without the total."""
         question = _question(request)
         rows = [_shown_row(row) for row in usage(viewer(request), question).rows]
-        text = io.StringIO()
-        lines = csv.DictWriter(text, [*question.by, *_FIGURES], lineterminator="\n")
-        lines.writeheader()
-        lines.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-        return HttpResponse(
-            text.getvalue(),
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": 'attachment; filename="usage.csv"'},
-        )
+        return csv_file("usage", [*question.by, *_FIGURES], [rows])
 
 
 _FIGURES = (

@@ -6,7 +6,7 @@ does a budget (`services`). Sums are exact, so those of any grouping of a range 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -149,15 +149,11 @@ def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
     # The total comes last: it alone is not grouped, whatever its columns say.
     *rows, total = [_used(dict(zip(question.by, row[:count], strict=True)), *row[count:]) for row in found]
     used = _with_guarantees(viewer, question, rows) if _tells_of_guarantees(question) else rows
-    return Usage(rows=used, total=Used(**{**_fields(total), "key": {}}))
+    return Usage(rows=used, total=replace(total, key={}))
 
 
 def _used(key: Mapping[str, Any], jobs: int, gpu_hours: Decimal, guaranteed: Decimal, cost: Decimal) -> Used:
     return Used(key=key, jobs=jobs, gpu_hours=gpu_hours, guaranteed_gpu_hours=guaranteed, cost=cost)
-
-
-def _fields(used: Used) -> dict[str, Any]:
-    return {name: getattr(used, name) for name in Used.__slots__}
 
 
 def _conditions(viewer: Viewer, question: UsageQuestion) -> tuple[str, dict[str, Any]]:
@@ -211,8 +207,8 @@ def _with_guarantees(viewer: Viewer, question: UsageQuestion, rows: Sequence[Use
     """Say beside each row what is guaranteed, and add rows for guarantees of which nothing was used."""
     found = {tuple(row.key.values()): row for row in rows}
     for key, hours in _entitled(viewer, question).items():
-        row = found.get(key) or Used(**{**_fields(_NOTHING), "key": dict(zip(question.by, key, strict=True))})
-        found[key] = Used(**{**_fields(row), "entitled_gpu_hours": hours})
+        row = found.get(key) or replace(_NOTHING, key=dict(zip(question.by, key, strict=True)))
+        found[key] = replace(row, entitled_gpu_hours=hours)
     return [found[key] for key in sorted(found, key=lambda key: [str(part) for part in key])]
 
 
