@@ -13,6 +13,7 @@ import typer
 from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log
 from allot.commands.options import connect
 from allot.commands.submit import (
+    PartitionsOption,
     SubmitCommand,
     given_flags,
     specifications,
@@ -108,14 +109,7 @@ def run(
     reconnect: Annotated[
         str, typer.Option("--reconnect", metavar="TIME", help="Give up after so long without the server.")
     ] = "5m",
-    map_partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map-partition",
-            metavar="PARTITION=VC",
-            help="Of sbatch scripts: a partition's virtual cluster.",
-        ),
-    ] = None,
+    map_partition: PartitionsOption = None,
     **given: Any,
 ) -> None:
     """Submit a job, print its output as it comes, exit as it did: `allot run --gpus 1 -- python train.py`.

@@ -42,6 +42,16 @@ class SubmitCommand(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map-partition",
+        metavar="PARTITION=VC",
+        help="For sbatch scripts: a partition's virtual cluster.",
+    ),
+]
+
+
 def submit(
     ctx: typer.Context,
     files: Annotated[
@@ -58,14 +68,7 @@ def submit(
         bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
-    map_partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map-partition",
-            metavar="PARTITION=VC",
-            help="Of sbatch scripts: a partition's virtual cluster.",
-        ),
-    ] = None,
+    map_partition: PartitionsOption = None,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
     **given: Any,
