@@ -1,4 +1,4 @@
-"""A job without GPUs fits on no node: the node that comes nearest."""
+"""Which node comes nearest to holding a job without GPUs that no node can hold."""
 
 from __future__ import annotations
 

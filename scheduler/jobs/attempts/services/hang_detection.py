@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import BooleanField, ExpressionWrapper, F, Max, Q
 from django.db.models.functions import Coalesce
 
 from scheduler.core.model.lifecycle import AttemptState, StopCause
@@ -47,9 +47,11 @@ def watch_idle_gpus() -> None:
     running = Attempt.objects.filter(state=AttemptState.RUNNING).select_related("job", "allocation")
     if usual is None:
         running = running.filter(job__spec__watch__idle_gpus__isnull=False)
+    # Few jobs have a rule of their own: the specifications of the others need not be read.
+    own = ExpressionWrapper(Q(job__spec__watch__idle_gpus__isnull=False), output_field=BooleanField())
     now, since = database_now(), served_since()
-    for attempt in running.iterator(chunk_size=500):
-        rule = _own_rule(attempt.job) or usual
+    for attempt in running.annotate(has_own_rule=own).iterator(chunk_size=500):
+        rule = (_own_rule(attempt.job) if attempt.has_own_rule else None) or usual
         if rule is None or attempt.running_at is None:
             continue
         # Only then may it have been idle for so long: most are asked nothing.
