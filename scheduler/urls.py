@@ -9,6 +9,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
+from scheduler.jobs import bulk_api
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
 from scheduler.jobs.failures import api as failure_api
@@ -29,10 +30,11 @@ from scheduler.virtual_clusters.market import api as market_api
 
 urlpatterns = [
     path("jobs", job_api.Jobs.as_view(), name="jobs"),
-    path("jobs/bulk", job_api.JobsBulk.as_view(), name="jobs-bulk"),
-    path("jobs/cancel", job_api.JobsCancel.as_view(), name="jobs-cancel"),
+    path("jobs/actions", bulk_api.JobsActions.as_view(), name="jobs-actions"),
+    path("jobs/bulk", bulk_api.JobsBulk.as_view(), name="jobs-bulk"),
     path("jobs/check", preview_api.JobsCheck.as_view(), name="jobs-check"),
-    path("jobs/counts", job_api.JobsCounts.as_view(), name="jobs-counts"),
+    path("jobs/counts", bulk_api.JobsCounts.as_view(), name="jobs-counts"),
+    path("jobs/export", bulk_api.JobsExport.as_view(), name="jobs-export"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),
     path("jobs/<int:job_id>", job_api.JobDetail.as_view(), name="job"),
     path("jobs/<int:job_id>/cancel", job_api.JobCancel.as_view(), name="job-cancel"),

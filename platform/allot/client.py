@@ -162,8 +162,8 @@ class Client:
 
         Of those that run a request cancels only some: `remaining` says how many are left.
         """
-        body = {"filter": dict(chosen), "dry_run": dry_run, "most": most}
-        return cast("dict[str, Any]", self._write("/jobs/cancel", body))
+        body = {"action": "cancel", "filter": dict(chosen), "dry_run": dry_run, "most": most}
+        return cast("dict[str, Any]", self._write("/jobs/actions", body))
 
     def hold(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/hold"))

@@ -29,7 +29,7 @@ class Cursor(NamedTuple):
 
 
 class NewestFirst(BasePagination):
-    """Pages by one column, given by the view's `ordering` ("-id" unless it says otherwise).
+    """Pages by one column or annotation, given by the view's `ordering` ("-id" unless it says otherwise).
 
     Rows of the same value are ordered by their ids where the column is not unique.
     """
@@ -65,8 +65,13 @@ class NewestFirst(BasePagination):
         return rows
 
     def _is_unique(self, queryset: QuerySet[Model]) -> bool:
-        field: Any = queryset.model._meta.get_field(self.column.lstrip("-"))
-        return bool(field.unique)
+        return bool(self._field(queryset).unique)
+
+    def _field(self, queryset: QuerySet[Model]) -> Any:
+        """Return the field of the column's values."""
+        column = self.column.lstrip("-")
+        annotation = queryset.query.annotations.get(column)
+        return queryset.model._meta.get_field(column) if annotation is None else annotation.output_field
 
     def get_paginated_response(self, data: Any) -> Response:
         return Response({"results": data, "next": self.next, "previous": self.previous})
@@ -87,7 +92,6 @@ class NewestFirst(BasePagination):
         if not text:
             return None
         direction, _, value = text.partition(".")
-        field: Any = queryset.model._meta.get_field(self.column.lstrip("-"))
         row_id = None
         try:
             if direction not in ("after", "before"):
@@ -95,7 +99,7 @@ class NewestFirst(BasePagination):
             if not self._is_unique(queryset):
                 value, _, digits = value.rpartition("~")
                 row_id = int(digits)
-            return Cursor(direction == "after", field.to_python(value), row_id)
+            return Cursor(direction == "after", self._field(queryset).to_python(value), row_id)
         except (ValueError, ValidationError):
             expected = "what 'next' or 'previous' of an earlier page held"
             wrong = FieldError("cursor", f"{text!r} is not one", expected)

@@ -16,6 +16,7 @@ from scheduler.core.model.lifecycle import JobState
 from scheduler.core.model.plan import Tier
 from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
 from scheduler.jobs.attempts.schemas import Attempt
+from scheduler.jobs.services.actions import Action
 from scheduler.jobs.services.changing import CHANGEABLE
 from scheduler.jobspec.schema import definitions, json_schema
 from scheduler.models.jobs import DependencyState
@@ -114,20 +115,44 @@ class BulkSubmit(serializers.Serializer[Mapping[str, object]]):
     jobs = JobSpec(many=True, help_text="1 to 1,000 jobs; all are submitted, or none.")
 
 
-class BulkCancel(StrictSerializer):
+class JobsAction(StrictSerializer):
+    action = serializers.ChoiceField(choices=[action.value for action in Action])
     filter = serializers.DictField(
         child=serializers.CharField(max_length=100_000),
         help_text="At least one of the filters of GET /jobs, such as state, label or id.",
+    )
+    priority = serializers.IntegerField(
+        required=False, allow_null=True, help_text="For an update: their new priority."
+    )
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_null=True, max_length=1_000),
+        required=False,
+        help_text="For an update: labels to set; null removes one, and the others stay.",
     )
     dry_run = serializers.BooleanField(default=False, help_text="Only say how many there are.")
     most = serializers.IntegerField(
         required=False, allow_null=True, min_value=0, help_text="Refuse when more match than this."
     )
 
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        given = [name for name in ("priority", "labels") if attrs.get(name) not in (None, {})]
+        is_update = attrs["action"] == Action.UPDATE
+        if is_update and not given:
+            raise serializers.ValidationError({"priority": "is missing: an update sets priority or labels"})
+        if given and not is_update:
+            raise serializers.ValidationError({given[0]: "belongs to the action update alone"})
+        return attrs
 
-class BulkCancelAnswer(serializers.Serializer[Mapping[str, object]]):
-    jobs = serializers.IntegerField(help_text="Cancelled or told to stop; or that would be.")
-    remaining = serializers.IntegerField(help_text="That match and run still: ask again for them.")
+
+class ActionRefusal(serializers.Serializer[Mapping[str, object]]):
+    job = serializers.IntegerField()
+    message = serializers.CharField()
+
+
+class JobsActionAnswer(serializers.Serializer[Mapping[str, object]]):
+    jobs = serializers.IntegerField(help_text="Changed, or under way; or that would be.")
+    remaining = serializers.IntegerField(help_text="That match too: ask again for them.")
+    refused = ActionRefusal(many=True, help_text="Jobs that were left as they are, at most 20.")
     queued = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them wait.")
     running = serializers.IntegerField(allow_null=True, help_text="For a dry run: how many of them run.")
 

@@ -60,10 +60,11 @@ DELETE /api/v1/tenants/<str:name>/secrets/<str:secret>
 
 GET    /api/v1/jobs                               401    200      200    200    200   200      200       -
 POST   /api/v1/jobs                               401    404      403    201    201   201      403       403
+POST   /api/v1/jobs/actions                       401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/bulk                          401    404      403    201    201   201      403       403
-POST   /api/v1/jobs/cancel                        401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/check                         401    404      200    200    200   200      403       403
 GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
+GET    /api/v1/jobs/export                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
@@ -293,7 +294,7 @@ BODIES = {
     ("PUT", "/api/v1/tenants/<str:name>/quota"): {"limits": {"*": 4}},
     ("POST", "/api/v1/jobs"): _SPEC,
     ("POST", "/api/v1/jobs/check"): _SPEC,
-    ("POST", "/api/v1/jobs/cancel"): {"filter": {"tenant": "red", "state": "queued"}},
+    ("POST", "/api/v1/jobs/actions"): {"action": "cancel", "filter": {"tenant": "red", "state": "queued"}},
     ("POST", "/api/v1/jobs/bulk"): {
         "tenant": "red",
         "jobs": [{name: value for name, value in _SPEC.items() if name != "tenant"}],

@@ -364,6 +364,7 @@ def test_nothing_of_a_tenant_is_told_to_others(world: World, who: str):
     "route",
     [
         "/api/v1/jobs",
+        "/api/v1/jobs/export",
         "/api/v1/events",
         "/api/v1/failures",
         "/api/v1/throughputs",

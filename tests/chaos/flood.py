@@ -119,11 +119,11 @@ class Flood:
 
     def _cancel(self) -> bool:
         """Cancel what was submitted, with one request; return whether it was done in time."""
-        wanted = {"filter": {"tenant": LOUD_TENANT, "name": LOUD_NAME}}
+        wanted = {"action": "cancel", "filter": {"tenant": LOUD_TENANT, "name": LOUD_NAME}}
         end = time.monotonic() + CANCEL_SECONDS
         while time.monotonic() < end:
             with contextlib.suppress(httpx.HTTPError):
-                answer = self.loud.post("jobs/cancel", json=wanted)
+                answer = self.loud.post("jobs/actions", json=wanted)
                 if answer.is_success and not answer.json()["remaining"]:
                     return True
             time.sleep(PAUSE_SECONDS)

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import QuerySet
 
 from scheduler.core.model.lifecycle import (
     ATTEMPT_LIVE,
@@ -20,7 +18,6 @@ from scheduler.core.model.lifecycle import (
 )
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.jobs.attempts.services.steps import (
-    cancel_waiting_jobs,
     job_event,
     lock_jobs,
     step_job,
@@ -36,7 +33,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
-from tenants.models import Role, Tenant, VirtualCluster
+from tenants.models import Tenant, VirtualCluster
 from tenants.selectors import Viewer
 
 MAX_JOBS_PER_REQUEST = 1_000
@@ -171,55 +168,6 @@ def job_cancel(*, job_id: int, actor: str) -> None:
         _cancel_attempt(attempt, job, actor=actor, at=at)
     publish_jobs([job.id])
     request_round_on_commit()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelOutcome:
-    """What became of many jobs that were to be cancelled together."""
-
-    #: Cancelled, or told to stop.
-    jobs: int
-    #: That match too, and are left for another request.
-    remaining: int
-
-
-def jobs_to_cancel(viewer: Viewer, jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Return those of the jobs that the viewer may cancel and that are neither over nor being cancelled."""
-    jobs = jobs.exclude(state__in=JOB_FINAL).filter(cancelling=False)
-    if viewer.is_operator:
-        return jobs
-    return jobs.filter(tenant_id__in=[one for one in viewer.roles if viewer.may(one, Role.MEMBER)])
-
-
-def jobs_cancel(*, viewer: Viewer, jobs: QuerySet[Job], most: int | None) -> CancelOutcome:
-    """Cancel all of the jobs that the viewer may cancel; raise Conflict when more than `most` match.
-
-    Those that wait go many at a time, each batch a transaction; then those that run, one by one and only so
-    many, since each is a transaction of its own.
-    """
-    chosen = jobs_to_cancel(viewer, jobs)
-    ids = list(chosen.order_by("id").values_list("id", flat=True))
-    if most is not None and len(ids) > most:
-        raise Conflict(f"{len(ids):,} jobs match by now, not {most:,}: look again before they are cancelled.")
-    waiting: set[int] = set()
-    for start in range(0, len(ids), _CANCELLED_TOGETHER):
-        waiting |= _cancel_waiting(ids[start : start + _CANCELLED_TOGETHER], viewer.actor)
-    others = [job_id for job_id in ids if job_id not in waiting]
-    for job_id in others[:_RUNNING_CANCELLED]:
-        # It may have ended since it was chosen.
-        with suppress(Conflict):
-            job_cancel(job_id=job_id, actor=viewer.actor)
-    now = others[:_RUNNING_CANCELLED]
-    return CancelOutcome(jobs=len(waiting) + len(now), remaining=len(others) - len(now))
-
-
-@repeated_on_deadlock
-@transaction.atomic
-def _cancel_waiting(ids: list[int], actor: str) -> set[int]:
-    cancelled = cancel_waiting_jobs(ids, actor=actor)
-    publish_jobs(cancelled)
-    request_round_on_commit()
-    return set(cancelled)
 
 
 def _cancel_attempt(attempt: Attempt, job: Job, *, actor: str, at: datetime) -> None:

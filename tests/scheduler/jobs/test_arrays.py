@@ -55,7 +55,7 @@ def test_an_array_is_seen_as_one_line_or_by_its_tasks(world: World) -> None:
     assert ids(f"array={tasks[0].id}") == [task.id for task in reversed(tasks)]
     counted = world.member.get(f"/jobs/counts?array={tasks[0].id}").json()
     assert (counted["queued"], counted["succeeded"]) == (3, 1)
-    answer = world.member.post("/jobs/cancel", {"filter": {"array": str(tasks[0].id)}})
+    answer = world.member.post("/jobs/actions", {"action": "cancel", "filter": {"array": str(tasks[0].id)}})
     assert answer.json()["jobs"] == 3
     assert set(Job.objects.filter(array_id=tasks[0].id, state="cancelled")) == set(tasks[1:])
 

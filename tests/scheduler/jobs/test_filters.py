@@ -1,5 +1,7 @@
 """Jobs by when they were there, by failure, by whom: filters that the list, counts and bulk actions share."""
 
+import csv
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,9 +79,60 @@ def test_the_person_and_a_label_narrow_a_range(world: World) -> None:
 
 def test_jobs_under_a_range_are_cancelled_together(world: World) -> None:
     old, new = lived(world, 0, None, None), lived(world, 5, None, None)
-    answer = world.member.post("/jobs/cancel", {"filter": {"submitted_until": at(3)}})
+    answer = world.member.post("/jobs/actions", {"action": "cancel", "filter": {"submitted_until": at(3)}})
     assert answer.json()["jobs"] == 1
     assert dict(Job.objects.values_list("id", "state")) == {old: "cancelled", new: "queued"}
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("submitted", ["old", "wide", "new", "last"]),
+        ("-submitted", ["last", "new", "wide", "old"]),
+        ("name", ["last", "new", "old", "wide"]),
+        ("-gpus", ["wide", "last", "new", "old"]),
+        ("gpus", ["old", "new", "last", "wide"]),
+        ("-priority", ["new", "last", "wide", "old"]),
+        # What has not started, or ended, comes as if it did last.
+        ("started", ["wide", "old", "new", "last"]),
+        ("-ended", ["last", "new", "old", "wide"]),
+    ],
+)
+def test_the_list_is_sorted_page_by_page(world: World, sort: str, order: list[str]) -> None:
+    lived(world, 0, 3, 9, name="old")
+    lived(world, 1, 2, 4, name="wide", gpus=4)
+    lived(world, 5, 6, None, name="new", priority=5)
+    lived(world, 8, None, None, name="last")
+    names, link = list[str](), f"/jobs?sort={sort}&page_size=1"
+    pages = 0
+    while link:
+        page = world.member.get(link.removeprefix("/api/v1")).json()
+        names += [job["name"] for job in page["results"]]
+        link, pages = page["next"], pages + 1
+    assert (names, pages) == (order, 4)
+    back = world.member.get(page["previous"].removeprefix("/api/v1")).json()
+    assert [job["name"] for job in back["results"]] == [order[2]]
+
+
+@pytest.mark.parametrize("query", ["sort=age", "sort=-age", "sort=-ended&cursor=after.yesterday~3"])
+def test_what_is_no_order_is_refused(world: World, query: str) -> None:
+    field = is_error(world.member.get(f"/jobs?{query}"), 400, "invalid")["fields"][0]["field"]
+    assert field == ("cursor" if "cursor" in query else "sort")
+    # Counts have no order.
+    is_error(world.member.get("/jobs/counts?sort=name"), 400, "invalid")
+
+
+def test_the_export_has_the_jobs_of_the_list(world: World) -> None:
+    first = lived(world, 0, 1, 2, name="=cmd()", labels={"sweep": "3"})
+    second = lived(world, 3, None, None, labels={"sweep": "3"})
+    lived(world, 3, None, None)
+    answer = world.member.get("/jobs/export?label=sweep")
+    assert answer["Content-Type"].startswith("text/csv")
+    rows = list(csv.DictReader(answer.content.decode().splitlines()))
+    assert [int(row["id"]) for row in rows] == [first, second]
+    assert rows[0]["name"] == "'=cmd()"
+    assert (rows[0]["state"], rows[1]["state"]) == ("succeeded", "queued")
+    assert json.loads(rows[0]["labels"]) == {"sweep": "3"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ export function CancelMatching({ filters }: { filters: JobFilters }) {
   const queries = useQueryClient();
   const filter = filterOf(filters);
   const count = useMutation({
-    mutationFn: () => answerOf(api.POST("/jobs/cancel", { body: { filter, dry_run: true } })),
+    mutationFn: () => answerOf(api.POST("/jobs/actions", { body: { action: "cancel", filter, dry_run: true } })),
     onSuccess: ({ jobs }) => {
       if (jobs === 0) say("done", "No job that has not ended matches.");
     },
@@ -55,7 +55,7 @@ export function CancelMatching({ filters }: { filters: JobFilters }) {
 async function cancelAll(filter: Record<string, string>, counted: number): Promise<number> {
   let done = 0;
   for (;;) {
-    const answer = await answerOf(api.POST("/jobs/cancel", { body: { filter, most: counted - done } }));
+    const answer = await answerOf(api.POST("/jobs/actions", { body: { action: "cancel", filter, most: counted - done } }));
     done += answer.jobs;
     if (answer.remaining === 0 || answer.jobs === 0) return done;
   }

@@ -1,0 +1,138 @@
+"""Which jobs a list, a count, an export or an action is about."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+from django_filters import rest_framework as filters
+
+from scheduler.core.model.lifecycle import AttemptState, JobState
+from scheduler.core.model.snapshot import GUARANTEED, OPPORTUNISTIC
+from scheduler.jobspec import did_you_mean
+from scheduler.models.attempts import Attempt
+from scheduler.models.jobs import Job
+from scheduler.models.selectors.jobs import jobs_visible
+from scheduler.wiring.rest import CommaSeparatedChoices, CommaSeparatedIds
+from tenants.api.instants import InstantFilter
+from tenants.errors import FieldError, Invalid
+from tenants.selectors import Viewer
+
+_STATES = [(state.value, state.value) for state in JobState]
+
+
+class JobFilter(filters.FilterSet):
+    state = CommaSeparatedChoices(choices=_STATES, help_text="One or more states, separated by commas.")
+    tenant = filters.CharFilter(field_name="tenant__name")
+    virtual_cluster = filters.CharFilter(field_name="virtual_cluster__name")
+    q = filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="Part of the name.")
+    guarantee = filters.ChoiceFilter(
+        method="by_guarantee", choices=[(GUARANTEED, GUARANTEED), (OPPORTUNISTIC, OPPORTUNISTIC)]
+    )
+    gpu_model = filters.CharFilter(method="by_gpu_model", help_text="Asks for this model, or is on it now.")
+    submitted_by = filters.CharFilter(field_name="submitted_by__username")
+    name = filters.CharFilter(field_name="name", help_text="The whole name.")
+    label = filters.CharFilter(method="by_label", help_text='A label, "team=vision", or its name, "team".')
+    id = CommaSeparatedIds(field_name="id", help_text="Numbers of jobs, separated by commas.")
+
+    array = filters.NumberFilter(
+        field_name="array_id", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="Its tasks."
+    )
+    fold = filters.BooleanFilter(
+        method="unchanged", help_text="One row for each array: the first task under the other filters."
+    )
+
+    since = InstantFilter(method="by_since", help_text="Has not ended before.")
+    until = InstantFilter(field_name="submitted_at", lookup_expr="lt", help_text="Was submitted before.")
+    submitted_since = InstantFilter(field_name="submitted_at", lookup_expr="gte")
+    submitted_until = InstantFilter(field_name="submitted_at", lookup_expr="lt")
+    started_since = InstantFilter(field_name="started_at", lookup_expr="gte", help_text="By its first start.")
+    started_until = InstantFilter(field_name="started_at", lookup_expr="lt")
+    ended_since = InstantFilter(field_name="ended_at", lookup_expr="gte")
+    ended_until = InstantFilter(field_name="ended_at", lookup_expr="lt")
+    failure = filters.CharFilter(
+        method="by_failure", help_text="A class of failures, such as import_error, of one of its attempts."
+    )
+
+    class Meta:
+        model = Job
+        fields: list[str] = []
+
+    def unchanged(self, queryset: QuerySet[Job], name: str, value: bool) -> QuerySet[Job]:
+        return queryset
+
+    def filter_queryset(self, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        found: QuerySet[Job] = super().filter_queryset(queryset)
+        if not self.form.cleaned_data.get("fold"):
+            return found
+        earlier = found.filter(array_id=OuterRef("array_id"), id__lt=OuterRef("id")).order_by()
+        return found.filter(Q(array_id=None) | ~Exists(earlier))
+
+    def by_label(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        key, has_value, text = value.partition("=")
+        condition = {"labels__contains": {key: text}} if has_value else {"labels__has_key": key}
+        return queryset.filter(**condition)
+
+    def by_since(self, queryset: QuerySet[Job], name: str, value: datetime) -> QuerySet[Job]:
+        return queryset.filter(Q(ended_at=None) | Q(ended_at__gte=value))
+
+    def by_failure(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(id__in=Attempt.objects.filter(failure=value).values("job_id"))
+
+    def by_guarantee(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.filter(guaranteed=value == GUARANTEED)
+
+    def by_gpu_model(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        on_it: Any = Attempt.objects.filter(job=OuterRef("pk"), allocation__gpu_model=value)
+        on_it = on_it.exclude(state=AttemptState.ENDED)
+        return queryset.filter(Q(gpu_models__contains=[value]) | Exists(on_it))
+
+
+#: By what the list can be sorted. What has not started, or ended, comes as if it did at the end of time.
+_SORTS: dict[str, Any] = {
+    "submitted": F("id"),
+    "started": Coalesce("started_at", Value(datetime.max.replace(tzinfo=UTC))),
+    "ended": Coalesce("ended_at", Value(datetime.max.replace(tzinfo=UTC))),
+    "name": F("name"),
+    "gpus": F("gpus"),
+    "priority": F("priority"),
+}
+#: The column by which `JobListFilter` lets a page be sorted.
+SORT_KEY = "sort_key"
+
+
+class JobListFilter(JobFilter):
+    sort = filters.ChoiceFilter(
+        method="by_sort",
+        choices=[(f"{sign}{name}",) * 2 for name in _SORTS for sign in ("", "-")],
+        help_text='By what, "-" before it for the largest or latest first. Default: -submitted.',
+    )
+
+    def by_sort(self, queryset: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        return queryset.annotate(**{SORT_KEY: _SORTS[value.removeprefix("-")]})
+
+
+def jobs_matching(by: Viewer, given: Mapping[str, str], *, where: str) -> QuerySet[Job]:
+    """Return the visible jobs under the filters of a body's field `where`.
+
+    Raises Invalid for one that is unknown or wrong, and where there is none: it would meet other jobs than
+    its author meant.
+    """
+    known = list(JobFilter.get_filters())  # type: ignore[no-untyped-call]
+    unknown = [name for name in given if name not in known]
+    if unknown or not given:
+        field = f"{where}.{unknown[0][:80]}" if unknown else where
+        problem = f"is not a filter{did_you_mean(unknown[0], known)}" if unknown else "is empty"
+        expected = f"{'one' if unknown else 'one or more'} of: {', '.join(known)}"
+        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+    chosen = JobFilter(data=given, queryset=jobs_visible(by))
+    if not chosen.is_valid():  # type: ignore[no-untyped-call]
+        problems = [
+            FieldError(f"{where}.{name}", str(said), "")
+            for name, errors in chosen.errors.items()
+            for said in errors
+        ]
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}", problems)
+    found: QuerySet[Job] = chosen.qs
+    return found
