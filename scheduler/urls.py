@@ -9,7 +9,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api
+from scheduler.jobs import bulk_api, searches
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
 from scheduler.jobs.failures import api as failure_api
@@ -35,6 +35,8 @@ urlpatterns = [
     path("jobs/check", preview_api.JobsCheck.as_view(), name="jobs-check"),
     path("jobs/counts", bulk_api.JobsCounts.as_view(), name="jobs-counts"),
     path("jobs/export", bulk_api.JobsExport.as_view(), name="jobs-export"),
+    path("jobs/searches", searches.SavedSearches.as_view(), name="saved-searches"),
+    path("jobs/searches/<int:search_id>", searches.SavedSearchDetail.as_view(), name="saved-search"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),
     path("jobs/<int:job_id>", job_api.JobDetail.as_view(), name="job"),
     path("jobs/<int:job_id>/cancel", job_api.JobCancel.as_view(), name="job-cancel"),

@@ -179,3 +179,28 @@ class QueueOrder(models.Model):
     view = models.CharField(max_length=63, primary_key=True)
     jobs = models.JSONField(default=list)
     round_number = models.PositiveBigIntegerField()
+
+
+class SavedSearch(models.Model):
+    """A search of the page of jobs that has a name: its owner's own, or one that a tenant shares."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    #: Whose members find it too; None: its owner alone does.
+    tenant = models.ForeignKey(
+        Tenant, null=True, on_delete=models.CASCADE, related_name="saved_searches", db_index=False
+    )
+    name = models.CharField(max_length=63)
+    #: What stands in the page's address, without the question mark.
+    search = models.CharField(max_length=2_000)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=Q(tenant=None), name="saved_search_of_owner"
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=Q(tenant__isnull=False),
+                name="saved_search_of_tenant",
+            ),
+        ]

@@ -65,6 +65,9 @@ POST   /api/v1/jobs/bulk                          401    404      403    201    
 POST   /api/v1/jobs/check                         401    404      200    200    200   200      403       403
 GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/export                        401    200      200    200    200   200      200       -
+GET    /api/v1/jobs/searches                      401    200      200    200    200   200      200       -
+POST   /api/v1/jobs/searches                      401    404      403    201    201   201      403       403
+DELETE /api/v1/jobs/searches/<int:search_id>      401    404      403    204    204   204      403       403
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
@@ -295,6 +298,7 @@ BODIES = {
     ("POST", "/api/v1/jobs"): _SPEC,
     ("POST", "/api/v1/jobs/check"): _SPEC,
     ("POST", "/api/v1/jobs/actions"): {"action": "cancel", "filter": {"tenant": "red", "state": "queued"}},
+    ("POST", "/api/v1/jobs/searches"): {"name": "runs", "search": "state=running", "tenant": "red"},
     ("POST", "/api/v1/jobs/bulk"): {
         "tenant": "red",
         "jobs": [{name: value for name, value in _SPEC.items() if name != "tenant"}],

@@ -33,6 +33,7 @@ from scheduler.models import (
     ServingPool,
     WhatIf,
 )
+from scheduler.models.jobs import SavedSearch
 from scheduler.virtual_clusters.ledger.services import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error, make_token
@@ -212,6 +213,7 @@ def world(db, settings) -> World:
         invited_by=people["admin"],
         expires_at=timezone.now() + timedelta(days=1),
     )
+    search = SavedSearch.objects.create(owner=people["member"], tenant=red, name=MARK, search="state=queued")
     webhook = make_webhook(red, title=MARK)
     delivery = make_delivery(webhook, body=MARK)
     parameters = {
@@ -227,6 +229,7 @@ def world(db, settings) -> World:
         "virtual-clusters.name": "unused",
         "gpu-models.name": "V100",
         "job_id": str(waiting.id),
+        "search_id": str(search.id),
         "number": "1",
         "port": "notebook",
         "question_id": str(question.id),
