@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-ActionEnum: TypeAlias = Literal['warn', 'hold']
+
+class ActionRefusal(TypedDict):
+    job: int
+    message: str
 
 
 class AddressAnswer(TypedDict):
@@ -128,19 +131,7 @@ AuxiliaryEnum: TypeAlias = Literal['proportional', 'greedy', 'tune']
 BlankEnum: TypeAlias = Literal['']
 
 
-class BulkCancelAnswer(TypedDict):
-    jobs: int
-    remaining: int
-    queued: int | None
-    running: int | None
-
-
-class BulkCancelRequest(TypedDict):
-    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
-
-    filter: dict[str, str]
-    dry_run: NotRequired[bool]
-    most: NotRequired[int | None]
+BudgetAction: TypeAlias = Literal['warn', 'hold']
 
 
 ByEnum: TypeAlias = Literal['tenant', 'user', 'virtual_cluster', 'gpu_model', 'application', 'day']
@@ -562,6 +553,28 @@ class JobUsage(TypedDict):
     memory_used_bytes: float | None
     idle_seconds: float | None
     simulated: bool
+
+
+class JobsActionAnswer(TypedDict):
+    jobs: int
+    remaining: int
+    refused: list[ActionRefusal]
+    queued: int | None
+    running: int | None
+
+
+JobsActionKind: TypeAlias = Literal['cancel', 'hold', 'release', 'requeue', 'update']
+
+
+class JobsActionRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    action: JobsActionKind
+    filter: dict[str, str]
+    priority: NotRequired[int | None]
+    labels: NotRequired[dict[str, str | None]]
+    dry_run: NotRequired[bool]
+    most: NotRequired[int | None]
 
 
 class LargerGuaranteeRequest(TypedDict):
@@ -1150,6 +1163,23 @@ GpuModel1: TypeAlias = str
 
 
 RuleKind: TypeAlias = Literal['lend', 'borrow']
+
+
+class SavedSearch(TypedDict):
+    id: int
+    name: str
+    search: str
+    tenant: NotRequired[str | None]
+    owner: str
+    may_delete: bool
+
+
+class SavedSearchInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    name: str
+    search: str
+    tenant: NotRequired[str | None]
 
 
 class ScalingAllocation(TypedDict):
@@ -1758,7 +1788,7 @@ class BudgetInputRequest(TypedDict):
     amount: float
     unit: NotRequired[UnitEnum]
     period: NotRequired[PeriodEnum]
-    action: NotRequired[ActionEnum]
+    action: NotRequired[BudgetAction]
     starts_at: NotRequired[str]
 
 
@@ -1766,7 +1796,7 @@ class BudgetTerms(TypedDict):
     amount: float
     unit: UnitEnum
     period: PeriodEnum
-    action: ActionEnum
+    action: BudgetAction
     starts_at: str
 
 
@@ -2444,6 +2474,12 @@ class PaginatedMemberList(TypedDict):
 
 class PaginatedOfferList(TypedDict):
     results: list[Offer]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedSavedSearchList(TypedDict):
+    results: list[SavedSearch]
     next: str | None
     previous: str | None
 

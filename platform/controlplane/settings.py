@@ -178,6 +178,8 @@ SPECTACULAR_SETTINGS = {
         "Role": "tenants.models.Role.choices",
         "Scope": "tenants.models.Scope.choices",
         "JobState": "scheduler.jobs.schemas.JOB_STATES",
+        "BudgetAction": "scheduler.models.budgets.BudgetAction.choices",
+        "JobsActionKind": "scheduler.jobs.schemas.ACTIONS",
         "AttemptState": "scheduler.jobs.attempts.schemas.ATTEMPT_STATES",
         "NodeState": "scheduler.nodes.schemas.NODE_STATES",
         "GpuState": "scheduler.nodes.schemas.GPU_STATES",

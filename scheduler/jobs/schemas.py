@@ -23,6 +23,7 @@ from scheduler.models.jobs import DependencyState
 from tenants.api.strict import StrictSerializer
 
 JOB_STATES = [state.value for state in JobState]
+ACTIONS = [action.value for action in Action]
 
 
 @require_safe
@@ -116,7 +117,7 @@ class BulkSubmit(serializers.Serializer[Mapping[str, object]]):
 
 
 class JobsAction(StrictSerializer):
-    action = serializers.ChoiceField(choices=[action.value for action in Action])
+    action = serializers.ChoiceField(choices=ACTIONS)
     filter = serializers.DictField(
         child=serializers.CharField(max_length=100_000),
         help_text="At least one of the filters of GET /jobs, such as state, label or id.",

@@ -535,8 +535,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The jobs of the caller's tenants, the newest first
-         * @description The jobs of the caller's tenants, the newest first; operators see all.
+         * The jobs of the caller's tenants, the newest first unless `sort` says otherwise
+         * @description The jobs of the caller's tenants, the newest first unless `sort` says otherwise; operators see all.
          */
         get: operations["jobs_list"];
         put?: never;
@@ -976,6 +976,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel, hold, release, requeue or update all jobs under a filter, or only count them
+         * @description Cancel, hold, release, requeue or update all jobs under a filter, or only count them.
+         *
+         *     Waiting jobs are cancelled all at once. Any other action changes at most 200 jobs in one request:
+         *     repeat it while `remaining` is more than 0 and `jobs` is not 0.
+         */
+        post: operations["jobs_actions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/bulk": {
         parameters: {
             query?: never;
@@ -990,26 +1013,6 @@ export interface paths {
          * @description Submit up to 1,000 jobs, all or none.
          */
         post: operations["jobs_bulk"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/jobs/cancel": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Cancel all jobs under a filter that have not ended, or only say how many these are
-         * @description Cancel all jobs under a filter that have not ended, or only say how many these are.
-         */
-        post: operations["jobs_cancel_many"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1053,6 +1056,70 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The same jobs as CSV, the oldest first
+         * @description The same jobs as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
+         */
+        get: operations["jobs_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/searches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The caller's saved searches of jobs, and those that are shared with his tenants
+         * @description The caller's saved searches of jobs, and those that are shared with his tenants; by name.
+         */
+        get: operations["jobs_searches_list"];
+        put?: never;
+        /**
+         * Save a search under a name
+         * @description Save a search under a name. 409 where that name is taken.
+         */
+        post: operations["jobs_searches"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/searches/{search_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a saved search
+         * @description Delete a saved search: one's own, one that one has shared, or as an admin any of the tenant's.
+         */
+        delete: operations["jobs_searches_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2833,12 +2900,10 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /**
-         * @description * `warn` - Tell the tenant's admins, and go on
-         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
-         * @enum {string}
-         */
-        ActionEnum: "warn" | "hold";
+        ActionRefusal: {
+            job: number;
+            message: string;
+        };
         AddressAnswer: {
             /** @description The one that counts now. */
             address: string;
@@ -3248,6 +3313,12 @@ export interface components {
         };
         /** @enum {unknown} */
         BlankEnum: "";
+        /**
+         * @description * `warn` - Tell the tenant's admins, and go on
+         *     * `hold` - Start no more of its jobs until the next period; what runs goes on
+         * @enum {string}
+         */
+        BudgetAction: "warn" | "hold";
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         BudgetInputRequest: {
             /** Format: double */
@@ -3257,7 +3328,7 @@ export interface components {
             /** @default month */
             period?: components["schemas"]["PeriodEnum"];
             /** @default warn */
-            action?: components["schemas"]["ActionEnum"];
+            action?: components["schemas"]["BudgetAction"];
             /**
              * Format: date-time
              * @description Left out: the beginning of the period that runs, or now where there are no periods.
@@ -3302,7 +3373,7 @@ export interface components {
             amount: number;
             unit: components["schemas"]["UnitEnum"];
             period: components["schemas"]["PeriodEnum"];
-            action: components["schemas"]["ActionEnum"];
+            action: components["schemas"]["BudgetAction"];
             /**
              * Format: date-time
              * @description Nothing before this counts.
@@ -3318,30 +3389,6 @@ export interface components {
             name: string;
             layer: components["schemas"]["LayerEnum"];
             says: string;
-        };
-        BulkCancelAnswer: {
-            /** @description Cancelled or told to stop; or that would be. */
-            jobs: number;
-            /** @description That match and run still: ask again for them. */
-            remaining: number;
-            /** @description For a dry run: how many of them wait. */
-            queued: number | null;
-            /** @description For a dry run: how many of them run. */
-            running: number | null;
-        };
-        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
-        BulkCancelRequest: {
-            /** @description At least one of the filters of GET /jobs, such as state, label or id. */
-            filter: {
-                [key: string]: string;
-            };
-            /**
-             * @description Only say how many there are.
-             * @default false
-             */
-            dry_run?: boolean;
-            /** @description Refuse when more match than this. */
-            most?: number | null;
         };
         BulkSubmitAnswer: {
             jobs: components["schemas"]["ShortJob"][];
@@ -5218,6 +5265,48 @@ export interface components {
             idle_seconds: number | null;
             simulated: boolean;
         };
+        JobsActionAnswer: {
+            /** @description Changed, or under way; or that would be. */
+            jobs: number;
+            /** @description That match too: ask again for them. */
+            remaining: number;
+            /** @description Jobs that were left as they are, at most 20. */
+            refused: components["schemas"]["ActionRefusal"][];
+            /** @description For a dry run: how many of them wait. */
+            queued: number | null;
+            /** @description For a dry run: how many of them run. */
+            running: number | null;
+        };
+        /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `requeue` - requeue
+         *     * `update` - update
+         * @enum {string}
+         */
+        JobsActionKind: "cancel" | "hold" | "release" | "requeue" | "update";
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        JobsActionRequest: {
+            action: components["schemas"]["JobsActionKind"];
+            /** @description At least one of the filters of GET /jobs, such as state, label or id. */
+            filter: {
+                [key: string]: string;
+            };
+            /** @description For an update: their new priority. */
+            priority?: number | null;
+            /** @description For an update: labels to set; null removes one, and the others stay. */
+            labels?: {
+                [key: string]: string | null;
+            };
+            /**
+             * @description Only say how many there are.
+             * @default false
+             */
+            dry_run?: boolean;
+            /** @description Refuse when more match than this. */
+            most?: number | null;
+        };
         LargerGuaranteeRequest: {
             virtual_cluster: string;
             gpu_model: string;
@@ -6094,6 +6183,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedSavedSearchList: {
+            results: components["schemas"]["SavedSearch"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedSecretList: {
             results: components["schemas"]["Secret"][];
             /** @description Path of that page; null when none. */
@@ -6808,6 +6904,22 @@ export interface components {
          * @enum {string}
          */
         RuleKind: "lend" | "borrow";
+        SavedSearch: {
+            id: number;
+            name: string;
+            search: string;
+            tenant?: string | null;
+            owner: string;
+            readonly may_delete: boolean;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        SavedSearchInputRequest: {
+            name: string;
+            /** @description What stands in the page's address: "state=running&by=vera". */
+            search: string;
+            /** @description Share it with the members of this tenant. */
+            tenant?: string | null;
+        };
         ScalingAllocation: {
             /** @description Its number. */
             attempt: number;
@@ -8174,7 +8286,7 @@ export interface components {
     headers: never;
     pathItems: never;
 }
-export type ActionEnum = components['schemas']['ActionEnum'];
+export type ActionRefusal = components['schemas']['ActionRefusal'];
 export type AddressAnswer = components['schemas']['AddressAnswer'];
 export type AddressInputRequest = components['schemas']['AddressInputRequest'];
 export type AddressTokenRequest = components['schemas']['AddressTokenRequest'];
@@ -8204,13 +8316,12 @@ export type AuxiliaryShare = components['schemas']['AuxiliaryShare'];
 export type Awaited = components['schemas']['Awaited'];
 export type AwaitedRequest = components['schemas']['AwaitedRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
+export type BudgetAction = components['schemas']['BudgetAction'];
 export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
 export type BudgetState = components['schemas']['BudgetState'];
 export type BudgetTerms = components['schemas']['BudgetTerms'];
 export type BuiltInClass = components['schemas']['BuiltInClass'];
 export type BuiltInClassRequest = components['schemas']['BuiltInClassRequest'];
-export type BulkCancelAnswer = components['schemas']['BulkCancelAnswer'];
-export type BulkCancelRequest = components['schemas']['BulkCancelRequest'];
 export type BulkSubmitAnswer = components['schemas']['BulkSubmitAnswer'];
 export type BulkSubmitRequest = components['schemas']['BulkSubmitRequest'];
 export type ByEnum = components['schemas']['ByEnum'];
@@ -8316,6 +8427,9 @@ export type JobSubmitRequest = components['schemas']['JobSubmitRequest'];
 export type JobTargets = components['schemas']['JobTargets'];
 export type JobThroughputs = components['schemas']['JobThroughputs'];
 export type JobUsage = components['schemas']['JobUsage'];
+export type JobsActionAnswer = components['schemas']['JobsActionAnswer'];
+export type JobsActionKind = components['schemas']['JobsActionKind'];
+export type JobsActionRequest = components['schemas']['JobsActionRequest'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
 export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
@@ -8395,6 +8509,7 @@ export type PaginatedMemberList = components['schemas']['PaginatedMemberList'];
 export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
 export type PaginatedOfferList = components['schemas']['PaginatedOfferList'];
 export type PaginatedRoundList = components['schemas']['PaginatedRoundList'];
+export type PaginatedSavedSearchList = components['schemas']['PaginatedSavedSearchList'];
 export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
 export type PaginatedServingPoolList = components['schemas']['PaginatedServingPoolList'];
 export type PaginatedSessionList = components['schemas']['PaginatedSessionList'];
@@ -8456,6 +8571,8 @@ export type RoundState = components['schemas']['RoundState'];
 export type RoundTimings = components['schemas']['RoundTimings'];
 export type RuleInputRequest = components['schemas']['RuleInputRequest'];
 export type RuleKind = components['schemas']['RuleKind'];
+export type SavedSearch = components['schemas']['SavedSearch'];
+export type SavedSearchInputRequest = components['schemas']['SavedSearchInputRequest'];
 export type ScalingAllocation = components['schemas']['ScalingAllocation'];
 export type ScalingEvidence = components['schemas']['ScalingEvidence'];
 export type ScalingNow = components['schemas']['ScalingNow'];
@@ -11362,6 +11479,23 @@ export interface operations {
                 q?: string;
                 /** @description Has not ended before. */
                 since?: string;
+                /**
+                 * @description By what, "-" before it for the largest or latest first. Default: -submitted.
+                 *
+                 *     * `submitted` - submitted
+                 *     * `-submitted` - -submitted
+                 *     * `started` - started
+                 *     * `-started` - -started
+                 *     * `ended` - ended
+                 *     * `-ended` - -ended
+                 *     * `name` - name
+                 *     * `-name` - -name
+                 *     * `gpus` - gpus
+                 *     * `-gpus` - -gpus
+                 *     * `priority` - priority
+                 *     * `-priority` - -priority
+                 */
+                sort?: "-ended" | "-gpus" | "-name" | "-priority" | "-started" | "-submitted" | "ended" | "gpus" | "name" | "priority" | "started" | "submitted";
                 /** @description By its first start. */
                 started_since?: string;
                 started_until?: string;
@@ -13563,6 +13697,128 @@ export interface operations {
             };
         };
     };
+    jobs_actions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobsActionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobsActionAnswer"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_bulk: {
         parameters: {
             query?: never;
@@ -13677,122 +13933,6 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
                     RateLimit?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-        };
-    };
-    jobs_cancel_many: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
-                "Idempotency-Key"?: string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["BulkCancelRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BulkCancelAnswer"];
-                };
-            };
-            /** @description Malformed, or wrong fields. */
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not signed in. */
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Not found, or you may not see it. */
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The answer is of no type that Accept names. */
-            406: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The state of the thing, or a quota, does not allow it. */
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is too large. */
-            413: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description The body is not application/json. */
-            415: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description This Idempotency-Key was used for another request. */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Error"];
-                };
-            };
-            /** @description Too many requests are under way; see Retry-After. */
-            429: {
-                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -14018,6 +14158,408 @@ export interface operations {
             };
             /** @description The answer is of no type that Accept names. */
             406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_export_get: {
+        parameters: {
+            query?: {
+                /** @description Its tasks. */
+                array?: number;
+                ended_since?: string;
+                ended_until?: string;
+                /** @description A class of failures, such as import_error, of one of its attempts. */
+                failure?: string;
+                /** @description One row for each array: the first task under the other filters. */
+                fold?: boolean;
+                /** @description Asks for this model, or is on it now. */
+                gpu_model?: string;
+                /**
+                 * @description * `guaranteed` - guaranteed
+                 *     * `opportunistic` - opportunistic
+                 */
+                guarantee?: "guaranteed" | "opportunistic";
+                /** @description Numbers of jobs, separated by commas. */
+                id?: number[];
+                /** @description A label, "team=vision", or its name, "team". */
+                label?: string;
+                /** @description The whole name. */
+                name?: string;
+                /** @description Part of the name. */
+                q?: string;
+                /** @description Has not ended before. */
+                since?: string;
+                /** @description By its first start. */
+                started_since?: string;
+                started_until?: string;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `queued` - queued
+                 *     * `running` - running
+                 *     * `succeeded` - succeeded
+                 *     * `failed` - failed
+                 *     * `cancelled` - cancelled
+                 */
+                state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
+                submitted_by?: string;
+                submitted_since?: string;
+                submitted_until?: string;
+                tenant?: string;
+                /** @description Was submitted before. */
+                until?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_searches_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSavedSearchList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_searches: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SavedSearchInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedSearch"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_searches_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                search_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
