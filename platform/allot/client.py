@@ -155,15 +155,22 @@ class Client:
     def cancel(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/cancel"))
 
-    def cancel_many(
-        self, chosen: Mapping[str, str], *, dry_run: bool = False, most: int | None = None
-    ) -> dict[str, Any]:
-        """Cancel all unfinished jobs under filters of GET /jobs, or count them; Refused for more than `most`.
+    def act_on_many(
+        self,
+        action: schema.JobsActionKind,
+        chosen: Mapping[str, str],
+        *,
+        dry_run: bool = False,
+        most: int | None = None,
+        **values: Any,
+    ) -> schema.JobsActionAnswer:
+        """Do one thing to all jobs under filters of GET /jobs, or count them; Refused for more than `most`.
 
-        Of those that run a request cancels only some: `remaining` says how many are left.
+        `values` are the priority and labels of an update. One request changes only some jobs: `remaining`
+        says how many are left.
         """
-        body = {"action": "cancel", "filter": dict(chosen), "dry_run": dry_run, "most": most}
-        return cast("dict[str, Any]", self._write("/jobs/actions", body))
+        body = {"action": action, "filter": dict(chosen), "dry_run": dry_run, "most": most, **values}
+        return cast("schema.JobsActionAnswer", self._write("/jobs/actions", body))
 
     def hold(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/hold"))

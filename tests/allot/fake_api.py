@@ -249,8 +249,8 @@ class FakeApi:
             return self._create(parts == ["bulk"], headers, body)
         if not parts:
             return self._list(query)
-        if parts == ["cancel"]:
-            return self._cancel_many(body)
+        if parts == ["actions"]:
+            return self._act_on_many(body)
         job_id = int(parts[0])
         if job_id not in self.jobs:
             raise refusal(404, "not_found", f"There is no job {job_id}.")
@@ -292,7 +292,7 @@ class FakeApi:
             job.update(self.timeline[job_id].pop(0))
         return job
 
-    def _cancel_many(self, body: Any) -> Any:
+    def _act_on_many(self, body: Any) -> Any:
         chosen = body["filter"]
         found = [
             job
@@ -300,17 +300,23 @@ class FakeApi:
             if job["state"] in ("queued", "running")
             and job["state"] in chosen.get("state", job["state"]).split(",")
             and job["submitted_by"] == chosen.get("submitted_by", job["submitted_by"])
+            and (body["action"] != "hold" or not job["held"])
             and str(job["id"]) in chosen.get("id", str(job["id"])).split(",")
         ]
         if body["dry_run"]:
             queued = sum(job["state"] == "queued" for job in found)
-            return {"jobs": len(found), "remaining": 0, "queued": queued, "running": len(found) - queued}
+            counts = {"queued": queued, "running": len(found) - queued}
+            return {"jobs": len(found), "remaining": 0, "refused": [], **counts}
         # As a rule one at a time, so that a client has to ask again.
         self.bulk_cancels += 1
         now, later = found[: self.cancelled_at_once], found[self.cancelled_at_once :]
         for job in now:
-            job.update(ended("cancelled", None))
-        return {"jobs": len(now), "remaining": len(later), "queued": None, "running": None}
+            if body["action"] == "cancel":
+                job.update(ended("cancelled", None))
+            else:
+                job.update(held=body["action"] == "hold")
+        counts = {"queued": None, "running": None}
+        return {"jobs": len(now), "remaining": len(later), "refused": [], **counts}
 
     def on_what_if(self, method: str, parts: list[str], query: Any, headers: Any, body: Any) -> Any:
         """Questions are answered when they are looked at for the second time."""

@@ -1,4 +1,4 @@
-"""cancel, hold, release, update."""
+"""cancel, hold, release, requeue, update."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_cancelling_all_queued_is_confirmed_and_only_ones_own(allot: Allot, api:
     assert {job["state"] for job in api.jobs.values()} == {"queued"}
     assert allot("cancel", "--all-queued", "--yes").exit_code == 0
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
-    assert allot("cancel", "--all-queued", "--yes").stderr == ("No job that has not ended matches.\n")
+    assert allot("cancel", "--all-queued", "--yes").stderr == ("No job matches that this would cancel.\n")
 
 
 def test_cancelling_by_filter_counts_asks_and_goes_on_to_the_last(allot: Allot, api: FakeApi) -> None:
@@ -107,6 +107,19 @@ def test_cancelling_by_filter_counts_asks_and_goes_on_to_the_last(allot: Allot, 
     assert done.stdout == "2 jobs cancelled, or being stopped.\n"
     assert [api.jobs[number]["state"] for number in (1, 2, 3)] == ["cancelled", "queued", "cancelled"]
     assert allot("cancel", "--filter", "queued", "-y").exit_code == 2
+
+
+def test_many_are_held_by_a_filter(allot: Allot, api: FakeApi) -> None:
+    for number in (1, 2, 3):
+        api.add(number, submitted_by="bob" if number == 2 else "ann")
+    which = ("--filter", "submitted_by=ann")
+    assert allot("hold", *which, "--dry-run").stderr == "This would hold 2 jobs (2 queued, 0 running).\n"
+    assert allot("hold", *which).exit_code == 2
+    assert allot("hold", *which, "-y").stdout == "2 jobs held.\n"
+    assert [job["held"] for job in api.jobs.values()] == [True, False, True]
+    assert allot("hold", *which, "-y").stderr == "No job matches that this would hold.\n"
+    assert allot("release", "1").stdout == "Job 1 released.\n"
+    assert allot("release").exit_code == allot("requeue", "1", "--state", "running").exit_code == 2
 
 
 def test_cancel_wants_either_numbers_or_all(allot: Allot, api: FakeApi) -> None:

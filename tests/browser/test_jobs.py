@@ -103,8 +103,8 @@ def test_jobs_are_filtered_by_the_address_and_cancelled_together(garden, open_pa
     expect(rows).to_have_count(3)
 
     page.get_by_label("Select all that have not ended").check()
-    page.get_by_role("button", name="Cancel 3 jobs").click()
-    page.get_by_role("alertdialog").get_by_role("button", name="Cancel 3 jobs").click()
+    page.get_by_role("button", name="Change the selected").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 3 jobs").click()
     for job in jobs:
         garden.platform.wait_for(job, "cancelled")
     # They leave the list of running jobs by themselves.

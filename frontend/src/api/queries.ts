@@ -37,16 +37,23 @@ export const meQuery = queryOptions({
 });
 
 export type JobFilters = NonNullable<operations["jobs_counts_get"]["parameters"]["query"]>;
+export type JobOrder = NonNullable<operations["jobs_list"]["parameters"]["query"]>["sort"];
 
-export const jobsQuery = (filters: JobFilters, cursor: string | undefined) =>
+export const jobsQuery = (filters: JobFilters, sort: JobOrder, cursor: string | undefined) =>
   queryOptions({
-    queryKey: ["jobs", "list", filters, cursor ?? ""],
+    queryKey: ["jobs", "list", filters, sort, cursor ?? ""],
     queryFn: ({ signal }) =>
       ingest("job", () =>
-        answerOf(api.GET("/jobs", { params: { query: { ...filters, cursor, page_size: 50 } }, signal })),
+        answerOf(api.GET("/jobs", { params: { query: { ...filters, sort, cursor, page_size: 50 } }, signal })),
       ),
     placeholderData: keepPreviousData,
   });
+
+/** One's own saved searches, and those that one's tenants share. */
+export const savedSearchesQuery = queryOptions({
+  queryKey: ["jobs", "searches"],
+  queryFn: ({ signal }) => everyPage((query) => answerOf(api.GET("/jobs/searches", { params: { query }, signal }))),
+});
 
 /** How many jobs there are in each state under the same filters. */
 export const jobCountsQuery = (filters: JobFilters) =>

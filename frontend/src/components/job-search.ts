@@ -12,13 +12,45 @@ export interface JobSearch {
   vc?: string;
   guarantee?: string;
   model?: string;
+  /** Who submitted it. */
   by?: string;
+  /** A label, with its value or without. */
+  label?: string;
+  /** A class of failures. */
+  failure?: string;
+  /** How far back it was there, one of `PERIODS`. */
+  within?: string;
+  /** One of the API's orders; the newest first without. */
+  sort?: string;
   /** The number of an array, of which the tasks are listed one by one. */
   array?: string;
   q?: string;
 }
 
-const KEYS = ["state", "tenant", "vc", "guarantee", "model", "by", "array", "q"] as const;
+const KEYS = [
+  "state",
+  "tenant",
+  "vc",
+  "guarantee",
+  "model",
+  "by",
+  "label",
+  "failure",
+  "within",
+  "sort",
+  "array",
+  "q",
+] as const;
+
+/** Since when a job has not ended, by what stands in the address. */
+export const PERIODS: Readonly<Record<string, { label: string; hours: number }>> = {
+  "1h": { label: "last hour", hours: 1 },
+  "24h": { label: "last 24 hours", hours: 24 },
+  "7d": { label: "last 7 days", hours: 7 * 24 },
+  "30d": { label: "last 30 days", hours: 30 * 24 },
+};
+
+const MINUTE = 60_000;
 
 /** What of an address's search is a filter; anything else is dropped. */
 export function readJobSearch(search: Record<string, unknown>): JobSearch {
@@ -39,7 +71,15 @@ export function statesOf(search: JobSearch): JobState[] {
   return JOB_STATES.filter((state) => named.includes(state));
 }
 
+/** What of a search narrows the list down; its order does not. */
+export function isFiltered(search: JobSearch): boolean {
+  return Object.keys(search).some((name) => name !== "sort");
+}
+
 export function filtersOf(search: JobSearch): JobFilters {
+  const period = PERIODS[search.within ?? ""];
+  // To the minute: the same list is not asked for again in each instant.
+  const since = period && Math.floor(Date.now() / MINUTE) * MINUTE - period.hours * 60 * MINUTE;
   return {
     state: statesOf(search),
     tenant: search.tenant,
@@ -48,6 +88,9 @@ export function filtersOf(search: JobSearch): JobFilters {
     guarantee: search.guarantee as JobFilters["guarantee"],
     gpu_model: search.model,
     submitted_by: search.by,
+    label: search.label,
+    failure: search.failure,
+    since: since === undefined ? undefined : new Date(since).toISOString(),
     array: search.array ? Number(search.array) : undefined,
     q: search.q,
   };

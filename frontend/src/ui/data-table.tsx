@@ -3,7 +3,8 @@
  *
  * It has one answer for each state of a list: bars while it loads, the refusal and a way to try again, what to
  * do when there is nothing, and a button for the next page. A list of which only some pages are loaded must not
- * declare `sortBy`: sorted by a part of it, the order would be wrong.
+ * declare `sortBy`: sorted by a part of it, the order would be wrong. Its columns name the `order` that the server
+ * gives it instead.
  */
 
 import {
@@ -46,6 +47,8 @@ export interface Column<Row> {
   attributes?: (row: Row) => Attributes;
   /** Lets people sort by this value; rows without one come last. Only where all rows are loaded. */
   sortBy?: (row: Row) => Sortable;
+  /** What the server calls the order by this column; "-" before it turns it round. */
+  order?: string;
   /** What the rows at the table's foot show, from the top. */
   footer?: readonly ReactNode[];
 }
@@ -67,6 +70,8 @@ export interface DataTableProps<Row> {
   /** Columns may be left out by a condition. */
   columns: readonly (Column<Row> | false | undefined)[];
   rowAttributes?: (row: Row) => Attributes;
+  /** The order that the server was asked for, among those of the columns. */
+  order?: { value: string | undefined; onChange: (value: string | undefined) => void };
   /** Where the rows come from; left out where they are there already. */
   query?: Query;
   /** Takes the table's place where there are no rows. */
@@ -102,7 +107,8 @@ const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSorted
 const collator = new Intl.Collator("en", { numeric: true });
 const NO_ROWS: readonly never[] = [];
 
-function Filled<Row extends RowData>({ label, rows, rowKey, rowAttributes, columns, limit }: DataTableProps<Row>) {
+function Filled<Row extends RowData>(props: DataTableProps<Row>) {
+  const { label, rows, rowKey, rowAttributes, columns, limit, order } = props;
   const shown = columns.filter((column) => column !== false && column !== undefined);
   const byId = new Map(shown.map((column) => [idOf(column), column]));
   const table = useTable({
@@ -125,8 +131,12 @@ function Filled<Row extends RowData>({ label, rows, rowKey, rowAttributes, colum
                   <HeaderCell
                     key={id}
                     column={declared}
-                    sorted={column.getIsSorted()}
-                    onSort={column.getCanSort() ? () => column.toggleSorting() : undefined}
+                    {...(order && declared.order !== undefined
+                      ? byServer(declared.order, order)
+                      : {
+                          sorted: column.getIsSorted(),
+                          onSort: column.getCanSort() ? () => column.toggleSorting() : undefined,
+                        })}
                   />
                 )
               );
@@ -194,6 +204,16 @@ function compareRows<Row extends RowData>(
   const [left, right] = [a.getValue(column), b.getValue(column)];
   if (typeof left === "number" && typeof right === "number") return left - right;
   return collator.compare(String(left), String(right));
+}
+
+/** A column's header first asks for the largest or latest, then for the smallest, then for the usual order. */
+function byServer(
+  name: string,
+  { value, onChange }: NonNullable<DataTableProps<never>["order"]>,
+): Pick<HeaderCellProps, "sorted" | "onSort"> {
+  if (value === `-${name}`) return { sorted: "desc", onSort: () => onChange(name) };
+  if (value === name) return { sorted: "asc", onSort: () => onChange(undefined) };
+  return { sorted: false, onSort: () => onChange(`-${name}`) };
 }
 
 interface HeaderCellProps {

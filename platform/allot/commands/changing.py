@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from allot.commands.jobs import each_of
+from allot.commands.fate import each_of
 from allot.commands.options import JobIds, connect
 from allot.errors import WrongUse
 from allot.spec_flags import spec_flags, values_of

@@ -1,16 +1,15 @@
-"""ls, show, why, cancel, hold, release: looking at jobs and changing their fate."""
+"""ls, show, why: looking at jobs."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.options import JobId, JobIds, OutputOption, QuietOption, connect
+from allot.commands.options import JobId, OutputOption, QuietOption, connect
 from allot.describe import (
     after_first_start,
     array_words,
@@ -39,7 +38,7 @@ from allot.describe import (
     turn_words,
     usual_words,
 )
-from allot.errors import Refused, WrongUse
+from allot.errors import WrongUse
 from allot.forecasts import prediction_line
 from allot.output import (
     Format,
@@ -51,7 +50,7 @@ from allot.output import (
     say,
     since,
 )
-from allot.specfiles import pairs
+from allot.times import past
 
 if TYPE_CHECKING:
     from allot.client import Client
@@ -73,6 +72,21 @@ class Guarantee(StrEnum):
     opportunistic = "opportunistic"
 
 
+class Sort(StrEnum):
+    newest = "-submitted"
+    oldest = "submitted"
+    started = "started"
+    last_started = "-started"
+    ended = "ended"
+    last_ended = "-ended"
+    name = "name"
+    name_backwards = "-name"
+    gpus = "gpus"
+    most_gpus = "-gpus"
+    priority = "priority"
+    highest_priority = "-priority"
+
+
 def ls(
     state: Annotated[
         list[State] | None, typer.Option("--state", "-s", help="Only these; repeatable.")
@@ -90,6 +104,16 @@ def ls(
         str | None, typer.Option("--by", metavar="USER", help="Only submitted by this user.")
     ] = None,
     mine: Annotated[bool, typer.Option("--mine", "-m", help="Only submitted by you.")] = False,
+    failure: Annotated[
+        str | None, typer.Option("--failure", metavar="CLASS", help="Only with an attempt that failed so.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", "-S", metavar="TIME", help="Not ended before: 7d, yesterday, 2026-12-01."),
+    ] = None,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="By what; - before it: the largest or latest first.")
+    ] = Sort.newest,
     array: Annotated[
         int | None, typer.Option("--array", metavar="ID", help="Only the tasks of this array.")
     ] = None,
@@ -99,7 +123,7 @@ def ls(
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first: `allot ls --state running --sort started`."""
     with connect() as client:
         found = client.jobs(
             # One more than is shown tells whether there are more.
@@ -112,6 +136,9 @@ def ls(
             guarantee=guarantee,
             label=label,
             submitted_by=client.me()["user"]["username"] if mine else by,
+            failure=failure,
+            since=past(since, "--since").isoformat() if since else None,
+            sort=None if sort is Sort.newest else sort.value,
             array=array,
             fold="true" if fold else None,
         )
@@ -129,7 +156,8 @@ def ls(
     else:
         say("No jobs." if not state else f"No jobs that are {' or '.join(state)}.")
     if more:
-        say(f"The newest {plural(rows, 'job')}; there are more. Use -n NUMBER or --all.")
+        which = "newest" if sort is Sort.newest else "first"
+        say(f"The {which} {plural(rows, 'job')}; there are more. Use -n NUMBER or --all.")
 
 
 def _print_jobs(jobs: list[Job]) -> None:
@@ -300,113 +328,6 @@ def _print_reasons(reasons: Iterable[list[str]]) -> None:
             print_line(f"     {line}")
 
 
-def cancel(
-    job_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID...", help="The jobs' numbers.", show_default=False)
-    ] = None,
-    all_queued: Annotated[
-        bool, typer.Option("--all-queued", help="All jobs that you submitted and that wait.")
-    ] = False,
-    filters: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="NAME=VALUE",
-            help="All jobs that have not ended and match: state, virtual_cluster, tenant, label, name, q (a"
-            " part of the name), submitted_by, gpu_model, guarantee, id, array; may be repeated.",
-        ),
-    ] = None,
-    states: Annotated[
-        str | None,
-        typer.Option(
-            "--state", "-s", metavar="STATE,...", help="All in these states; short for --filter state=."
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print their number.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Cancel jobs. A running one gets time to write a checkpoint.
-
-    `allot cancel 17 18`, or `allot cancel --filter label=sweep=3 --filter state=queued`
-    """
-    if sum(map(bool, (job_ids, all_queued, filters or states))) != 1:
-        raise WrongUse("Give either the numbers of jobs, or --all-queued, or --filter and --state.")
-    with connect() as client:
-        if job_ids and not dry_run:
-            _cancel_these(client, list(dict.fromkeys(job_ids)))
-            return
-        chosen = pairs(filters or [], "--filter")
-        if states:
-            chosen["state"] = states
-        if job_ids:
-            chosen = {"id": ",".join(map(str, job_ids))}
-        elif all_queued:
-            chosen = {"state": "queued", "submitted_by": client.me()["user"]["username"]}
-        _cancel_all(client, chosen, dry_run=dry_run, yes=yes)
-
-
-def _cancel_all(client: Client, chosen: dict[str, str], *, dry_run: bool, yes: bool) -> None:
-    """Count the jobs first, ask, and cancel no more than were counted."""
-    counted = client.cancel_many(chosen, dry_run=True)
-    count = counted["jobs"]
-    which = f"{plural(count, 'job')} ({counted['queued']:,} queued, {counted['running']:,} running)"
-    if not count or dry_run:
-        say(f"This would cancel {which}." if count else "No job that has not ended matches.")
-        return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise WrongUse(f"This would cancel {which}. Say so with --yes.")
-        if not typer.confirm(f"Cancel {which}?", err=True):
-            raise typer.Exit(1)
-    done = 0
-    while True:
-        answer = client.cancel_many(chosen, most=count - done)
-        done += answer["jobs"]
-        if not answer["remaining"] or not answer["jobs"]:
-            break
-    print_line(f"{plural(done, 'job')} cancelled, or being stopped.")
-
-
-def _cancel_these(client: Client, job_ids: list[int]) -> None:
-    """Cancel jobs by their numbers, many by one request; where that leaves some out, each by its own."""
-    if len(job_ids) > 1:
-        answer = client.cancel_many({"id": ",".join(map(str, job_ids))})
-        if answer["jobs"] == len(job_ids):
-            print_line(f"{plural(len(job_ids), 'job')} cancelled, or being stopped.")
-            return
-    each_of(job_ids, client.cancel, _cancelled)
-
-
-def _cancelled(job: Job) -> str:
-    return "is being cancelled" if job["state"] == "running" else "cancelled"
-
-
-def hold(job_ids: JobIds) -> None:
-    """Keep waiting jobs from starting until they are released."""
-    with connect() as client:
-        each_of(job_ids, client.hold, lambda job: "held")
-
-
-def release(job_ids: JobIds) -> None:
-    """Let held jobs start again."""
-    with connect() as client:
-        each_of(job_ids, client.release, lambda job: "released")
-
-
-def each_of(job_ids: list[int], act: Callable[[int], Job], outcome: Callable[[Job], str]) -> None:
-    """Do it to every job; one that refuses does not keep the others from theirs."""
-    worst = 0
-    for job_id in job_ids:
-        try:
-            print_line(f"Job {job_id} {outcome(act(job_id))}.")
-        except Refused as error:
-            # Most messages name the job already.
-            say(f"allot: {error}" if str(job_id) in str(error) else f"allot: job {job_id}: {error}")
-            worst = max(worst, error.exit_code)
-    if worst:
-        raise typer.Exit(worst)
-
-
 def register(app: typer.Typer) -> None:
-    for command in (ls, show, why, cancel, hold, release):
+    for command in (ls, show, why):
         app.command()(command)

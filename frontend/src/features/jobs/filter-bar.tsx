@@ -1,27 +1,32 @@
 import { useQuery } from "@tanstack/react-query";
+import { Download } from "lucide-react";
+import { useState, type ReactNode } from "react";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
+import { failureRulesQuery } from "@/api/settings-queries";
 import { Filter, TypedSearch } from "@/components/filter";
-import { words } from "@/components/format";
-import { filtersOf, JOB_STATES, type JobSearch, statesOf } from "@/components/job-search";
+import { failureClass, words } from "@/components/format";
+import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
 import { mayActFor, useSession } from "@/components/session";
-import { CancelMatching } from "@/features/jobs/cancel-jobs";
+import { actionFilter, ActOnJobs } from "@/features/jobs/job-actions";
 import styles from "@/features/jobs/jobs-page.module.css";
-import { Button } from "@/ui/button";
+import { Button, buttonClass } from "@/ui/button";
 
 interface FilterBarProps {
   search: JobSearch;
   onChange: (changed: Partial<JobSearch>) => void;
   onClear: () => void;
+  /** Further buttons, at the end. */
+  children?: ReactNode;
 }
 
-export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
+export function JobFilterBar({ search, onChange, onClear, children }: FilterBarProps) {
   const me = useSession();
-  const mayCancel = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
+  const mayChange = me.is_operator || me.tenants.some(({ name }) => mayActFor(me, name));
   const counts = useQuery(jobCountsQuery({ ...filtersOf(search), state: undefined }));
   const tenants = useQuery(tenantsQuery);
   const clusters = useQuery(virtualClustersQuery);
-  const models = useQuery(gpuModelsQuery);
+  const [isWide, setWide] = useState(FURTHER.some((name) => search[name]));
   const chosen = statesOf(search);
   const toggle = (state: string) => {
     const states = JOB_STATES.filter((each) => (each === state) !== chosen.includes(each));
@@ -57,27 +62,67 @@ export function JobFilterBar({ search, onChange, onClear }: FilterBarProps) {
           onChange={(vc) => onChange({ vc })}
         />
         <Filter
-          label="Guarantee"
-          value={search.guarantee}
-          options={["guaranteed", "opportunistic"]}
-          onChange={(guarantee) => onChange({ guarantee })}
+          label="Time"
+          value={search.within}
+          options={Object.entries(PERIODS).map(([value, { label }]) => ({ value, label }))}
+          onChange={(within) => onChange({ within })}
         />
-        <Filter
-          label="GPU model"
-          value={search.model}
-          options={(models.data ?? []).map(({ name }) => name)}
-          onChange={(model) => onChange({ model })}
-        />
+        <Button look="quiet" aria-expanded={isWide} onClick={() => setWide(!isWide)}>
+          {isWide ? "Fewer filters" : "More filters"}
+        </Button>
+        {isWide && <FurtherFilters search={search} onChange={onChange} />}
         {search.array && <span>Tasks of array {search.array}</span>}
-        {Object.keys(search).length > 0 && (
-          <>
-            <Button look="quiet" onClick={onClear}>
-              Clear
-            </Button>
-            {mayCancel && <CancelMatching filters={filtersOf(search)} />}
-          </>
+        {isFiltered(search) && (
+          <Button look="quiet" onClick={onClear}>
+            Clear
+          </Button>
         )}
+        {mayChange && isFiltered(search) && (
+          <ActOnJobs filter={actionFilter(filtersOf(search))}>Change all that match</ActOnJobs>
+        )}
+        {children}
+        <a
+          className={buttonClass("quiet")}
+          href={`/api/v1/jobs/export?${new URLSearchParams(actionFilter(filtersOf(search))).toString()}`}
+          download
+        >
+          <Download size={15} aria-hidden /> CSV
+        </a>
       </div>
     </div>
+  );
+}
+
+/** Those that stand behind a button until one is used. */
+const FURTHER = ["by", "label", "failure", "guarantee", "model"] as const;
+
+function FurtherFilters({ search, onChange }: Pick<FilterBarProps, "search" | "onChange">) {
+  const models = useQuery(gpuModelsQuery);
+  const rules = useQuery(failureRulesQuery);
+  const own = (rules.data?.rules ?? []).map((rule) => rule.class);
+  const classes = [...new Set([...(rules.data?.classes ?? []).map(({ name }) => name), ...own])].sort();
+  return (
+    <>
+      <TypedSearch label="Submitted by" value={search.by ?? ""} onChange={(by) => onChange({ by })} />
+      <TypedSearch label="Label, or label=value" value={search.label ?? ""} onChange={(label) => onChange({ label })} />
+      <Filter
+        label="Failure"
+        value={search.failure}
+        options={classes.map((name) => ({ value: name, label: failureClass(name) }))}
+        onChange={(failure) => onChange({ failure })}
+      />
+      <Filter
+        label="Guarantee"
+        value={search.guarantee}
+        options={["guaranteed", "opportunistic"]}
+        onChange={(guarantee) => onChange({ guarantee })}
+      />
+      <Filter
+        label="GPU model"
+        value={search.model}
+        options={(models.data ?? []).map(({ name }) => name)}
+        onChange={(model) => onChange({ model })}
+      />
+    </>
   );
 }

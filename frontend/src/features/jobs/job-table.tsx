@@ -3,7 +3,7 @@ import { Link, useSearch } from "@tanstack/react-router";
 
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
-import { count, duration, moment, secondsBetween } from "@/components/format";
+import { count, duration, gpuHours, moment, secondsBetween } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
 import { JOB_STATES } from "@/components/job-search";
@@ -13,13 +13,15 @@ import { Checkbox } from "@/ui/field";
 import { oneLine } from "@/ui/layout";
 import styles from "@/features/jobs/jobs-page.module.css";
 
-interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines"> {
+interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines" | "order"> {
   jobs: readonly Job[];
+  /** The columns beside the job's name and state. */
+  shown: readonly ColumnName[];
   selected: ReadonlySet<number>;
   onSelect: (selected: ReadonlySet<number>) => void;
 }
 
-export function JobTable({ jobs, selected, onSelect, ...rest }: JobTableProps) {
+export function JobTable({ jobs, shown, selected, onSelect, ...rest }: JobTableProps) {
   const open = jobs.filter((job) => job.ended_at === null);
   const toggle = (id: number) => {
     const next = new Set(selected);
@@ -53,7 +55,7 @@ export function JobTable({ jobs, selected, onSelect, ...rest }: JobTableProps) {
       rows={jobs}
       rowKey={({ id }) => id}
       rowAttributes={({ id }) => ({ "data-selected": selected.has(id) || undefined })}
-      columns={[selection, ...COLUMNS]}
+      columns={[selection, ...FIXED, ...COLUMN_NAMES.map((name) => shown.includes(name) && COLUMNS[name])]}
       {...rest}
     />
   );
@@ -90,9 +92,10 @@ function ArrayLink({ job, array }: { job: Job; array: NonNullable<Job["array"]> 
   );
 }
 
-const COLUMNS: readonly Column<Job>[] = [
+const FIXED: readonly Column<Job>[] = [
   {
     header: "Job",
+    order: "name",
     isRowHeader: true,
     className: styles.name,
     cell: (job) => (
@@ -116,9 +119,14 @@ const COLUMNS: readonly Column<Job>[] = [
     className: styles.wide,
     cell: (job) => <StateBadge job={job} />,
   },
-  { header: "In state", className: oneLine, cell: (job) => <TimeInState job={job} /> },
-  {
+];
+
+/** The columns that a person chooses, in the order in which they stand. */
+const COLUMNS = {
+  inState: { header: "In state", className: oneLine, cell: (job) => <TimeInState job={job} /> },
+  gpus: {
     header: "GPUs",
+    order: "gpus",
     isNumeric: true,
     className: oneLine,
     cell: (job) => (
@@ -128,8 +136,16 @@ const COLUMNS: readonly Column<Job>[] = [
       </>
     ),
   },
-  { header: "Tenant", cell: ({ tenant }) => tenant },
-  {
+  runTime: { header: "Run time", className: oneLine, cell: (job) => <RunTime job={job} /> },
+  gpuHours: {
+    header: "GPU-hours",
+    isNumeric: true,
+    className: oneLine,
+    cell: (job) => (job.service_gpu_seconds > 0 ? gpuHours(job.service_gpu_seconds) : "–"),
+  },
+  user: { header: "User", cell: ({ submitted_by }) => submitted_by },
+  tenant: { header: "Tenant", cell: ({ tenant }) => tenant },
+  virtualCluster: {
     header: "Virtual cluster",
     className: oneLine,
     cell: (job) => (
@@ -139,8 +155,37 @@ const COLUMNS: readonly Column<Job>[] = [
       </>
     ),
   },
-  { header: "Submitted", className: oneLine, cell: (job) => moment(job.submitted_at) },
+  priority: { header: "Priority", order: "priority", isNumeric: true, cell: ({ priority }) => priority },
+  labels: {
+    header: "Labels",
+    cell: ({ labels }) => Object.entries(labels).map(([key, value]) => <Tag key={key}>{`${key}: ${value}`}</Tag>),
+  },
+  submitted: {
+    header: "Submitted",
+    order: "submitted",
+    className: oneLine,
+    cell: (job) => moment(job.submitted_at),
+  },
+  started: { header: "Started", order: "started", className: oneLine, cell: (job) => moment(job.started_at) },
+  ended: { header: "Ended", order: "ended", className: oneLine, cell: (job) => moment(job.ended_at) },
+} as const satisfies Record<string, Column<Job>>;
+
+export type ColumnName = keyof typeof COLUMNS;
+
+export const COLUMN_NAMES = Object.keys(COLUMNS) as readonly ColumnName[];
+
+export const USUAL_COLUMNS: readonly ColumnName[] = [
+  "inState",
+  "gpus",
+  "user",
+  "tenant",
+  "virtualCluster",
+  "submitted",
 ];
+
+export function columnTitle(name: ColumnName): string {
+  return COLUMNS[name].header;
+}
 
 /** The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`. */
 function gpusOf({ gpus, spec, state, attempt }: Job): string {
@@ -165,6 +210,13 @@ function TimeInState({ job }: { job: Job }) {
   const since =
     job.ended_at ?? (job.state === "running" ? (job.attempt?.running_at ?? job.started_at) : waitingSince(job));
   const seconds = secondsBetween(since, null, now);
+  return <>{seconds === null ? "–" : duration(seconds)}</>;
+}
+
+/** From its first start to its end, or until now. */
+function RunTime({ job: { started_at: start, ended_at: end } }: { job: Job }) {
+  const now = useNow();
+  const seconds = start === null ? null : secondsBetween(start, end, now);
   return <>{seconds === null ? "–" : duration(seconds)}</>;
 }
 

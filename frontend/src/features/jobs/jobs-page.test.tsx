@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { cleanup, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 
 import { JobsPage } from "@/features/jobs/jobs-page";
@@ -11,6 +11,7 @@ const member = { route: "/jobs", as: { roles: { vision: "member" as const } } };
 const COUNTS = { queued: 1, running: 1, succeeded: 0, failed: 0, cancelled: 0 };
 
 beforeEach(() => {
+  localStorage.clear();
   server.on("GET /jobs/counts", COUNTS);
   server.on("GET /tenants", page([]));
   server.on("GET /virtual-clusters", page([]));
@@ -104,6 +105,102 @@ describe("the jobs table", () => {
     expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select all that have not ended" }).checked).toBe(
       false,
     );
+  });
+
+  it("changes what is selected after saying how many that are", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3 }), aJob({ id: 4, name: "other" })]));
+    const found = { jobs: 2, remaining: 0, refused: [], queued: 1, running: 1 };
+    server.on("POST /jobs/actions", found);
+    const { user } = await renderPage(JobsPage, member);
+    await user.click(await screen.findByRole("checkbox", { name: "Select all that have not ended" }));
+    await user.click(screen.getByRole("button", { name: "Change the selected" }));
+    expect(await screen.findByText("It changes 2 jobs: 1 waiting one, 1 running one.")).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Cancel 2 jobs" }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    expect(screen.queryByText("2 jobs selected")).toBeNull();
+    expect(server.sent("POST /jobs/actions").map(({ body }) => body)).toEqual([
+      { action: "cancel", filter: { id: "3,4" }, dry_run: true },
+      { action: "cancel", filter: { id: "3,4" }, most: 2 },
+    ]);
+  });
+
+  it("changes all that match, request by request, and says what could not be", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3 })]));
+    const refused = [{ job: 9, message: "Job 9 has ended already." }];
+    server.on("POST /jobs/actions", ({ body }) => {
+      const { dry_run: isDry, most } = body as { dry_run?: boolean; most?: number };
+      if (isDry) return { jobs: 300, remaining: 0, refused: [], queued: 300, running: 0 };
+      return most === 300
+        ? { jobs: 200, remaining: 100, refused: [], queued: null, running: null }
+        : { jobs: 99, remaining: 0, refused, queued: null, running: null };
+    });
+    const { user } = await renderPage(JobsPage, { ...member, at: "/jobs?label=sweep&within=24h" });
+    await user.click(await screen.findByRole("button", { name: "Change all that match" }));
+    await user.selectOptions(screen.getByLabelText("Action"), "Set label");
+    await user.type(within(screen.getByRole("dialog")).getByLabelText("Label"), "paper");
+    await user.type(screen.getByLabelText("Value"), "osdi");
+    await user.click(await screen.findByRole("button", { name: "Change 300 jobs" }));
+    expect(await screen.findByText("Change: 299 jobs.")).toBeTruthy();
+    expect(screen.getByText("1 job could not be changed.")).toBeTruthy();
+    const bodies = server.sent("POST /jobs/actions").map(({ body }) => body as Record<string, unknown>);
+    const last = bodies.at(-1);
+    expect(last).toMatchObject({ action: "update", labels: { paper: "osdi" }, most: 100 });
+    expect(last?.filter).toMatchObject({ label: "sweep", since: expect.any(String) as string });
+  });
+
+  it("asks the server for the order that a header names, for its reverse, and for the usual one", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3 })]));
+    const { user, address } = await renderPage(JobsPage, member);
+    const header = async () => await screen.findByRole("columnheader", { name: "GPUs" });
+    const sorts: (string | null)[] = [];
+    for (const sort of ["-gpus", "gpus", undefined]) {
+      await user.click(within(await header()).getByRole("button"));
+      await waitFor(() => expect(server.sent("GET /jobs").at(-1)?.query.sort).toBe(sort));
+      sorts.push((await header()).getAttribute("aria-sort"));
+    }
+    expect(sorts).toEqual(["descending", "ascending", null]);
+    expect(address()).toBe("/jobs");
+  });
+
+  it("shows the columns that a person has chosen, also the next time", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3, labels: { sweep: "lr" } })]));
+    const { user } = await renderPage(JobsPage, member);
+    await user.click(await screen.findByRole("button", { name: "Columns" }));
+    await user.click(screen.getByRole("checkbox", { name: "Labels" }));
+    await user.click(screen.getByRole("checkbox", { name: "Tenant" }));
+    await user.click(screen.getByRole("button", { name: "Done" }));
+    cleanup();
+    await renderPage(JobsPage, member);
+    expect(await screen.findByText("sweep: lr")).toBeTruthy();
+    expect(screen.queryByRole("columnheader", { name: "Tenant" })).toBeNull();
+  });
+
+  it("opens saved searches, and saves the present one for a tenant", async () => {
+    server.on("GET /jobs", page([aJob({ id: 3 })]));
+    const saved = {
+      id: 5,
+      name: "failed",
+      search: "state=failed&within=24h",
+      tenant: null,
+      owner: "ada",
+      may_delete: true,
+    };
+    server.on("GET /jobs/searches", page([saved]));
+    server.on("POST /jobs/searches", { ...saved, id: 6 });
+    const { user, address } = await renderPage(JobsPage, { ...member, at: "/jobs?state=running" });
+    await user.click(await screen.findByRole("button", { name: "Saved searches" }));
+    await user.type(screen.getByLabelText("Name of this search"), "runs");
+    await user.selectOptions(screen.getByLabelText("For"), "everybody in vision");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    await waitFor(() =>
+      expect(server.sent("POST /jobs/searches")[0]?.body).toEqual({
+        name: "runs",
+        search: "state=running",
+        tenant: "vision",
+      }),
+    );
+    await user.click(await screen.findByRole("link", { name: "failed" }));
+    expect(address()).toContain("state=failed");
   });
 
   it("goes from page to page by the server's cursors", async () => {
