@@ -23,26 +23,6 @@ your server:
 
 The same file comes with the `allot` command (`allot/job-spec.schema.json`). A job of one task may be written
 without `tasks`: """
-#: The names of the objects, and the field that each is.
-_SECTIONS: tuple[tuple[str, str], ...] = (
-    ("JobSpec", ""),
-    ("Task", "tasks."),
-    ("Resources", "tasks.resources."),
-    ("Sensitivity", "tasks.sensitivity."),
-    ("Topology", "topology."),
-    ("Elastic", "elastic."),
-    ("Nodes", "nodes."),
-    ("Retry", "retry."),
-    ("Checkpoint", "checkpoint."),
-    ("Watch", "watch."),
-    ("IdleGpus", "watch.idle_gpus."),
-    ("Trial", "trial."),
-    ("Notify", "notify."),
-    ("Port", "ports."),
-    ("SecretUse", "secrets."),
-    ("Awaited", "after."),
-    ("JobArray", "array."),
-)
 
 
 def reference_page() -> str:
@@ -50,7 +30,7 @@ def reference_page() -> str:
     schemas = definitions()
     short = ", ".join(f"`{name}`" for name in shorthand_names())
     lines = [f"{_HEAD}{short} then stand at the top.", ""]
-    for title, prefix in _SECTIONS:
+    for title, prefix in _sections(schemas):
         schema = schemas[title]
         heading = f"`{prefix[:-1]}`" if prefix else "A job"
         lines += [f"## {heading}", "", schema["description"], ""]
@@ -62,6 +42,33 @@ def reference_page() -> str:
                 lines.append(_row(f"{prefix}{name}", field, is_required=name in required or name == "tasks"))
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _sections(schemas: Mapping[str, Schema]) -> Iterator[tuple[str, str]]:
+    """Yield the objects in the order in which they are mentioned, each with the field that it is."""
+    waiting, seen = [("JobSpec", "")], {"JobSpec"}
+    while waiting:
+        title, prefix = waiting.pop(0)
+        yield title, prefix
+        hidden = shorthand_names() if title == "JobSpec" else ()
+        inside = []
+        for name, field in schemas[title]["properties"].items():
+            for other in _objects_in(field) if name not in hidden else ():
+                if other not in seen:
+                    seen.add(other)
+                    inside.append((other, f"{prefix}{name}."))
+        waiting = inside + waiting
+
+
+def _objects_in(schema: Schema) -> Iterator[str]:
+    """Yield the names of the objects that a field may be, or be made of."""
+    if "$ref" in schema:
+        yield schema["$ref"].rpartition("/")[2]
+    for one in schema.get("anyOf", ()):
+        yield from _objects_in(one)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from _objects_in(schema[key])
 
 
 def _row(name: str, field: Schema, *, is_required: bool) -> str:

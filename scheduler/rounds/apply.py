@@ -8,9 +8,9 @@ is a bug: the whole round aborts.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from django.db import connection
@@ -24,16 +24,23 @@ from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Snapshot
 from scheduler.core.round.reserve import SPARE
 from scheduler.jobs.attempts.services.gpu_holds import touch_nodes
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
-from scheduler.jobs.attempts.services.node_room import Amounts, room_on
+from scheduler.jobs.attempts.services.node_room import room_on
 from scheduler.jobs.representations import publish_jobs
 from scheduler.models.attempts import AllocatedGpu, Allocation, Attempt, AttemptPart
 from scheduler.models.events import Event
 from scheduler.models.rounds import PolicyMemory
 from scheduler.rounds.change_guarantee import change_guarantee, problem_with_regrade
-from scheduler.rounds.copying import copy_rows, reserve_ids
+from scheduler.rounds.copying import (
+    ALLOCATION_COLUMNS,
+    ATTEMPT_COLUMNS,
+    GPU_COLUMNS,
+    PART_COLUMNS,
+    copy_rows,
+    reserve_ids,
+)
 from scheduler.rounds.explanations import EVENT_COLUMNS, write_explanations, write_queues
 from scheduler.rounds.ledger import write_lines
-from scheduler.rounds.locked_facts import Facts, lock_and_read
+from scheduler.rounds.locked_facts import Asks, Facts, lock_and_read
 from scheduler.rounds.market import carry_out
 from scheduler.rounds.representations import publish_round
 from scheduler.rounds.resizing import resize_event, resize_words, takers_of
@@ -69,9 +76,10 @@ class _Start:
 
     action: Action
     placement: Placement
-    #: What it has of those GPUs of which it has parts.
-    parts: Mapping[GpuId, GpuPart]
+    asks: Asks
     allocation: int
+    #: The numbers of the attempts that its jobs get.
+    attempts: Sequence[int]
     phase: HoldPhase
 
     @property
@@ -96,22 +104,25 @@ def apply_plan(
     # Not before: what was waited for may have been released meanwhile, and nobody holds it from before that.
     at = database_now()
     stops = _stops_that_hold(changes, facts)
-    takers = takers_of((action, action.placement) for action in changes if action.placement is not None)
+    kept = _count_kept(snapshot, changes)
     # First, for somebody may leave an allocation of which the guarantee lapses or returns.
     for action in _regrades_that_hold(changes, facts):
         assert action.allocation is not None
         change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
-    for action in stops:
-        _stop(action, facts, takers, at=at, actor=actor)
+    if stops:
+        takers = takers_of((action, action.placement) for action in changes if action.placement is not None)
+        for action in stops:
+            _stop(action, facts, takers, at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
-    facts.room = room_on({node for action in changes if action.placement for node in action.placement.nodes})
+    nodes = {node for action in changes if action.placement for node in action.placement.nodes}
+    facts.room = room_on(nodes) if nodes else None
+    _write_memory(snapshot, plan)
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
     _start_all(starts, facts, plan, at=at, actor=actor)
     tenants: dict[int, str] = {job.id: job.tenant for job in snapshot.jobs}
     write_shares(plan.shares)
     write_explanations(plan, tenants, left_out, having_ports, at=at)
     write_queues(plan, tenants)
-    _write_memory(snapshot, plan)
     if facts.dropped:
         request_round_on_commit()
     # What rules did is tried again with the next tick: it may be refused for long.
@@ -121,7 +132,7 @@ def apply_plan(
     return ApplyOutcome(
         at=at,
         started=len(starts),
-        kept=_count_kept(snapshot, changes),
+        kept=kept,
         stopped=len(stops),
         moved=sum([action.kind is ActionKind.MOVE for action in stops]),
         dropped=facts.dropped,
@@ -207,17 +218,24 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
         # Else its stopping half was dropped, and said so.
         and (action.kind is ActionKind.START or id(action) in stopped)
     ]
+    if not requested:
+        return []
     starts = []
     #: By node and number: who starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
-    ids = reserve_ids(Allocation, len(requested)) if requested else []
+    ids = reserve_ids(Allocation, len(requested))
+    numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in requested])))
     for action, allocation in zip(requested, ids, strict=True):
-        problem = _changed(action, facts) or _unusable(action, facts)
-        if problem := problem or _listens_already(action, facts, listening):
+        attempts = list(islice(numbers, len(action.jobs)))
+        if problem := _changed(action, facts) or _lost(action, facts):
             facts.drop(action, problem)
-        else:
-            starts.append(_granted(action, AllocationId(allocation), facts))
-            listening.update(dict.fromkeys(_ports_of(action, facts), action.jobs[0]))
+            continue
+        asks = facts.asks_of(action)
+        if problem := _unusable(action, asks, facts) or _listens_already(action, asks, facts, listening):
+            facts.drop(action, problem)
+            continue
+        starts.append(_granted(action, asks, AllocationId(allocation), attempts, facts))
+        listening.update(dict.fromkeys(_ports_of(action, asks, facts), action.jobs[0]))
     return starts
 
 
@@ -228,17 +246,20 @@ def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
             if problem := _changed(action, facts) or _deserted(action, facts):
                 facts.drop(action, problem)
             else:
-                joins.append(_beside(action))
-    return joins
+                joins.append(action)
+    if not joins:
+        return []
+    numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in joins])))
+    return [_beside(action, list(islice(numbers, len(action.jobs))), facts) for action in joins]
 
 
 def _deserted(action: Action, facts: Facts) -> str | None:
     """Return why jobs cannot come beside others: these must have all the GPUs, and somebody must stay."""
     assert action.placement is not None
     assert action.allocation is not None
+    if problem := _lost(action, facts):
+        return problem
     for gpu in action.placement.gpus:
-        if gpu not in facts.places:
-            return f"GPU {gpu} is no longer usable"
         if list(facts.holds.holders(gpu)) != [action.allocation]:
             return f"GPU {gpu} is no longer held by whom it would share it with"
     if not _stays(action.allocation, facts):
@@ -246,52 +267,45 @@ def _deserted(action: Action, facts: Facts) -> str | None:
     return None
 
 
-def _unusable(action: Action, facts: Facts) -> str | None:
+def _lost(action: Action, facts: Facts) -> str | None:
     assert action.placement is not None
-    parts = facts.parts_of(action)
+    lost = next((gpu for gpu in action.placement.gpus if gpu not in facts.places), None)
+    return None if lost is None else f"GPU {lost} is no longer usable"
+
+
+def _unusable(action: Action, asks: Asks, facts: Facts) -> str | None:
+    assert action.placement is not None
     for gpu in action.placement.gpus:
-        if gpu not in facts.places:
-            return f"GPU {gpu} is no longer usable"
         if gpu in facts.given_whole:
             raise SchedulingError(f"The plan gives GPU {gpu} twice.")
         holders = facts.holds.holders(gpu)
         leaving = {each for each in holders if not _stays(each, facts)}
-        match facts.holds.in_the_way(gpu, parts.get(gpu), leaving):
+        match facts.holds.in_the_way(gpu, asks.parts.get(gpu), leaving):
             case HoldPhase.HELD if facts.granted.isdisjoint(holders):
                 return f"GPU {gpu} is still in use"
             case HoldPhase.HELD | HoldPhase.NOMINATED:
                 return f"GPU {gpu} is promised to another job"
-    if action.placement.nodes:
-        return facts.room.problem_with(_amounts_of(action, facts))
+    if action.placement.nodes and facts.room is not None:
+        return facts.room.problem_with(asks.together)
     return None
 
 
-def _amounts_of(action: Action, facts: Facts) -> dict[int, Amounts]:
-    """Return by node the CPUs and memory that all jobs of a start take."""
-    assert action.placement is not None
-    needed: dict[int, Amounts] = {}
-    for job in action.jobs:
-        for node, (cpus, memory) in facts.amounts_of(job, action.placement).items():
-            before = needed.get(node, (0.0, 0.0))
-            needed[node] = before[0] + cpus, before[1] + memory
-    return needed
-
-
-def _listens_already(action: Action, facts: Facts, listening: Mapping[tuple[int, int], JobId]) -> str | None:
+def _listens_already(
+    action: Action, asks: Asks, facts: Facts, listening: Mapping[tuple[int, int], JobId]
+) -> str | None:
     """Return who else starts on its nodes in this round and has a fixed port of its. The next round knows."""
-    for node, port in _ports_of(action, facts):
+    for node, port in _ports_of(action, asks, facts):
         if (other := listening.get((node, port))) is not None:
             return f"job {other}, which starts in this round too, listens at port {port} on its node"
     return None
 
 
-def _ports_of(action: Action, facts: Facts) -> list[tuple[int, int]]:
+def _ports_of(action: Action, asks: Asks, facts: Facts) -> list[tuple[int, int]]:
     """Return by node the fixed ports of who starts."""
-    assert action.placement is not None
     ports = [port for job in action.jobs if job in facts.jobs for port in facts.jobs[job].ports]
     if not ports:
         return []
-    return [(node, port) for node in set(facts.homes_of(action.placement)) for port in ports]
+    return [(node, port) for node in set(asks.homes) for port in ports]
 
 
 def _stays(allocation: AllocationId, facts: Facts) -> bool:
@@ -305,103 +319,101 @@ def _start_all(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: dateti
     """Write allocations, attempts, parts and events of all starts with a few bulk statements."""
     if not starts:
         return
-    _write_allocations([start for start in starts if start.action.kind is not ActionKind.JOIN], plan, at=at)
-    _write_attempts(starts, facts, plan, at=at, actor=actor)
+    clusters = dict(VirtualCluster.objects.values_list("name", "id"))
+    made = [start for start in starts if start.action.kind is not ActionKind.JOIN]
+    allocations = [_allocation_row(start, clusters, plan, at=at) for start in made]
+    attempts, parts, events = _attempt_rows(starts, facts, plan, at=at, actor=actor)
+    gpus = [row for start in made for row in _gpu_rows(start)]
+    _count_attempts(starts)
+    copy_rows(Allocation, ALLOCATION_COLUMNS, allocations)
+    copy_rows(AllocatedGpu, GPU_COLUMNS, gpus)
+    copy_rows(Attempt, ATTEMPT_COLUMNS, attempts)
+    copy_rows(AttemptPart, PART_COLUMNS, parts)
+    copy_rows(Event, EVENT_COLUMNS, events)
     jobs = [job for start in starts for job in start.action.jobs]
-    nodes = {node for start in starts for node in facts.homes_of(start.placement)}
+    nodes = {node for start in starts for node in start.asks.homes}
     stream.wake_nodes(nodes)
     touch_nodes(nodes)
     publish_jobs(jobs)
 
 
-def _granted(action: Action, allocation: AllocationId, facts: Facts) -> _Start:
+def _granted(
+    action: Action, asks: Asks, allocation: AllocationId, attempts: Sequence[int], facts: Facts
+) -> _Start:
     assert action.placement is not None
-    parts, gpus = facts.parts_of(action), action.placement.gpus
-    facts.given_whole.update(gpu for gpu in gpus if gpu not in parts)
+    gpus, room = action.placement.gpus, facts.room
+    facts.given_whole.update(gpu for gpu in gpus if gpu not in asks.parts)
     facts.granted.add(allocation)
     # A job that moves must have left its old place before it starts in the new one.
     has_left = action.kind is ActionKind.START
-    amounts = _amounts_of(action, facts)
-    if action.placement.nodes and facts.room.waits(amounts):
+    if action.placement.nodes and room is not None and room.waits(asks.together):
         has_left = False
-    phase = facts.holds.grant(allocation, gpus, parts, has_left=has_left)
-    facts.room.promise(amounts, is_held=phase == HoldPhase.HELD)
+    phase = facts.holds.grant(allocation, gpus, asks.parts, has_left=has_left)
+    if room is not None:
+        room.promise(asks.together, is_held=phase == HoldPhase.HELD)
     return _Start(
         action=action,
         placement=action.placement,
-        parts=parts,
+        asks=asks,
         allocation=allocation,
+        attempts=attempts,
         phase=phase,
     )
 
 
-def _beside(action: Action) -> _Start:
+def _beside(action: Action, attempts: Sequence[int], facts: Facts) -> _Start:
     """Return the start of jobs on an allocation that others have."""
     assert action.placement is not None
     assert action.allocation is not None
     return _Start(
         action=action,
         placement=action.placement,
-        parts={},
+        asks=replace(facts.asks_of(action), parts={}),
         allocation=action.allocation,
+        attempts=attempts,
         phase=HoldPhase.HELD,
     )
 
 
-def _write_allocations(starts: Sequence[_Start], plan: Plan, *, at: datetime) -> None:
-    clusters = dict(VirtualCluster.objects.values_list("name", "id"))
-    copy_rows(
-        Allocation,
-        (
-            "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
-            "phase", "created_at", "held_at", "slice_seconds",
-            "opportunistic_gpus", "nodes",
-        ),
-        (
-            (
-                start.allocation,
-                plan.round_number,
-                start.action.virtual_cluster if start.action.guaranteed else SPARE,
-                clusters[start.action.virtual_cluster],
-                start.action.guaranteed,
-                start.placement.gpu_model,
-                json.dumps(start.placement.replicas),
-                start.phase,
-                at,
-                at if start.is_held else None,
-                start.action.slice_seconds,
-                start.action.opportunistic_gpus,
-                json.dumps(start.placement.nodes) if start.placement.nodes else None,
-            )
-            for start in starts
-        ),
+def _allocation_row(
+    start: _Start, clusters: Mapping[str, int], plan: Plan, *, at: datetime
+) -> tuple[Any, ...]:
+    action, placement = start.action, start.placement
+    return (
+        start.allocation, plan.round_number, action.virtual_cluster if action.guaranteed else SPARE,
+        clusters[action.virtual_cluster], action.guaranteed, placement.gpu_model,
+        json.dumps(placement.replicas), start.phase, at, at if start.is_held else None,
+        action.slice_seconds, action.opportunistic_gpus,
+        json.dumps(placement.nodes) if placement.nodes else None,
     )  # fmt: skip
-    copy_rows(
-        AllocatedGpu,
-        ("allocation_id", "gpu_id", "phase", "request", "limit", "memory_bytes"),
-        (
-            (start.allocation, gpu, start.phase, part.request, part.limit, part.memory_bytes)
-            for start in starts
-            for gpu in start.placement.gpus
-            for part in (start.parts.get(gpu, _WHOLE),)
-        ),
-    )
 
 
-def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str) -> None:
-    pairs = [(start, job) for start in starts for job in start.action.jobs]
+def _gpu_rows(start: _Start) -> list[tuple[Any, ...]]:
+    parts = [start.asks.parts.get(gpu, _WHOLE) for gpu in start.placement.gpus]
+    return [
+        (start.allocation, gpu, start.phase, part.request, part.limit, part.memory_bytes)
+        for gpu, part in zip(start.placement.gpus, parts, strict=True)
+    ]
+
+
+def _attempt_rows(
+    starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the rows of attempts, of their parts, and of the events that tell of them."""
     attempts, parts, events = [], [], []
-    takers = takers_of((start.action, start.placement) for start in starts)
-    for (start, job_id), attempt in zip(pairs, reserve_ids(Attempt, len(pairs)), strict=True):
+    pairs = [
+        (start, *each) for start in starts for each in zip(start.action.jobs, start.attempts, strict=True)
+    ]
+    for start, job_id, attempt in pairs:
         job = facts.jobs[job_id]
         by_node = _replicas_by_node(start, job.task_names, facts)
-        amounts = facts.amounts_of(job_id, start.placement)
+        amounts = start.asks.amounts[job_id]
         made = machine.planned(attempt, by_node)
         if start.is_held:
             made, _ = machine.step(made, machine.Promoted())
         number, state = job.newest_attempt + 1, made.state
         starting_at = at if start.is_held else None
-        share = share_json(plan.shares.get(job_id))
+        share = share_json(plan.shares[job_id]) if job_id in plan.shares else None
         attempts.append(
             (
                 attempt, job_id, number, job.is_trial_due, start.allocation, state, made.go, at, starting_at,
@@ -410,6 +422,7 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
         )  # fmt: skip
         if start.action.kind is ActionKind.RESIZE and start.action.allocation is not None:
             had = facts.attempts[start.action.allocation][0].allocation.replicas
+            takers = takers_of((other.action, other.placement) for other in starts)
             events.append(
                 resize_event(
                     start.action,
@@ -438,25 +451,13 @@ def _write_attempts(starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: d
                 data,
             )
         )  # fmt: skip
-    copy_rows(
-        Attempt,
-        (
-            "id", "job_id", "number", "is_trial", "allocation_id", "state", "go", "planned_at", "starting_at",
-            "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
-            "failure", "auxiliary",
-        ),
-        attempts,
-    )  # fmt: skip
-    copy_rows(
-        AttemptPart,
-        (
-            "attempt_id", "node_id", "state", "replicas", "category", "message", "cpus", "memory_bytes",
-        ),
-        parts,
-    )  # fmt: skip
-    copy_rows(Event, EVENT_COLUMNS, events)
-    held = [job for start, job in pairs if start.is_held]
-    planned = [job for start, job in pairs if not start.is_held]
+    return attempts, parts, events
+
+
+def _count_attempts(starts: Sequence[_Start]) -> None:
+    """Raise the versions of the jobs, and forget why those waited that start."""
+    held = [job for start in starts if start.is_held for job in start.action.jobs]
+    planned = [job for start in starts if not start.is_held for job in start.action.jobs]
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_job SET version = version + 1, attempts_started = attempts_started + 1"
@@ -474,7 +475,7 @@ def _replicas_by_node(
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
     # An elastic gang, which has one task, may have fewer or more replicas than its specification.
     names = chain(task_names, repeat(task_names[-1]))
-    homes = facts.homes_of(start.placement)
+    homes, parts = start.asks.homes, start.asks.parts
     for rank, (task, gpus, node) in enumerate(zip(names, start.placement.replicas, homes, strict=False)):
         entry: dict[str, Any] = {
             "rank": rank,
@@ -482,7 +483,7 @@ def _replicas_by_node(
             "gpus": list(gpus),
             "gpu_indexes": [facts.places[gpu].index for gpu in gpus],
         }
-        if gpus and (part := start.parts.get(gpus[0])):
+        if gpus and (part := parts.get(gpus[0])):
             entry["part"] = part.request / WHOLE_GPU
         by_node[node].append(entry)
     return by_node

@@ -9,6 +9,21 @@ from typing import Any
 
 from django.db import connection, models
 
+# What a start writes.
+ALLOCATION_COLUMNS = (
+    "id", "round_number", "view", "virtual_cluster_id", "guaranteed", "gpu_model", "replicas",
+    "phase", "created_at", "held_at", "slice_seconds", "opportunistic_gpus", "nodes",
+)  # fmt: skip
+GPU_COLUMNS = ("allocation_id", "gpu_id", "phase", "request", "limit", "memory_bytes")
+ATTEMPT_COLUMNS = (
+    "id", "job_id", "number", "is_trial", "allocation_id", "state", "go", "planned_at", "starting_at",
+    "outcome", "master_address", "stop_cause", "stop_message", "preempted_by", "category", "message",
+    "failure", "auxiliary",
+)  # fmt: skip
+PART_COLUMNS = (
+    "attempt_id", "node_id", "state", "replicas", "category", "message", "cpus", "memory_bytes",
+)  # fmt: skip
+
 
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
     """Return that many ids from the model's own sequence, so that rows can refer to one another."""

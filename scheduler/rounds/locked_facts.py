@@ -63,6 +63,28 @@ class GpuPlace:
     index: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """What a start needs of its place."""
+
+    #: By replica: the node that it is on.
+    homes: Sequence[int]
+    #: What it has of those GPUs of which it has parts.
+    parts: Mapping[GpuId, GpuPart]
+    #: By job and node: the CPUs and memory that it takes.
+    amounts: Mapping[JobId, Mapping[int, Amounts]]
+
+    @property
+    def together(self) -> dict[int, Amounts]:
+        """Return by node what all its jobs take."""
+        needed: dict[int, Amounts] = {}
+        for amounts in self.amounts.values():
+            for node, (cpus, memory) in amounts.items():
+                before = needed.get(node, (0.0, 0.0))
+                needed[node] = before[0] + cpus, before[1] + memory
+        return needed
+
+
 @dataclass(slots=True, kw_only=True)
 class Facts:
     """What is true now of everything the plan's actions touch; read after their rows were locked."""
@@ -81,8 +103,9 @@ class Facts:
     #: Allocations that this plan makes, and the GPUs that these have as a whole.
     granted: set[AllocationId] = field(default_factory=set)
     given_whole: set[GpuId] = field(default_factory=set)
-    #: What replicas without GPUs find on the nodes that the plan has for them, once its stops are done.
-    room: NodeRoom = field(default_factory=lambda: NodeRoom({}))
+    #: What replicas without GPUs find on the nodes that the plan has for them, once its stops are done; None:
+    #: there are no such replicas.
+    room: NodeRoom | None = None
 
     def drop(self, action: Action, why: str) -> None:
         self.dropped.append({"kind": str(action.kind), "jobs": list(action.jobs), "why": why})
@@ -92,23 +115,26 @@ class Facts:
         """Who has each GPU, the first of several that have parts of it."""
         return {gpu: min(there) for gpu in self.places if (there := self.holds.holders(gpu))}
 
-    def homes_of(self, placement: Placement) -> list[int]:
-        """Return by replica the node that it is on."""
-        return list(placement.nodes) or [self.places[gpus[0]].node_id for gpus in placement.replicas]
+    def asks_of(self, action: Action) -> Asks:
+        """Return what a start needs; its GPUs are usable."""
+        assert action.placement is not None
+        placement, job = action.placement, self.known.get(action.jobs[0])
+        homes: list[int] = [*placement.nodes]
+        homes = homes or [self.places[gpus[0]].node_id for gpus in placement.replicas]
+        return Asks(
+            homes=homes,
+            parts={} if job is None else job.parts_on(placement.replicas),
+            amounts={job: self._amounts_of(job, placement, homes) for job in action.jobs},
+        )
 
-    def amounts_of(self, job: JobId, placement: Placement) -> dict[int, Amounts]:
+    def _amounts_of(self, job: JobId, placement: Placement, homes: Sequence[int]) -> dict[int, Amounts]:
         """Return by node the CPUs and memory that a job takes there."""
         needs = needs_held(self.known[job], len(placement.gpus)) if job in self.known else ()
         found: dict[int, Amounts] = {}
-        for node, need in zip(self.homes_of(placement), needs, strict=False):
+        for node, need in zip(homes, needs, strict=False):
             cpus, memory = found.get(node, (0.0, 0.0))
             found[node] = cpus + need.cpus, memory + need.memory_bytes
         return found
-
-    def parts_of(self, action: Action) -> Mapping[GpuId, GpuPart]:
-        assert action.placement is not None
-        job = self.known.get(action.jobs[0])
-        return {} if job is None else job.parts_on(action.placement.replicas)
 
 
 def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:

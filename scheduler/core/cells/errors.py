@@ -1,4 +1,4 @@
-"""What can be wrong with a specification of cells, or with a request for them."""
+"""What can be wrong with a specification of cells."""
 
 from __future__ import annotations
 
@@ -24,11 +24,3 @@ class SpecificationError(ValueError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
-
-
-class RequestError(ValueError):
-    """A request for cells that can never be granted as it is put; `field` is the part at fault."""
-
-    def __init__(self, field: str, problem: str, hint: str = "") -> None:
-        super().__init__(str(Problem(field, problem, hint)))
-        self.problem = Problem(field, problem, hint)

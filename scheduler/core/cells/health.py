@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.core.cells.pairs import bind_whole, conceal, expose, unbind_whole
+from scheduler.core.cells.pairs import bind_whole, expose, unbind_whole
 from scheduler.core.cells.physical import Hardware
 from scheduler.core.cells.virtual import Space
 from scheduler.core.cells.world import World
@@ -28,22 +28,11 @@ def fail(hardware: Hardware, node: int) -> None:
     if root is not None:
         expose(hardware, hardware.roots[root][0], node)
     else:
-        for space, unit in _units_in(hardware, node):
-            space.rooms.close(unit)
+        for space, unit in units_in(hardware, node):
+            space.close(unit)
 
 
-def heal(hardware: Hardware, node: int) -> None:
-    """Take a broken node as healthy. `settle` is to follow."""
-    hardware.mark(node, broken=False)
-    root = hardware.root_above(hardware.chain.node_level, node)
-    if root is not None:
-        conceal(hardware, hardware.roots[root][0], node)
-    else:
-        for space, unit in _units_in(hardware, node):
-            space.rooms.open(unit)
-
-
-def _units_in(hardware: Hardware, node: int) -> list[tuple[Space, int]]:
+def units_in(hardware: Hardware, node: int) -> list[tuple[Space, int]]:
     """Return the owned cells smaller than a node that are bound in it, as the units that they are."""
     found = []
     for level in range(hardware.chain.node_level):

@@ -29,7 +29,7 @@ def pair(hardware: Hardware, space: Space, level: int, virtual: int, physical: i
         _flip_child(hardware, space, level, virtual, physical)
     unit = space.unit_at(level, virtual)
     if unit is not None and hardware.is_bad(level, physical):
-        space.rooms.close(unit)
+        space.close(unit)
     return level, virtual, physical
 
 
@@ -48,7 +48,7 @@ def unpair(hardware: Hardware, space: Space, level: int, virtual: int) -> Pair:
         _flip_child(hardware, space, level, virtual, physical)
     unit = space.unit_at(level, virtual)
     if unit is not None:
-        space.rooms.open(unit)
+        space.open(unit)
     return level, virtual, physical
 
 
@@ -90,19 +90,13 @@ def expose(hardware: Hardware, space: Space, node: int) -> None:
         virtual = hardware.twins[level][physical]
     unit = space.unit_at(level, virtual)
     assert unit is not None
-    space.rooms.close(unit)
+    space.close(unit)
 
 
 def undo_pairs(hardware: Hardware, space: Space, pairs: Sequence[Pair]) -> None:
     """Unbind what was bound."""
     for level, virtual, _ in reversed(pairs):
         unpair(hardware, space, level, virtual)
-
-
-def redo_pairs(hardware: Hardware, space: Space, pairs: Sequence[Pair]) -> None:
-    """Bind again what was unbound."""
-    for level, virtual, physical in reversed(pairs):
-        pair(hardware, space, level, virtual, physical)
 
 
 def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pair]:
@@ -114,18 +108,18 @@ def release(hardware: Hardware, space: Space, leaves: Iterable[int]) -> list[Pai
     roots: dict[tuple[int, int], None] = {}
     for leaf in leaves:
         roots[space.root_of(leaf)] = None
-        _unbind_upward(hardware, space, 0, leaf, pairs)
+        unbind_upward(hardware, space, 0, leaf, pairs)
     for level, number in roots:
         if not space.pinned and not space.uses[level, number]:
             unbind_whole(hardware, space, level, number, pairs)
     return pairs
 
 
-def _unbind_upward(hardware: Hardware, space: Space, level: int, number: int, pairs: list[Pair]) -> None:
+def unbind_upward(hardware: Hardware, space: Space, level: int, number: int, pairs: list[Pair]) -> None:
     """Unbind a cell and the larger ones it is part of, below the owned one, until something else is bound."""
     while not space.is_root(level, number):
         unit = space.unit_at(level, number)
-        if space.children[level][number] or (unit is not None and unit in space.rooms.closed):
+        if space.children[level][number] or (unit is not None and unit in space.closed):
             return
         pairs.append(unpair(hardware, space, level, number))
         level, number = level + 1, number // hardware.chain.fanouts[level + 1]
@@ -139,13 +133,3 @@ def unbind_whole(
     for child in members(space.children[level][number]):
         unbind_whole(hardware, space, level - 1, number * hardware.chain.fanouts[level] + child, pairs)
     pairs.append(unpair(hardware, space, level, number))
-
-
-def conceal(hardware: Hardware, space: Space, node: int) -> None:
-    """Undo `expose` for a node that is healthy again."""
-    level = hardware.chain.node_level
-    virtual = hardware.twins[level][node]
-    unit = space.unit_at(level, virtual)
-    assert unit is not None
-    space.rooms.open(unit)
-    _unbind_upward(hardware, space, level, virtual, [])

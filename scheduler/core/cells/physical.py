@@ -1,20 +1,13 @@
-"""The hardware of a chain: who uses it, what of it is broken, and which virtual cells it stands for."""
+"""The hardware of a chain: what of it is broken, and which virtual cells it stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from scheduler.core.cells.chains import Chain
-from scheduler.core.cells.groups import Group
-from scheduler.core.cells.placer import Interior
 from scheduler.core.cells.pool import Pool
-from scheduler.core.cells.records import Record
-from scheduler.core.cells.rooms import Rooms
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.model.bits import members
-
-#: What a GPU counts as: (not usable by opportunistic groups, in use by a guaranteed one, by another).
-IDLE, GUARANTEED, OPPORTUNISTIC, RESERVED = (0, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1)
 
 
 class Hardware:
@@ -24,20 +17,13 @@ class Hardware:
         self.chain = chain
         #: Cells that are not bound, broken or not; owed is what virtual clusters own and have not bound.
         self.pool = pool
-        sizes, node = chain.sizes, chain.node_level
-        nodes = chain.count(node)
-        self.users: list[Record | None] = [None] * len(chain.leaves)
-        #: Those of them that keep their priority though their guarantee has lapsed, with their GPUs.
-        self.lapsed: dict[Record, Sequence[int]] = {}
-        #: GPU -> the group that gets it when its user has left.
-        self.reservers: dict[int, Record] = {}
-        #: Node -> a set of its idle GPUs (0 for the first).
-        self.idle = [(1 << sizes[node]) - 1] * nodes
         #: By level: cell -> GPUs in it that opportunistic groups use.
         self.opportunistic = [[0] * chain.count(level) for level in range(chain.top + 1)]
         self.broken: set[int] = set()
         #: By level from the node's: cell -> broken nodes in it.
-        self._broken_in = {level: [0] * chain.count(level) for level in range(node, chain.top + 1)}
+        self._broken_in = {
+            level: [0] * chain.count(level) for level in range(chain.node_level, chain.top + 1)
+        }
         #: By level: physical cell -> its virtual cell in the space that has the owned cell, or NONE.
         self.twins = [[NONE] * chain.count(level) for level in range(chain.top + 1)]
         #: By level: cell -> a set of the children (0 for the first) that have virtual cells.
@@ -48,15 +34,6 @@ class Hardware:
         self.doomed: dict[tuple[int, int], None] = {}
         #: Nothing has been bound or unbound since it was last asked what must be doomed.
         self.settled = True
-        #: The idle GPUs of the nodes; a node ranks by how many of its GPUs guaranteed groups have.
-        larger = [
-            (sizes[level] // sizes[node], chain.count(level)) for level in range(node + 1, chain.top + 1)
-        ]
-        self.rooms = Rooms([sizes[node]] * nodes, larger)
-
-    def interior(self, node: int) -> Interior:
-        size, idle = self.chain.sizes[self.chain.node_level], self.idle[node]
-        return Interior(self.chain.sizes[: self.chain.node_level + 1], node * size, idle, idle)
 
     # Health
 
@@ -72,10 +49,8 @@ class Hardware:
         self.settled = False
         if broken:
             self.broken.add(node)
-            self.rooms.close(node)
         else:
             self.broken.discard(node)
-            self.rooms.open(node)
         for level, counts in self._broken_in.items():
             counts[self.chain.above(self.chain.node_level, node, level)] += 1 if broken else -1
 
@@ -128,84 +103,9 @@ class Hardware:
         self.pool.owed[level] += 1
         self.settled = False
 
-    # Use
-
-    def use(self, leaves: Sequence[int], record: Record) -> None:
-        """Let a group use GPUs that nobody uses; a reservation of its own is fulfilled."""
-        before = [self._kind(leaf) for leaf in leaves]
-        for leaf in leaves:
-            self.users[leaf] = record
-            if self.reservers.get(leaf) is record:
-                del self.reservers[leaf]
-        if record.keeps_priority:
-            self.lapsed[record] = leaves
-        self._changed(leaves, before)
-
-    def vacate(self, leaves: Sequence[int]) -> None:
-        """Let GPUs be used by nobody."""
-        before = [self._kind(leaf) for leaf in leaves]
-        for leaf in leaves:
-            user = self.users[leaf]
-            if user is not None:
-                self.lapsed.pop(user, None)
-            self.users[leaf] = None
-        self._changed(leaves, before)
-
-    def kept_from(self, group: Group) -> int:
-        """Return the set of GPUs that a guaranteed group may not have: those of lapsed ones of its own
-        virtual cluster that have no lower priority."""
-        return sum(
-            1 << leaf
-            for record, leaves in self.lapsed.items()
-            if record.group.virtual_cluster == group.virtual_cluster
-            and record.group.priority >= group.priority
-            for leaf in leaves
-        )
-
-    def reserve(self, leaves: Sequence[int], record: Record) -> None:
-        before = [self._kind(leaf) for leaf in leaves]
-        for leaf in leaves:
-            self.reservers[leaf] = record
-        self._changed(leaves, before)
-
-    def unreserve(self, leaves: Sequence[int], record: Record) -> None:
-        """Withdraw what a group has reserved of these GPUs."""
-        own = [leaf for leaf in leaves if self.reservers.get(leaf) is record]
-        before = [self._kind(leaf) for leaf in own]
-        for leaf in own:
-            del self.reservers[leaf]
-        self._changed(own, before)
-
     def disturb(self, leaves: Sequence[int], by: int) -> None:
         """Count GPUs (`by` 1) that would be taken from someone, or count them no more (-1)."""
         for level, counts in enumerate(self.opportunistic):
             size = self.chain.sizes[level]
             for leaf in leaves:
                 counts[leaf // size] += by
-
-    def _kind(self, leaf: int) -> tuple[int, int, int]:
-        user = self.users[leaf]
-        if user is None:
-            return GUARANTEED if leaf in self.reservers else IDLE
-        if user.guaranteed:
-            return GUARANTEED
-        return RESERVED if leaf in self.reservers else OPPORTUNISTIC
-
-    def _changed(self, leaves: Iterable[int], before: Iterable[tuple[int, int, int]]) -> None:
-        """Bring the counts up to date after a change of GPUs."""
-        chain, size = self.chain, self.chain.sizes[self.chain.node_level]
-        by_node: dict[int, list[int]] = {}
-        for leaf, (taken, guaranteed, opportunistic) in zip(leaves, before, strict=True):
-            taken_now, guaranteed_now, opportunistic_now = self._kind(leaf)
-            node, inside = divmod(leaf, size)
-            sums = by_node.setdefault(node, [0, 0])
-            if taken != taken_now:
-                self.idle[node] ^= 1 << inside
-                sums[0] += taken - taken_now
-            sums[1] += guaranteed_now - guaranteed
-            if opportunistic != opportunistic_now:
-                for level, counts in enumerate(self.opportunistic):
-                    counts[leaf // chain.sizes[level]] += opportunistic_now - opportunistic
-        for node, (free, rank) in by_node.items():
-            if free or rank:
-                self.rooms.change(node, free, rank)

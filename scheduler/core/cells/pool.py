@@ -81,11 +81,6 @@ class Pool:
             left += self.free[each].bit_count() - self.owed[each]
         return left
 
-    def shortage(self) -> int | None:
-        """Return the highest level of which less is free than is owed; None when all is there."""
-        levels = reversed(range(len(self.free)))
-        return next((level for level in levels if self.spare(level) < 0), None)
-
     def choose(self, level: int, tastes: Sequence[ByLevel], *, owed: bool = True) -> int | None:
         """Return the best cell of a level that may be taken, or None.
 

@@ -14,7 +14,7 @@ Holdings = dict[tuple[JobId, ...], Holding]
 _NO_GPUS: Mapping[str, int] = {}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Account:
     """The limits of a view beside what was counted against them. Changes; `fork` gives a copy.
 

@@ -12,11 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scheduler.core.fitting.account import Account
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import (
-    Fit,
-    Holding,
-)
-from scheduler.core.fitting.offers import EVICTING, RELEASING, Pending
+from scheduler.core.fitting.holding import Fit, Holding, Part
+from scheduler.core.fitting.offers import EVICTING, RELEASING, BySize, Pending
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
 from scheduler.core.model.plan import Grant
@@ -26,12 +23,22 @@ from scheduler.core.model.snapshot import JobId
 class Capacity(Searching):
     """The GPUs a view may use. Changes as gangs are settled on it; `fork` gives a scratch copy."""
 
+    def __init__(
+        self,
+        cluster: Cluster,
+        layers: Mapping[str, Sequence[Layer]],
+        evictable: Mapping[tuple[str, int], Sequence[tuple[Holding, Part]]],
+        by_size: BySize | None = None,
+    ) -> None:
+        super().__init__(cluster, layers, evictable, by_size)
+        #: Layers, and the account, that no fork shares; others are copied before they are changed.
+        self._unshared: set[Layer | Account] = set()
+
     def fork(self) -> Capacity:
         """Return a copy that can be changed without changing this one."""
         twin = Capacity.__new__(Capacity)
         twin.__dict__.update(self.__dict__)
-        # What changes is each one's own; layers are copied when one of the two changes them.
-        twin._account = self._account.fork()
+        # What changes is each one's own; layers and the account are copied when one of the two changes them.
         twin.pending, twin.dropped = dict(self.pending), set(self.dropped)
         twin._layers = {model: list(offers) for model, offers in self._layers.items()}
         self._unshared, twin._unshared = set(), set()
@@ -53,8 +60,8 @@ class Capacity(Searching):
         has `lapsed` makes room only for what has a higher priority.
         """
         view = self.fork()
-        view._lapsed, view._pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
-        view._account = Account(None if limits is None else dict(limits), used, len(pending), has_parts)
+        view._lapsed, view.pinned, view.pending = lapsed or {}, frozenset(), dict(pending)
+        view.account = Account(None if limits is None else dict(limits), used, len(pending), has_parts)
         if not may_evict:
             view._layers = {model: offers[:EVICTING] for model, offers in view._layers.items()}
         return view
@@ -66,9 +73,9 @@ class Capacity(Searching):
         already stays so.
         """
         twin = self.fork()
-        twin._pinned = self._pinned.union(units)
-        pinned = [twin.pending[unit] for unit in twin._pinned - self._pinned]
-        twin._account.count_ahead(pinned, len(twin.pending))
+        twin.pinned = self.pinned.union(units)
+        pinned = [twin.pending[unit] for unit in twin.pinned - self.pinned]
+        twin._own_account().count_ahead(pinned, len(twin.pending))
         return twin
 
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
@@ -78,13 +85,12 @@ class Capacity(Searching):
         """
         model, twin = holding.model, self.pinning(units)
         kept = Counter[int]()
-        for jobs in twin._pinned & self.pending.keys():
+        for jobs in twin.pinned & self.pending.keys():
             for part in self.pending[jobs].parts if self.pending[jobs].model == model else ():
                 kept[part.node] |= part.mask
         more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
-        twin._account.reserve(model, more)
-        for reach in range(len(twin._layers[model])):
-            layer = twin._writable(model, reach)
+        twin._own_account().reserve(model, more)
+        for layer in twin._own_layers(model):
             for node, mask, cpus, memory, _ in holding.parts:
                 layer.remove(node, mask, min(cpus, layer.cpus[node]), min(memory, layer.memory[node]))
         return twin
@@ -119,11 +125,11 @@ class Capacity(Searching):
         assert holding.running is not None
         del self.pending[holding.running.jobs]
         if not self._is_pinned(holding):
-            self._account.count(holding)
+            self._own_account().count(holding)
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
-        if not but and self._account.count_own(self.pending):
+        if not but and self._own_account().count_own(self.pending):
             self.pending = {}
             return
         named = set(but)
@@ -139,13 +145,12 @@ class Capacity(Searching):
             return
         if holding.running is not None:
             self.pending.pop(holding.running.jobs, None)
-        if holding not in self.dropped and self._account.has_counted(holding):
-            self._account.uncount(holding)
+        if holding not in self.dropped and self.account.has_counted(holding):
+            self._own_account().uncount(holding)
         self.dropped.add(holding)
         usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
-        for reach in range(RELEASING, stop):
-            layer = self._writable(holding.model, reach)
+        for layer in self._own_layers(holding.model, RELEASING, stop):
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
 
@@ -154,7 +159,7 @@ class Capacity(Searching):
         if self._is_pinned(holding):
             return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
-        if holding not in self.dropped or self._account.cost(holding) > self.room(holding.model):
+        if holding not in self.dropped or self.account.cost(holding) > self.room(holding.model):
             return False
         for node, mask, cpus, memory, shares in holding.parts:
             mine = mask & fleet.usable[node] & ~gpus_in(shares)
@@ -163,19 +168,41 @@ class Capacity(Searching):
             if mine & ~free.masks[node] or cpus > free.cpus[node] or memory > free.memory[node]:
                 return False
         self.dropped.remove(holding)
-        for reach in range(len(self._layers[holding.model])):
-            layer = self._writable(holding.model, reach)
-            for part in holding.parts:
-                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
-        self._account.count(holding)
+        self._withdraw(holding)
         return True
 
     def take(self, fit: Fit) -> None:
         """Settle a gang on the place found for it; whoever is in its way is dropped."""
         for victim in fit.victims:
             self.drop(victim)
-        for reach in range(len(self._layers[fit.holding.model])):
-            layer = self._writable(fit.holding.model, reach)
-            for part in fit.holding.parts:
+        self._withdraw(fit.holding)
+
+    def take_beside(self, model: str, parts: Sequence[Part]) -> None:
+        """Take CPUs and memory of nodes, and no GPUs."""
+        for layer in self._own_layers(model):
+            for part in parts:
+                layer.remove(part.node, 0, part.cpus, part.memory)
+
+    def _withdraw(self, holding: Holding) -> None:
+        """Offer no more what a holding has, and count it."""
+        account = self._own_account()
+        for layer in self._own_layers(holding.model):
+            for part in holding.parts:
                 layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
-        self._account.count(fit.holding)
+        account.count(holding)
+
+    def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:
+        """Return layers of a model as ones that no fork shares."""
+        layers = self._layers[model]
+        for reach, layer in enumerate(layers[first:end], first):
+            if layer not in self._unshared:
+                layers[reach] = layer.copy()
+                self._unshared.add(layers[reach])
+        return layers[first:end]
+
+    def _own_account(self) -> Account:
+        """Return the account as one that no fork shares."""
+        if self.account not in self._unshared:
+            self.account = self.account.fork()
+            self._unshared.add(self.account)
+        return self.account

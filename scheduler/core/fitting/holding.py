@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -42,10 +42,12 @@ class Holding:
     #: Seconds of work lost when it is preempted.
     cost_seconds: float = 0.0
 
-    @property
-    def shared(self) -> list[tuple[str, int, int]]:
-        """The GPUs of which it has a part, as (model, node, set of just this GPU)."""
-        return [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
+    #: The GPUs of which it has a part, as (model, node, set of just this GPU).
+    shared: tuple[tuple[str, int, int], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        shared = [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
+        object.__setattr__(self, "shared", tuple(shared))
 
     @property
     def amount(self) -> float:

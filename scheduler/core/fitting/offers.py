@@ -55,9 +55,7 @@ class Offers:
         #: Models of which the view has its own, with nobody to be evicted.
         self._private: frozenset[str] = frozenset()
         #: Jobs of those of the view's own holdings that stay whatever is decided.
-        self._pinned: frozenset[tuple[JobId, ...]] = frozenset()
-        #: Layers that no fork shares; others are copied before they are changed.
-        self._unshared: set[Layer] = set()
+        self.pinned: frozenset[tuple[JobId, ...]] = frozenset()
 
     @property
     def has_open_gpus(self) -> bool:
@@ -65,11 +63,6 @@ class Offers:
         return any([layers[-1].cards for layers in self._layers.values()]) or any(
             [holding.shared for holding in self.pending.values()]
         )
-
-    @property
-    def pinned(self) -> frozenset[tuple[JobId, ...]]:
-        """Whose holdings stay whatever is decided, by their jobs."""
-        return self._pinned
 
     def idle(self, model: str) -> int:
         """Return the GPUs of a model that nobody holds or is nominated for."""
@@ -127,20 +120,6 @@ class Offers:
                 for part in parts
             ]
         )
-
-    def take_beside(self, model: str, parts: Sequence[Part]) -> None:
-        """Take CPUs and memory of nodes, and no GPUs."""
-        for reach in range(len(self._layers[model])):
-            layer = self._writable(model, reach)
-            for part in parts:
-                layer.remove(part.node, 0, part.cpus, part.memory)
-
-    def _writable(self, model: str, reach: int) -> Layer:
-        layer = self._layers[model][reach]
-        if layer not in self._unshared:
-            layer = self._layers[model][reach] = layer.copy()
-            self._unshared.add(layer)
-        return layer
 
     def layer_for(self, demand: Demand, model: str, reach: int) -> Layer | None:
         """Return what a gang is offered of a model at that reach; None: this view does not reach so far."""
@@ -237,4 +216,4 @@ class Offers:
         return found
 
     def _is_pinned(self, holding: Holding) -> bool:
-        return bool(self._pinned) and holding.running is not None and holding.running.jobs in self._pinned
+        return bool(self.pinned) and holding.running is not None and holding.running.jobs in self.pinned

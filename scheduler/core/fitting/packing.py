@@ -7,7 +7,7 @@ gangs of unequal ones it is first-fit decreasing, which may miss a packing that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
 from scheduler.core.fitting.cluster import Fleet
@@ -188,6 +188,26 @@ def locate(
         if best is None:
             return None  # What does not fit into the wider groups does not fit into narrower ones.
     return best[1] if best else None
+
+
+def locate_gpus(
+    layer: Layer,
+    fleet: Fleet,
+    demand: Demand,
+    rank: int,
+    node_rank: int,
+    chosen: Sequence[int] | None = None,
+) -> tuple[Sequence[int], Mapping[int, int]] | None:
+    """Return what `locate` does, or the nodes chosen elsewhere, with the nearest GPUs of each node."""
+    nodes = locate(layer, fleet, demand, rank, node_rank) if chosen is None else chosen
+    if nodes is None:
+        return None
+    gpus: dict[int, int] = {}
+    for node, need in zip(nodes, demand.needs, strict=True):
+        gpus[node] = gpus.get(node, 0) + need.gpus
+    return nodes, {
+        node: fleet.layouts[node].nearest(layer.masks[node], count)[1] for node, count in gpus.items()
+    }
 
 
 def single_nodes(

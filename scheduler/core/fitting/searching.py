@@ -24,7 +24,7 @@ from scheduler.core.fitting.holding import (
 )
 from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, BySize, Offers
 from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
-from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.packing import Layer, locate_gpus
 from scheduler.core.fitting.reclaim import fewest, reclaim
 from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PolicyError
@@ -49,16 +49,12 @@ class Searching(Offers):
         by_size: BySize | None = None,
     ) -> None:
         super().__init__(cluster, layers, evictable, by_size)
-        self._account = Account()
+        #: What the view may still hand out.
+        self.account = Account()
         #: Asked first where no job is disturbed; None, or when it finds nothing: `packing` chooses.
         self.chooser: Chooser | None = None
         #: The same for gangs that have parts of GPUs; `open_gpus` chooses.
         self.part_chooser: PartChooser | None = None
-
-    @property
-    def limits(self) -> Mapping[str, int] | None:
-        """GPUs of each model that may still be handed out; None: all that there are."""
-        return self._account.limits
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -66,7 +62,7 @@ class Searching(Offers):
 
     def may_stay(self, holding: Holding) -> bool:
         """Whether the view may still hand out what one of its own has."""
-        return self._is_pinned(holding) or self._account.cost(holding) <= self.room(holding.model)
+        return self._is_pinned(holding) or self.account.cost(holding) <= self.room(holding.model)
 
     def undisturbed(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
@@ -75,14 +71,14 @@ class Searching(Offers):
 
     def room(self, model: str) -> int:
         """Return how many more GPUs of a model the view may hand out, were they all to be had."""
-        limits = self._account.limits
+        limits = self.account.limits
         return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
 
     def offered(self, model: str) -> int:
         """Return how many GPUs of a model could be handed out now, though jobs would have to stop."""
         holdings = [holding for holding in self.pending.values() if holding.model == model]
         kept = [holding for holding in holdings if self._is_pinned(holding)]
-        own, pinned = [together(each, has_parts=self._account.has_parts) for each in (holdings, kept)]
+        own, pinned = [together(each, has_parts=self.account.has_parts) for each in (holdings, kept)]
         return min(self._layers[model][-1].gpus + own - pinned, self.room(model)) + pinned
 
     def offered_by_node(self, model: str, but: Collection[tuple[JobId, ...]] = ()) -> list[int]:
@@ -147,7 +143,7 @@ class Searching(Offers):
                 offers = {model: self._but(demand, model, self._layers[model][reach]) for model in models}
                 chosen = self.chooser(self.cluster, offers, demand)
                 if chosen is not None:
-                    return self._fit_in(offers[chosen[0]], chosen[0], demand, chosen[1])
+                    return self._fit_on_chosen(*chosen, offers, demand)
             found = (fit for model in models if (fit := self._find_in(model, reach, demand)) is not None)
             # What needs no GPUs goes where the fewest are idle, that others need these CPUs less.
             best = next(found, None) if demand.gpus else min(found, key=self._idle_beside, default=None)
@@ -155,13 +151,29 @@ class Searching(Offers):
                 return best
         return None
 
+    def _fit_on_chosen(
+        self, model: str, nodes: Sequence[int], offers: Mapping[str, Layer], demand: Demand
+    ) -> Fit:
+        fleet = self.cluster.fleets[model]
+        place = locate_gpus(offers[model], fleet, demand, 0, 0, nodes)
+        assert place is not None
+        return fit_at(fleet, demand, *place)
+
     def _find_in(self, model: str, reach: int, demand: Demand) -> Fit | None:
         offered = self._offered(model, reach, demand)
         if offered is None or offered.gpus < demand.gpus:
             return None
         offered = self._but(demand, model, offered)
-        fits = (self._find(offered, model, reach, demand, rank) for rank in demand.ranks)
-        return next((fit for fit in fits if fit is not None), None)
+        fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
+        for rank in demand.ranks:
+            if reach > RELEASING:
+                fit = self._reclaim(offered, model, reach, demand, rank)
+            else:
+                place = locate_gpus(offered, fleet, demand, rank, node_rank)
+                fit = None if place is None else fit_at(fleet, demand, *place)
+            if fit is not None:
+                return fit
+        return None
 
     def _idle_beside(self, fit: Fit) -> int:
         idle = self._layers[fit.holding.model][IDLE].masks
@@ -194,10 +206,13 @@ class Searching(Offers):
             holding = holding_at(fleet, demand, nodes, masks)
         victims: dict[Holding, None] = {}
         for part in holding.parts:
-            claimed = part.mask & ~free.masks[part.node]
-            if part.shares:
-                claimed &= ~gpus_in(part.shares)
+            whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
+            if whole & ~offered.masks[part.node]:
+                raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
+            claimed = whole & ~free.masks[part.node]
             cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+            if not claimed and not part.shares and cpus <= 0 and memory <= 0:
+                continue  # All of it is free: nobody has to be asked.
             others = []
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()
@@ -216,31 +231,18 @@ class Searching(Offers):
                     others.append((occupant, there))
             # Some may have to leave for their CPUs or memory though their GPUs are not wanted.
             also = fewest(others, Part(part.node, 0, cpus, memory), 0)
-            whole = part.mask & ~gpus_in(part.shares) if part.shares else part.mask
-            if whole & ~offered.masks[part.node] or also is None:
+            if also is None:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
             victims.update((occupant, None) for occupant, _ in also)
         return Fit(placement, holding, tuple(victims))
 
     # Searching
 
-    def _find(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
-        fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
-        if reach > RELEASING:
-            free = self._layers[model][RELEASING]
-            occupants = partial(self._occupants, model, reach == OWN, demand)
-            others = partial(self._larger_evictable, model, demand) if reach == EVICTING else None
-            return reclaim(fleet, free, offered, occupants, demand, rank, node_rank, others)
-        nodes = locate(offered, fleet, demand, rank, node_rank)
-        return None if nodes is None else self._fit_in(offered, model, demand, nodes)
-
-    def _fit_in(self, offered: Layer, model: str, demand: Demand, nodes: Sequence[int]) -> Fit:
-        fleet = self.cluster.fleets[model]
-        masks = {
-            node: fleet.layouts[node].nearest(offered.masks[node], gpus_of(needs))[1]
-            for node, needs in by_node(nodes, demand.needs).items()
-        }
-        return fit_at(fleet, demand, nodes, masks)
+    def _reclaim(self, offered: Layer, model: str, reach: int, demand: Demand, rank: int) -> Fit | None:
+        fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
+        occupants = partial(self._occupants, model, reach == OWN, demand)
+        others = partial(self._larger_evictable, model, demand) if reach == EVICTING else None
+        return reclaim(fleet, free, offered, occupants, demand, rank, self.cluster.node_rank, others)
 
     # Parts of GPUs
 
@@ -273,8 +275,8 @@ class Searching(Offers):
         return OpenGpus(
             layer=self._but(demand, model, offered),
             fleet=self.cluster.fleets[model],
-            budget=None if self.limits is None else self.room(model),
-            opened=lambda node, gpu: self._account.has_opened(model, node, gpu),
+            budget=None if self.account.limits is None else self.room(model),
+            opened=lambda node, gpu: self.account.has_opened(model, node, gpu),
             is_carried=is_carried(kept, demand) or is_carried(layers[IDLE], demand),
             loss=loss,
         )

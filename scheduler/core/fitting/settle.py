@@ -108,7 +108,8 @@ def settle_all(
 
     A job that has its place already is passed over, so a grant may be followed by its own fallbacks.
     """
-    capacity.rank(grants)
+    if capacity.pending:
+        capacity.rank(grants)
     placements: dict[int, Placement] = {}
     settled: set[JobId] = set()
     misfits: set[object] = set()
@@ -116,15 +117,15 @@ def settle_all(
         if not settled.isdisjoint(grant.jobs):
             continue
         # Capacity only shrinks here, so what did not fit before will not fit again.
-        shape = _shape(grant, jobs, capacity) if grant.jobs not in capacity.pending else None
-        if shape is not None and shape in misfits:
+        is_new = grant.jobs not in capacity.pending
+        if misfits and is_new and _shape(grant, jobs, capacity) in misfits:
             continue
         placement = settle(grant, jobs, capacity)
         if placement is not None:
             placements[position] = placement
             settled.update(grant.jobs)
-        elif shape is not None:
-            misfits.add(shape)
+        elif is_new:
+            misfits.add(_shape(grant, jobs, capacity))
     return placements
 
 

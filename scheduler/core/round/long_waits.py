@@ -240,7 +240,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
         and holding.model == fit.holding.model
         # Where the guarantee is what is short, anybody's end counts.
         and (
-            capacity.limits is not None
+            capacity.account.limits is not None
             or any([masks.get(part.node, 0) & part.mask for part in holding.parts])
         )
     ]

@@ -354,7 +354,7 @@ def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Plac
             demand = demand_of_grant(decision.grants[position], view.jobs, capacity.cluster)
             nodes = _nodes_of(placement, demand, capacity)
             capacity.take(capacity.fit_on(demand, placement, nodes))
-    if capacity.limits and min(capacity.limits.values()) < 0:
+    if capacity.account.limits and min(capacity.account.limits.values()) < 0:
         raise PolicyError(f"view {view.name} was given more GPUs than it is guaranteed")
     return capacity
 

@@ -5,23 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from scheduler.core.cells import (
-    OPPORTUNISTIC,
-    CellState,
-    CellType,
-    Group,
-    Layout,
-    PhysicalCell,
-    Placement,
-    Preempt,
-    RequestError,
-    Specification,
-    SpecificationError,
-    VirtualCells,
-    Wait,
-    compiled,
-    from_document,
-)
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document
+from scheduler.core.cells.errors import SpecificationError
+from scheduler.core.model.cell_specification import CellType, PhysicalCell, Specification, VirtualCells
+from tests.core.cells.oracle import OPPORTUNISTIC, CellState, Group, Placement, Preempt, RequestError, Wait
 
 Answer = Placement | Preempt | Wait
 

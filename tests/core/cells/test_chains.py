@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.core.cells import Cell, Leaf, compiled, from_document
+from scheduler.core.cells.chains import Cell, Leaf
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document
 from scheduler.core.model.bits import members
 from tests.core.cells.hierarchies import racks
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.cells import SpecificationError, compiled, from_document, to_document
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document, to_document
+from scheduler.core.cells.errors import SpecificationError
 from tests.core.cells.hierarchies import RACKS, random_specification
 
 GOOD: dict[str, Any] = {

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.cells import CellState, Group, Placement, Pod, Preempt, RequestError, Wait, from_document
+from scheduler.core.cells.document import from_document
 from tests.core.cells.hierarchies import RACKS, group, opportunistic, racks
+from tests.core.cells.oracle import CellState, Group, Placement, Pod, Preempt, RequestError, Wait
 
 
 def placed(state: CellState, wanted: Group, **options: bool) -> Placement:

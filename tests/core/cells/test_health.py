@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.cells import CellState, Preempt
 from tests.core.cells.hierarchies import group, opportunistic, racks
+from tests.core.cells.oracle import CellState, Preempt
 from tests.core.cells.test_groups import nodes, placed, preempts, waits
 
 

@@ -8,10 +8,13 @@ from itertools import permutations
 
 import pytest
 
-from scheduler.core.cells import CellState, Chain, Leaf, Placement, Preempt, compiled, from_document
+from scheduler.core.cells.chains import Chain, Leaf
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.document import from_document
 from scheduler.core.cells.mapping import Binder, Unbindable
 from scheduler.core.cells.world import World
 from tests.core.cells.hierarchies import group, opportunistic, racks, try_schedule
+from tests.core.cells.oracle import CellState, Placement, Preempt
 
 
 def fewest(chain: Chain, level: int, number: int, offsets: Iterable[int], used: set[int]) -> int:

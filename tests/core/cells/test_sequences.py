@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.cells import CellState, Chain, Group, Placement, Preempt, Wait
+from scheduler.core.cells.chains import Chain
 from tests.core.cells.hierarchies import Draw, divided, random_specification, try_schedule
+from tests.core.cells.oracle import CellState, Group, Placement, Preempt, Wait
 
 
 def text(state: CellState) -> str:

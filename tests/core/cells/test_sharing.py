@@ -9,18 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.core.cells import (
-    CellState,
-    Group,
-    Layout,
-    Placement,
-    Preempt,
-    Specification,
-    SpecificationError,
-    Wait,
-    compiled,
-)
+from scheduler.core.cells.chains import Layout
+from scheduler.core.cells.compiling import compiled
+from scheduler.core.cells.errors import SpecificationError
+from scheduler.core.model.cell_specification import Specification
 from tests.core.cells.hierarchies import Draw, group, opportunistic, racks, random_specification, try_schedule
+from tests.core.cells.oracle import CellState, Group, Placement, Preempt, Wait
 
 
 def private_cluster(specification: Specification, owner: str) -> Specification:

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.cells import CellState, compiled
+from scheduler.core.cells.compiling import compiled
 from scheduler.core.cells.errors import Problem
 from scheduler.core.lending.checking import problems, problems_with_change
 from scheduler.core.lending.in_force import Guarantees, in_force, next_change
 from scheduler.core.lending.lots import cost, gpus_of
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer, OfferId
 from tests.core.cells.hierarchies import group, racks, random_specification
+from tests.core.cells.oracle import CellState
 from tests.effort import examples
 
 P100 = {"speech": {"P100": 8}, "vision": {"P100": 4}}

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.building_blocks import growing
-from scheduler.core.cells import OPPORTUNISTIC, CellState, Group, Pod, VirtualCells, Wait
 from scheduler.core.cells.health import settle
-from scheduler.core.cells.invariants import check_cells
+from scheduler.core.model.cell_specification import VirtualCells
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Snapshot
 from scheduler.core.round import beyond_guarantees
@@ -20,6 +19,8 @@ from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.registry import PLACERS, POLICIES
 from tests.builders import NOW, make_cluster, make_job, make_snapshot, make_virtual_cluster
+from tests.core.cells.oracle import OPPORTUNISTIC, CellState, Group, Pod, Wait
+from tests.core.cells.oracle.invariants import check_cells
 from tests.core.test_properties import decides_as_anew, keeps_its_base, under
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds_in_cells import divided, hardware_of, in_cells, owning, sound

@@ -62,7 +62,7 @@ class PrivateCluster:
         self.seated: dict[AllocationId, tuple[Running, Holding]] = {}
 
     def _now_closed(self) -> list[frozenset[int]]:
-        return [frozenset(space.rooms.closed) for _, space in self.spaces]
+        return [frozenset(space.closed) for _, space in self.spaces]
 
     @property
     def is_current(self) -> bool:
@@ -73,7 +73,7 @@ class PrivateCluster:
         """Return the fleets, with nothing to be had of nodes that are known to be on broken hardware."""
         usable = {model: list(fleet.usable) for model, fleet in own.fleets.items()}
         for _, space in self.spaces:
-            for unit in space.rooms.closed:
+            for unit in space.closed:
                 cell = space.unit_cell(unit)
                 model, node, _ = own.where[self.gpu(space, cell.number * space.chain.sizes[cell.level])]
                 usable[model][node] = 0

@@ -6,19 +6,26 @@ from collections import Counter
 from collections.abc import Iterable
 
 from scheduler.core.cells.health import attainable
-from scheduler.core.cells.physical import GUARANTEED, IDLE, RESERVED, Hardware
-from scheduler.core.cells.records import Record
-from scheduler.core.cells.rooms import Rooms
+from scheduler.core.cells.physical import Hardware
+from scheduler.core.cells.pool import Pool
 from scheduler.core.cells.virtual import NONE, Space
 from scheduler.core.cells.world import World
 from scheduler.core.model.bits import members
+from tests.core.cells.oracle.hardware import GUARANTEED, IDLE, RESERVED, UsedHardware
+from tests.core.cells.oracle.records import Record
+from tests.core.cells.oracle.rooms import Rooms
+from tests.core.cells.oracle.space import UsedSpace
+from tests.core.cells.oracle.world import UsedWorld
 
 
-def check(world: World, records: Iterable[Record]) -> None:
+def check(world: UsedWorld, records: Iterable[Record]) -> None:
     """Raise AssertionError when something is wrong with the cells or the groups in them."""
     check_cells(world)
     for hardware in world.hardware.values():
         _check_counts(hardware)
+    for spaces in (*world.spaces.values(), *world.pinned.values()):
+        for space in spaces.values():
+            _check_use(space)
     _check_groups(list(records))
 
 
@@ -35,12 +42,19 @@ def check_cells(world: World) -> None:
             if hardware.chain.name in spaces:
                 owed.update(spaces[hardware.chain.name].unbound)
         assert list(hardware.pool.owed) == [owed[level] for level in range(hardware.chain.top + 1)]
-        assert hardware.pool.shortage() is None, "I1: what is free holds what is owed"
+        for level, number in hardware.doomed:
+            assert hardware.is_bad(level, number), "only broken cells are doomed"
+        assert shortage(hardware.pool) is None, "I1: what is free holds what is owed"
         for spaces in world.spaces.values():
             its = spaces.get(hardware.chain.name)
             if its is not None:
                 lacking = its.lacking(attainable(hardware, its.unbound))
                 assert not lacking, "what is not doomed can be had healthy"
+
+
+def shortage(pool: Pool) -> int | None:
+    """Return the highest level of which less is free than is owed; None when all is there."""
+    return next((level for level in reversed(range(len(pool.free))) if pool.spare(level) < 0), None)
 
 
 def _check_partition(hardware: Hardware) -> None:
@@ -61,7 +75,7 @@ def _check_partition(hardware: Hardware) -> None:
             assert pool.free[level] & family != family, "I3: free siblings are merged"
 
 
-def _check_counts(hardware: Hardware) -> None:
+def _check_counts(hardware: UsedHardware) -> None:
     """I5, I6: what is counted is what is there."""
     chain, node_level = hardware.chain, hardware.chain.node_level
     size = chain.sizes[node_level]
@@ -79,8 +93,6 @@ def _check_counts(hardware: Hardware) -> None:
         for number in range(chain.count(level)):
             nodes = {chain.above(0, leaf, node_level) for leaf in chain.within(level, number, 0)}
             assert hardware.is_bad(level, number) == bool(nodes & hardware.broken)
-    for level, number in hardware.doomed:
-        assert hardware.is_bad(level, number), "only broken cells are doomed"
     _check_rooms(hardware.rooms)
 
 
@@ -108,17 +120,14 @@ def _check_space(hardware: Hardware, space: Space) -> None:
                 assert space.twins[level + 1][virtual // fanout] == physical // fanout
                 assert space.children[level + 1][virtual // fanout] >> virtual % fanout & 1
                 assert hardware.children[level + 1][physical // fanout] >> physical % fanout & 1
-    for leaf, occupant in enumerate(space.occupants):
-        held = space.holders[leaf] > 0
-        assert (occupant is not None) <= held <= space.is_bound(0, leaf)
-    for unit, free in enumerate(space.free):
+    for leaf in +space.holders:
+        assert space.is_bound(0, leaf)
+    units = range(space.unit_of(space.gpus - 1) + 1 if space.gpus else 0)
+    for unit in units:
         cell = space.unit_cell(unit)
-        leaves = chain.within(cell.level, cell.number, 0)
-        assert free == sum(1 << n for n, leaf in enumerate(leaves) if not space.holders[leaf])
-        assert space.rooms.free[unit] == free.bit_count()
         physical = space.twins[cell.level][cell.number]
         bad = physical != NONE and hardware.is_bad(cell.level, physical)
-        assert (unit in space.rooms.closed) == bad, "what is broken is known to its virtual cluster"
+        assert (unit in space.closed) == bad, "what is broken is known to its virtual cluster"
     for (level, number), (owner, _) in hardware.roots.items():
         for node in chain.within(level, number, chain.node_level) if level > chain.node_level else ():
             if owner is space and node in hardware.broken:
@@ -126,12 +135,24 @@ def _check_space(hardware: Hardware, space: Space) -> None:
     for roots in space.roots:
         unbound = sum(not space.is_bound(roots.level, number) for number in roots.numbers)
         assert unbound == space.unbound[roots.level]
+
+
+def _check_use(space: UsedSpace) -> None:
+    """I5: what is counted of a space is what is there."""
+    for leaf, occupant in enumerate(space.occupants):
+        assert (occupant is not None) <= (space.holders[leaf] > 0)
+    for unit, free in enumerate(space.free):
+        cell = space.unit_cell(unit)
+        leaves = space.chain.within(cell.level, cell.number, 0)
+        assert free == sum(1 << n for n, leaf in enumerate(leaves) if not space.holders[leaf])
+        assert space.rooms.free[unit] == free.bit_count()
+    assert space.rooms.closed == space.closed
     _check_rooms(space.rooms)
 
 
 def _check_groups(records: list[Record]) -> None:
     """I6, I7, I8, I9: groups hold what they are said to hold, whole, and nobody else's."""
-    by_chain: Counter[Hardware] = Counter()
+    by_chain: Counter[UsedHardware] = Counter()
     for record in records:
         for hardware, leaves in record.held:
             assert len(set(leaves)) == len(leaves)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.core.cells.groups import Group, Wait
-from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.placer import place, shape_of
-from scheduler.core.cells.rooms import Rooms
-from scheduler.core.cells.virtual import Space
+from tests.core.cells.oracle.groups import Group, Wait
+from tests.core.cells.oracle.hardware import UsedHardware
+from tests.core.cells.oracle.placer import place, shape_of
+from tests.core.cells.oracle.rooms import Rooms
+from tests.core.cells.oracle.space import UsedSpace
 
 MOST_NAMES = 3
 
 
-def why_guaranteed_waits(group: Group, spaces: Sequence[Space], hardware: dict[str, Hardware]) -> Wait:
+def why_guaranteed_waits(
+    group: Group, spaces: Sequence[UsedSpace], hardware: dict[str, UsedHardware]
+) -> Wait:
     """Return why none of its virtual cluster's cells will do."""
     owner = _owner(group, spaces)
     owned = "; ".join(_owned(space) for space in spaces)
@@ -71,7 +73,9 @@ def why_guaranteed_waits(group: Group, spaces: Sequence[Space], hardware: dict[s
     )
 
 
-def why_opportunistic_waits(group: Group, hardware: Sequence[Hardware], usable: Sequence[int | None]) -> Wait:
+def why_opportunistic_waits(
+    group: Group, hardware: Sequence[UsedHardware], usable: Sequence[int | None]
+) -> Wait:
     """Return why no idle hardware will do."""
     largest = max(size for _, size in group.members)
     biggest = max(each.rooms.largest for each in hardware)
@@ -102,7 +106,7 @@ def _holds(group: Group, rooms: Rooms) -> bool:
     return place(rooms, shape_of(group.members)) is not None
 
 
-def _empty(space: Space) -> Rooms:
+def _empty(space: UsedSpace) -> Rooms:
     """Return the rooms as they would be with nothing in use."""
     rooms = Rooms(space.rooms.sizes, ())
     for unit in sorted(space.rooms.closed):
@@ -110,7 +114,7 @@ def _empty(space: Space) -> Rooms:
     return rooms
 
 
-def _owner(group: Group, spaces: Sequence[Space]) -> str:
+def _owner(group: Group, spaces: Sequence[UsedSpace]) -> str:
     if group.pinned_cell is not None:
         return f"{group.virtual_cluster}'s pinned cell {group.pinned_cell}"
     if group.gpu_model is None or len({space.chain.gpu_model for space in spaces}) > 1:
@@ -118,7 +122,7 @@ def _owner(group: Group, spaces: Sequence[Space]) -> str:
     return f"{group.virtual_cluster} with {group.gpu_model}"
 
 
-def _owned(space: Space) -> str:
+def _owned(space: UsedSpace) -> str:
     parts = [f"{len(roots.numbers)} {space.chain.types[roots.level]}" for roots in space.roots]
     return " and ".join(parts)
 
@@ -127,7 +131,7 @@ def _needs(group: Group) -> str:
     return " and ".join(f"{pods} × {gpus} GPUs" for pods, gpus in group.members)
 
 
-def _broken(space: Space, hardware: Hardware) -> str:
+def _broken(space: UsedSpace, hardware: UsedHardware) -> str:
     chain = space.chain
     nodes = set()
     for unit in space.rooms.closed:
@@ -137,7 +141,7 @@ def _broken(space: Space, hardware: Hardware) -> str:
     return f"{len(space.rooms.closed)} of {len(space.free)} of its parts ({_listed(sorted(nodes))})"
 
 
-def _users(spaces: Sequence[Space]) -> str:
+def _users(spaces: Sequence[UsedSpace]) -> str:
     records = {
         occupant.number: occupant.group.name
         for space in spaces

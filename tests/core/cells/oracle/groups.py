@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scheduler.core.cells.errors import RequestError
+from scheduler.core.cells.errors import Problem
 
 #: The priority of a group that runs on what nobody needs just now, and makes room for whoever owns it.
 OPPORTUNISTIC = -1
@@ -90,7 +90,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The group gets nothing now. `docs/cells-api.md` lists the codes."""
+    """The group gets nothing now. README.md lists the codes."""
 
     group: str
     code: str
@@ -107,6 +107,14 @@ class Reconfiguration:
     returned: tuple[str, ...]
     #: What was reserved for them is not any more.
     withdrawn: tuple[str, ...]
+
+
+class RequestError(ValueError):
+    """A request for cells that can never be granted as it is put; `field` is the part at fault."""
+
+    def __init__(self, field: str, problem: str, hint: str = "") -> None:
+        super().__init__(str(Problem(field, problem, hint)))
+        self.problem = Problem(field, problem, hint)
 
 
 def check_form(group: Group) -> None:

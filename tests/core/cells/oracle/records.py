@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scheduler.core.cells.groups import Group, Placement
+from tests.core.cells.oracle.groups import Group, Placement
 
 if TYPE_CHECKING:
-    from scheduler.core.cells.physical import Hardware
-    from scheduler.core.cells.virtual import Space
+    from tests.core.cells.oracle.hardware import UsedHardware
+    from tests.core.cells.oracle.space import UsedSpace
 
 
 @dataclass(slots=True, eq=False)
@@ -21,9 +21,9 @@ class Record:
     group: Group
     placement: Placement
     #: Its physical GPUs by chain. Several chains are possible only after a change of the hardware.
-    held: list[tuple[Hardware, list[int]]]
+    held: list[tuple[UsedHardware, list[int]]]
     #: The virtual cells it runs on; None: opportunistic, lapsed, or it holds no GPU of a cell.
-    space: Space | None = None
+    space: UsedSpace | None = None
     #: Its virtual GPUs, in the order of the physical ones.
     virtual: list[int] = field(default_factory=list)
     #: It waits for the groups that use its GPUs to leave ("Preempting" in HiveD).
