@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.coming_free import needed
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding
 
@@ -25,14 +26,19 @@ _ROUNDING_SECONDS = 1e-6
 
 
 class BackfillReservation:
-    """The earliest instant at which a gang fits, by what is known of the jobs that run."""
+    """The earliest instant at which a gang fits, by what is known of the jobs that run: `ends`, in order."""
 
     def __init__(self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]]) -> None:
         self._demand = demand
         self._then = capacity.fork()
         #: Unix seconds; None when no instant can be named.
         self.starts_at: float | None = None
-        for end, holding in sorted(ends, key=lambda pair: pair[0]):
+        ends = iter(ends)
+        first = list(needed(self._then, demand, ends))
+        self._then.drop_all([holding for _, holding in first])
+        if first and self._then.find(demand) is not None:
+            self.starts_at = first[-1][0]
+        for end, holding in ends:
             if self.starts_at is not None and end > self.starts_at + _ROUNDING_SECONDS:
                 break
             # Once there is enough, what else comes free at that instant is there for others.

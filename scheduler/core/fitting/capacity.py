@@ -12,10 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scheduler.core.fitting.account import Account
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import (
-    Fit,
-    Holding,
-)
+from scheduler.core.fitting.holding import Fit, Holding, Part, together_on
 from scheduler.core.fitting.offers import EVICTING, RELEASING, Pending
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
@@ -148,6 +145,31 @@ class Capacity(Searching):
             layer = self._writable(holding.model, reach)
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
+
+    def drop_all(self, holdings: Sequence[Holding]) -> None:
+        """Stop many at once: each node is looked at once, whoever is there."""
+        several: dict[tuple[str, int], dict[int, Part]] = {}
+        for holding in holdings:
+            is_plain = holding not in self.dropped and not any([part.shares for part in holding.parts])
+            if not is_plain or self._is_pinned(holding):
+                self.drop(holding)
+                continue
+            if holding.running is not None:
+                self.pending.pop(holding.running.jobs, None)
+            if self._account.has_counted(holding):
+                self._account.uncount(holding)
+            self.dropped.add(holding)
+            stop = EVICTING if holding.evictable else len(self._layers[holding.model])
+            parts = several.setdefault((holding.model, stop), {})
+            for part in holding.parts:
+                before = parts.get(part.node)
+                parts[part.node] = part if before is None else together_on(before, part)
+        for (model, stop), parts in several.items():
+            usable = self.cluster.fleets[model].usable
+            for reach in range(RELEASING, stop):
+                layer = self._writable(model, reach)
+                for node, mask, cpus, memory, _ in parts.values():
+                    layer.add(node, mask & usable[node], cpus, memory)
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if nobody took its place."""
