@@ -15,6 +15,7 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.coming_free import needed
@@ -38,13 +39,14 @@ class BackfillReservation:
         self._then.drop_all([holding for _, holding in first])
         if first and self._then.find(demand) is not None:
             self.starts_at = first[-1][0]
-        for end, holding in ends:
-            if self.starts_at is not None and end > self.starts_at + _ROUNDING_SECONDS:
-                break
+        while self.starts_at is None and (another := next(ends, None)) is not None:
+            self._then.drop(another[1])
+            if self._then.find(demand) is not None:
+                self.starts_at = another[0]
+        if self.starts_at is not None:
             # Once there is enough, what else comes free at that instant is there for others.
-            self._then.drop(holding)
-            if self.starts_at is None and self._then.find(demand) is not None:
-                self.starts_at = end
+            last = self.starts_at + _ROUNDING_SECONDS
+            self._then.drop_all([holding for _, holding in takewhile(lambda end: end[0] <= last, ends)])
 
     def outlasts(self, ends_at: float) -> bool:
         """Whether a job that would end then is out of the way when the reservation begins."""

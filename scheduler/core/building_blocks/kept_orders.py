@@ -142,8 +142,10 @@ class Ends:
     def in_order(self, now: float, soonest: float) -> Iterator[tuple[float, Holding]]:
         """Yield when each ends, the first first; who should have ended by then ends at the `soonest`."""
         due = bisect_right(self._held, soonest, key=_at)
-        late = sorted([each._replace(at=soonest) for each in self._held[:due]])
-        promised = sorted([each._replace(at=max(now + each.at, soonest)) for each in self._promised.values()])
+        late = sorted([(soonest, place, holding) for _, place, holding in self._held[:due]])
+        promised = sorted(
+            [(max(now + limit, soonest), place, holding) for limit, place, holding in self._promised.values()]
+        )
         for at, _, holding in merge(late, promised, islice(self._held, due, None)):
             yield at, holding
 

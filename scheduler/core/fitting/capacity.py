@@ -120,13 +120,18 @@ class Capacity(Searching):
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
-        if not but and self._account.count_own(self.pending):
-            self.pending = {}
+        left: Pending = {}
+        kept = self.pending
+        if but:
+            named = set(but)
+            left = {jobs: holding for jobs, holding in kept.items() if not named.isdisjoint(jobs)}
+            kept = {jobs: holding for jobs, holding in kept.items() if jobs not in left}
+        free = [holding for holding in left.values() if not self._is_pinned(holding)]
+        if self._account.count_own(kept, free, len(left) - len(free)):
+            self.pending = left
             return
-        named = set(but)
-        for jobs, holding in list(self.pending.items()):
-            if named.isdisjoint(jobs):
-                self.keep(holding)
+        for holding in list(kept.values()):
+            self.keep(holding)
 
     def drop(self, holding: Holding) -> None:
         """Stop a holding: its GPUs come free as soon as their nodes say so. What is pinned stays."""

@@ -59,7 +59,12 @@ class Holding:
     @property
     def shared(self) -> list[tuple[str, int, int]]:
         """The GPUs of which it has a part, as (model, node, set of just this GPU)."""
-        return [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
+        found: list[tuple[str, int, int]] = []
+        for part in self.parts:
+            # Asked again and again for each gang of a round, of which hardly any shares GPUs.
+            if part.shares:
+                found += [(self.model, part.node, share.gpu) for share in part.shares]
+        return found
 
     @property
     def amount(self) -> float:
