@@ -1,6 +1,6 @@
 """Orders of a view's jobs that a policy asks for in every round, each kept at the cost of what changed.
 
-A policy finds them in its view (`View.line`, `View.ends`). A view that was cut out of another makes them anew
+A policy finds them in its view (`View.line`, `View.ends`). A view that was cut out of another makes them
 from its jobs: that is the plain computation, with which a property test compares what is kept.
 """
 
@@ -89,7 +89,7 @@ class WaitingLine:
 
 
 class _Entry(NamedTuple):
-    """When an allocation ends at the latest; one that is only promised so many seconds after it begins."""
+    """When an allocation ends at the latest; one that is only promised: by seconds after it begins."""
 
     at: float
     #: In the order in which they came: of equal ends the earlier is first.
@@ -154,11 +154,11 @@ _at = attrgetter("at")
 
 
 class KeptOrders:
-    """The orders of one view that were asked for, and are kept from then on by whoever keeps the view."""
+    """The orders of one view that were asked for, and are kept from then on with the view's jobs."""
 
     __slots__ = ("ends", "line")
 
     def __init__(self) -> None:
-        #: None: nobody has asked yet, and nothing is spent on it.
+        #: None: no policy has asked yet, and nothing is spent on it.
         self.line: WaitingLine | None = None
         self.ends: Ends | None = None

@@ -67,9 +67,8 @@ class Account:
     def count_own(self, kept: Holdings, left: Collection[Holding], pinned: int) -> bool:
         """Count those of the view's own that stay, if none was settled yet; return whether it was done.
 
-        `left`: the others, which are not counted; of these so many that are `pinned` are left out, for they
-        were counted before. The usual case, which every round of every view begins with: then nobody is
-        counted one by one.
+        `left`: the others, which are not counted, without the number that are `pinned`: these were counted
+        before. This is the usual case, with which every round of every view begins.
         """
         if len(kept) + len(left) + pinned != self.own_count or self.has_parts:
             return False

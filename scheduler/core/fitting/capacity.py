@@ -152,7 +152,7 @@ class Capacity(Searching):
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
-        """Stop many at once: each node is looked at once, whoever is there."""
+        """Stop many at once: each node is looked at once, however many are there."""
         several: dict[tuple[str, int], dict[int, Part]] = {}
         for holding in holdings:
             is_plain = holding not in self.dropped and not any([part.shares for part in holding.parts])

@@ -12,7 +12,7 @@ from scheduler.core.fitting.holding import Holding
 class ComingFree:
     """What a gang lacks on the nodes of each model while holdings of a capacity end one after the other.
 
-    As long as it `lacks` GPUs, `Capacity.find` finds nothing, whoever of them was dropped. The reverse need
+    As long as it `lacks` GPUs, `Capacity.find` finds nothing once they were dropped. The reverse need
     not be: CPUs, memory, labels and the topology are not counted.
     """
 

@@ -51,7 +51,7 @@ class Demand:
     has_parts: bool = False
     #: Whether some replicas have no GPUs.
     lacks_gpus: bool = False
-    #: (GPUs, how many replicas need so many or more), the largest first.
+    #: (GPUs, how many replicas need that many or more), the largest first.
     sizes: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

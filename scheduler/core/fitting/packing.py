@@ -160,7 +160,7 @@ class Layer:
         return True
 
     def slots(self, gpus: int) -> int:
-        """Return how many replicas of so many GPUs there are GPUs for, each on one node."""
+        """Return for how many replicas of a size there are GPUs, each on one node."""
         return sum(
             [
                 count // gpus * nodes.bit_count()

@@ -96,8 +96,8 @@ class _Line:
         delayed the reservation, will do so again.
         """
         jobs = self.view.jobs
-        #: Of each shape that did not fit: whose turn it was. Of each that would delay the head: its rows, and
-        #: the place of the first.
+        #: By shape that did not fit: whose turn it was. By shape that would delay the head: its rows, and the
+        #: place of the first.
         misfits: dict[object, Rank] = {}
         breakers: dict[object, list[tuple[Row, int]]] = {}
         line: list[tuple[Rank, int, Row]] = []

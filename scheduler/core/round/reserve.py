@@ -47,7 +47,7 @@ class _Part:
     used: dict[str, int] = field(default_factory=dict)
     #: Allocations that have parts of GPUs.
     with_parts: set[AllocationId] = field(default_factory=set)
-    #: Of those that wait, and of those that have GPUs, where a policy has asked for it.
+    #: What policies read again and again: those that wait, and those that have GPUs, in an order.
     orders: KeptOrders = field(default_factory=KeptOrders)
 
     def put_job(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of a view from round to round is what would be made anew."""
+"""What is kept of a view from round to round is what would be made from its jobs."""
 
 from __future__ import annotations
 
