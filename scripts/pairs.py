@@ -65,6 +65,14 @@ BENCHMARKS = (
         },
     ),
     Benchmark(
+        "queues",
+        "benchmarks/bench_simulate.py --policies fifo tiresias --clusters p100=400:8 --limit 4000",
+        {
+            "4,000 Philly jobs in a long queue, fifo, s": r"fifo +([\d.]+) s",
+            "4,000 Philly jobs in a long queue, tiresias, s": r"tiresias +([\d.]+) s",
+        },
+    ),
+    Benchmark(
         "api",
         "benchmarks/bench_api.py --runs 3 --clients 2",
         {

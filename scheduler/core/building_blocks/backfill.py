@@ -15,8 +15,10 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.coming_free import needed
 from scheduler.core.fitting.demand import Demand
 from scheduler.core.fitting.holding import Fit, Holding
 
@@ -25,20 +27,26 @@ _ROUNDING_SECONDS = 1e-6
 
 
 class BackfillReservation:
-    """The earliest instant at which a gang fits, by what is known of the jobs that run."""
+    """The earliest instant at which a gang fits, by what is known of the jobs that run: `ends`, in order."""
 
     def __init__(self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]]) -> None:
         self._demand = demand
         self._then = capacity.fork()
         #: Unix seconds; None when no instant can be named.
         self.starts_at: float | None = None
-        for end, holding in sorted(ends, key=lambda pair: pair[0]):
-            if self.starts_at is not None and end > self.starts_at + _ROUNDING_SECONDS:
-                break
+        ends = iter(ends)
+        first = list(needed(self._then, demand, ends))
+        self._then.drop_all([holding for _, holding in first])
+        if first and self._then.find(demand) is not None:
+            self.starts_at = first[-1][0]
+        while self.starts_at is None and (another := next(ends, None)) is not None:
+            self._then.drop(another[1])
+            if self._then.find(demand) is not None:
+                self.starts_at = another[0]
+        if self.starts_at is not None:
             # Once there is enough, what else comes free at that instant is there for others.
-            self._then.drop(holding)
-            if self.starts_at is None and self._then.find(demand) is not None:
-                self.starts_at = end
+            last = self.starts_at + _ROUNDING_SECONDS
+            self._then.drop_all([holding for _, holding in takewhile(lambda end: end[0] <= last, ends)])
 
     def outlasts(self, ends_at: float) -> bool:
         """Whether a job that would end then is out of the way when the reservation begins."""

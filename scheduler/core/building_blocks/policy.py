@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
+from scheduler.core.building_blocks.kept_orders import Ends, KeptOrders, WaitingLine
 from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason
 from scheduler.core.model.snapshot import (
@@ -77,6 +78,30 @@ class View:
     compute: Compute = run_inline
     #: Seeded from the round number and the view's name: the only randomness a policy may use.
     rng: random.Random = field(default_factory=lambda: random.Random(0))
+    #: Orders of its jobs that are kept from round to round; those of a view cut out of another are not.
+    orders: KeptOrders = field(default_factory=KeptOrders)
+
+    def limit_of(self, job: Job) -> float:
+        """Return the time limit of a job, or what stands in for it."""
+        limit = job.time_limit_seconds
+        return self.default_time_limit_seconds if limit is None else limit
+
+    @property
+    def line(self) -> WaitingLine:
+        """Those who wait, by priority and submission."""
+        if self.orders.line is None:
+            self.orders.line = WaitingLine(self.waiting.values())
+        return self.orders.line
+
+    @property
+    def ends(self) -> Ends:
+        """Those who run, by when they end at the latest."""
+        if self.orders.ends is None:
+            ends = self.orders.ends = Ends(self.default_time_limit_seconds)
+            for holding in self.capacity.pending.values():
+                if holding.running is not None:
+                    ends.put(holding.running, holding, self.jobs)
+        return self.orders.ends
 
     def without(self, jobs: Container[JobId]) -> View:
         """Return the view in which some of its jobs are not up for decision."""
@@ -84,7 +109,7 @@ class View:
             {number: job for number, job in known.items() if number not in jobs}
             for known in (self.jobs, self.waiting, self.elastic)
         ]
-        return replace(self, jobs=kept[0], waiting=kept[1], elastic=kept[2])
+        return replace(self, jobs=kept[0], waiting=kept[1], elastic=kept[2], orders=KeptOrders())
 
 
 class Policy(Protocol):

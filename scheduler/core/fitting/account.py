@@ -43,9 +43,8 @@ class Account:
 
     def cost(self, holding: Holding) -> int:
         """Return how many more GPUs are handed out with a holding: those not counted yet."""
-        if not holding.shared:
-            return holding.gpus
-        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in holding.shared])
+        shared = holding.shared
+        return holding.gpus - sum([self._opened[gpu] > 0 for gpu in shared]) if shared else holding.gpus
 
     def has_opened(self, model: str, node: int, gpu: int) -> bool:
         """Whether a part of this GPU was handed out."""
@@ -65,17 +64,20 @@ class Account:
         for gpu in holding.shared:
             self._opened[gpu] += 1
 
-    def count_own(self, pending: Holdings) -> bool:
-        """Count the view's own holdings at once, if none of them was settled yet; return whether it was done.
+    def count_own(self, kept: Holdings, left: Collection[Holding], pinned: int) -> bool:
+        """Count those of the view's own that stay, if none was settled yet; return whether it was done.
 
-        The usual case, which every round of every view begins with: nothing is looked at one by one.
+        `left`: the others, which are not counted, without the number that are `pinned`: these were counted
+        before. This is the usual case, with which every round of every view begins.
         """
-        if len(pending) != self.own_count or self.has_parts:
+        if len(kept) + len(left) + pinned != self.own_count or self.has_parts:
             return False
-        self._kept = pending
+        self._kept = kept
         if self.limits is not None:
             for model, gpus in self.own.items():
                 self.limits[model] = self.limits.get(model, 0) - gpus
+            for holding in left:
+                self.limits[holding.model] += holding.gpus
         return True
 
     def uncount(self, holding: Holding) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from scheduler.core.fitting.account import Account
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import Fit, Holding, Part
+from scheduler.core.fitting.holding import Fit, Holding, Part, together_on
 from scheduler.core.fitting.offers import EVICTING, RELEASING, BySize, Pending
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
@@ -129,13 +129,18 @@ class Capacity(Searching):
 
     def keep_all(self, but: Collection[JobId] = ()) -> None:
         """Leave the view's own holdings where they are, except those of the jobs named."""
-        if not but and self._own_account().count_own(self.pending):
-            self.pending = {}
+        left: Pending = {}
+        kept = self.pending
+        if but:
+            named = set(but)
+            left = {jobs: holding for jobs, holding in kept.items() if not named.isdisjoint(jobs)}
+            kept = {jobs: holding for jobs, holding in kept.items() if jobs not in left}
+        free = [holding for holding in left.values() if not self._is_pinned(holding)]
+        if self._own_account().count_own(kept, free, len(left) - len(free)):
+            self.pending = left
             return
-        named = set(but)
-        for jobs, holding in list(self.pending.items()):
-            if named.isdisjoint(jobs):
-                self.keep(holding)
+        for holding in list(kept.values()):
+            self.keep(holding)
 
     def drop(self, holding: Holding) -> None:
         """Stop a holding: its GPUs come free as soon as their nodes say so. What is pinned stays."""
@@ -153,6 +158,30 @@ class Capacity(Searching):
         for layer in self._own_layers(holding.model, RELEASING, stop):
             for part in holding.parts:
                 layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
+
+    def drop_all(self, holdings: Sequence[Holding]) -> None:
+        """Stop many at once: each node is looked at once, however many are there."""
+        several: dict[tuple[str, int], dict[int, Part]] = {}
+        for holding in holdings:
+            is_plain = holding not in self.dropped and not any([part.shares for part in holding.parts])
+            if not is_plain or self._is_pinned(holding):
+                self.drop(holding)
+                continue
+            if holding.running is not None:
+                self.pending.pop(holding.running.jobs, None)
+            if self.account.has_counted(holding):
+                self._own_account().uncount(holding)
+            self.dropped.add(holding)
+            stop = EVICTING if holding.evictable else len(self._layers[holding.model])
+            parts = several.setdefault((holding.model, stop), {})
+            for part in holding.parts:
+                before = parts.get(part.node)
+                parts[part.node] = part if before is None else together_on(before, part)
+        for (model, stop), parts in several.items():
+            usable = self.cluster.fleets[model].usable
+            for layer in self._own_layers(model, RELEASING, stop):
+                for node, mask, cpus, memory, _ in parts.values():
+                    layer.add(node, mask & usable[node], cpus, memory)
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if nobody took its place."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.core.fitting.cards import Card, gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.holding import Holding, Part, sum_of, together_on
 from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.model.snapshot import AllocationId
@@ -79,11 +79,11 @@ class Claims:
         usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
         kept, all_claims = Part(number, 0, 0.0, 0.0), Part(number, 0, 0.0, 0.0)
         for part, leaves in self._claims[model, number].values():
-            all_claims = _together(all_claims, part)
-            kept = kept if leaves else _together(kept, part)
+            all_claims = together_on(all_claims, part)
+            kept = kept if leaves else together_on(kept, part)
         evictable = Part(number, 0, 0.0, 0.0)
         for _, part in self.evictable.get((model, number), ()):
-            evictable = _together(evictable, part)
+            evictable = together_on(evictable, part)
         layers = self._layers[model]
         if all_claims.shares:
             self._settle_shared(model, number)
@@ -119,14 +119,6 @@ class Claims:
             )
 
 
-def sum_of(node: int, parts: Sequence[Part]) -> Part:
-    """Return what these have of a node together."""
-    total = Part(node, 0, 0.0, 0.0)
-    for part in parts:
-        total = _together(total, part)
-    return total
-
-
 def _open(parts: Sequence[Part], usable: int) -> dict[int, Card]:
     """Return the GPUs of a node that are had in parts alone, and what these are."""
     cards: dict[int, Card] = {}
@@ -136,11 +128,6 @@ def _open(parts: Sequence[Part], usable: int) -> dict[int, Card]:
         for share in part.shares:
             cards[share.gpu] = (*cards.get(share.gpu, ()), share)
     return {gpu: card for gpu, card in cards.items() if gpu & usable & ~whole}
-
-
-def _together(one: Part, other: Part) -> Part:
-    shares = one.shares + other.shares if one.shares or other.shares else ()
-    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory, shares)
 
 
 def _disturbance(holding: Holding) -> tuple[int, float, float, int]:

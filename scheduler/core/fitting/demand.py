@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
@@ -49,6 +51,14 @@ class Demand:
     has_parts: bool = False
     #: Whether some replicas have no GPUs.
     lacks_gpus: bool = False
+    #: (GPUs, how many replicas need that many or more), the largest first.
+    sizes: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        counts = sorted(Counter([need.gpus for need in self.needs if need.gpus]).items(), reverse=True)
+        totals = accumulate([count for _, count in counts])
+        sizes = tuple([(gpus, total) for (gpus, _), total in zip(counts, totals, strict=True)])
+        object.__setattr__(self, "sizes", sizes)
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:

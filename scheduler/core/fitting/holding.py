@@ -27,6 +27,20 @@ class Part(NamedTuple):
     shares: tuple[Share, ...] = ()
 
 
+def together_on(one: Part, other: Part) -> Part:
+    """Return what two have of a node together."""
+    shares = one.shares + other.shares if one.shares or other.shares else ()
+    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory, shares)
+
+
+def sum_of(node: int, parts: Sequence[Part]) -> Part:
+    """Return what these have of a node together."""
+    total = Part(node, 0, 0.0, 0.0)
+    for part in parts:
+        total = together_on(total, part)
+    return total
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Holding:
     """What a gang holds, or would hold, of the cluster."""

@@ -110,6 +110,12 @@ class Offers:
             if priority >= demand.priority and holding not in self.dropped and holding.model in demand.models
         ]
 
+    def widest(self, model: str) -> Layer | None:
+        """Return all that the view is offered of a model but for its own that are not settled; None: none is
+        its."""
+        layers = self._layers.get(model)
+        return None if layers is None else layers[-1]
+
     def has_idle(self, model: str, parts: Sequence[Part]) -> bool:
         """Whether so many CPUs and so much memory of nodes are idle."""
         idle = self._layers[model][IDLE]

@@ -152,6 +152,23 @@ class Layer:
             and self.memory[node] >= sum([need.memory_bytes for need in needs])
         )
 
+    def has_gpus_for(self, demand: Demand) -> bool:
+        """Whether some node has GPUs enough for each replica of a gang: otherwise it fits nowhere."""
+        for gpus, replicas in demand.sizes:
+            if not any(self.by_count[gpus:]) or (replicas > 1 and self.slots(gpus) < replicas):
+                return False
+        return True
+
+    def slots(self, gpus: int) -> int:
+        """Return for how many replicas of a size there are GPUs, each on one node."""
+        return sum(
+            [
+                count // gpus * nodes.bit_count()
+                for count, nodes in enumerate(self.by_count[gpus:], gpus)
+                if nodes
+            ]
+        )
+
     def gpus_in(self, nodes: int) -> int:
         """Return the GPUs on offer in a set of nodes."""
         return sum([count * (same & nodes).bit_count() for count, same in enumerate(self.by_count)])

@@ -161,7 +161,7 @@ class Searching(Offers):
 
     def _find_in(self, model: str, reach: int, demand: Demand) -> Fit | None:
         offered = self._offered(model, reach, demand)
-        if offered is None or offered.gpus < demand.gpus:
+        if offered is None or offered.gpus < demand.gpus or not offered.has_gpus_for(demand):
             return None
         offered = self._but(demand, model, offered)
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank

@@ -328,6 +328,9 @@ class Job:
     @property
     def gpus(self) -> int:
         """Size of the gang in GPUs: on so many it is, though it may have only a part of each."""
+        if len(self.tasks) == 1:  # As nearly all are, and asked several times for each job of a round.
+            task = self.tasks[0]
+            return task.replicas * task.gpus
         return sum([task.replicas * task.gpus for task in self.tasks])
 
     @property

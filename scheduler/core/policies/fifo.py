@@ -8,18 +8,21 @@ Without backfill, nothing passes the first job that does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace, merge
 from typing import ClassVar
 
 from scheduler.core.building_blocks.backfill import BackfillReservation
+from scheduler.core.building_blocks.kept_orders import Rank, Row, rank_of
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import demand_of, shape_in, sizes_of
 from scheduler.core.fitting.holding import Fit, Holding
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Decision, Grant, Reason, Tier
-from scheduler.core.model.snapshot import Job, JobId, Memory, Running
+from scheduler.core.model.snapshot import Job, JobId, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,25 +40,27 @@ class Fifo:
 
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; grant the queue in order, then what fits beside the reservation of its head."""
+        if not view.waiting:
+            return Decision(grants=(), keep_running=True)
         line = _Line(view, view.capacity.fork())
-        queue = sorted(view.waiting.values(), key=_rank)
-        waiting = line.start_in_order(queue)
+        queue = view.line.all.jobs
+        ahead = line.start_in_order(queue)
+        waiting = queue[ahead:]
         reasons: dict[JobId, tuple[Reason, ...]] = {}
         if waiting:
-            head, *others = waiting
+            head = view.jobs[waiting[0]]
             reservation = line.reserve_for(head) if self.backfill else None
-            refused = (
-                others if reservation is None else line.backfill(others, reservation, self.backfill_depth)
-            )
-            reasons = dict.fromkeys([job.id for job in refused], (_behind(head),))
+            refused: Iterable[JobId]
+            if reservation is None:
+                refused = waiting[1:]
+            else:
+                started = len(line.grants)
+                refused = line.backfill(head, reservation, self.backfill_depth)
+                for grant in line.grants[started:]:
+                    waiting.remove(grant.jobs[0])
+            reasons = dict.fromkeys(refused, (_behind(head),))
             reasons[head.id] = (_first(reservation),)
-        started = {job for grant in line.grants for job in grant.jobs}
-        return Decision(
-            grants=tuple(line.grants),
-            reasons=reasons,
-            queue=tuple([job.id for job in waiting if job.id not in started]),
-            keep_running=True,
-        )
+        return Decision(grants=tuple(line.grants), reasons=reasons, queue=tuple(waiting), keep_running=True)
 
 
 class _Line:
@@ -67,49 +72,80 @@ class _Line:
         self._started: list[tuple[float, Holding]] = []
         capacity.keep_all()
 
-    def start_in_order(self, queue: Sequence[Job]) -> Sequence[Job]:
-        """Start jobs until one does not fit; return that one and all behind it."""
-        for position, job in enumerate(queue):
+    def start_in_order(self, queue: Sequence[JobId]) -> int:
+        """Start jobs until one does not fit; return how many were started."""
+        for position, number in enumerate(queue):
+            job = self.view.jobs[number]
             fit = _find(job, self.capacity)
             if fit is None:
-                return queue[position:]
+                return position
             self._start(job, fit)
-        return ()
+        return len(queue)
 
     def reserve_for(self, head: Job) -> BackfillReservation:
         smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
-        running = self.view.capacity.pending.values()
-        ends = [(_end(held.running, self.view), held) for held in running if held.running is not None]
-        return BackfillReservation(smallest, self.capacity, ends + self._started)
+        running = self.view.ends.in_order(self.view.now, self.view.now + self.view.round_seconds)
+        # Of equal ends those that run come first.
+        ends = merge(running, sorted(self._started, key=_end), key=_end)
+        return BackfillReservation(smallest, self.capacity, ends)
 
-    def backfill(self, jobs: Sequence[Job], reservation: BackfillReservation, depth: int) -> list[Job]:
-        """Start the jobs that fit without delaying the reservation; return those that would delay it."""
-        refused: list[Job] = []
-        # The capacity only shrinks, so what did not fit, or delayed the reservation, will do so again.
-        misfits: set[object] = set()
-        breakers: set[object] = set()
-        for job in jobs if self._is_anything_left() else ():
+    def backfill(self, head: Job, reservation: BackfillReservation, depth: int) -> Iterable[JobId]:
+        """Start the jobs behind the head that fit without delaying it; yield those that would delay it.
+
+        Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit, or
+        delayed the reservation, will do so again.
+        """
+        jobs = self.view.jobs
+        #: By shape that did not fit: whose turn it was. By shape that would delay the head: its rows, and the
+        #: place of the first.
+        misfits: dict[object, Rank] = {}
+        breakers: dict[object, list[tuple[Row, int]]] = {}
+        line: list[tuple[Rank, int, Row]] = []
+        for row in self.view.line.kinds.values() if self._is_anything_left() else ():
+            place = bisect_right(row.ranks, rank_of(head))
+            if place < len(row.ranks):
+                line.append((row.ranks[place], place, row))
+        heapify(line)
+        end: Rank | None = None
+        while line:
+            rank, place, row = line[0]
+            job = jobs[rank[2]]
             shape = shape_in(self.capacity.cluster, job)
             if shape in misfits:
+                heappop(line)
                 continue
             in_time = reservation.outlasts(self._ends_at(job))
             if not in_time and shape in breakers:
-                refused.append(job)
+                breakers[shape].append((row, place))
+                heappop(line)
                 continue
             if depth == 0:
+                end = rank
                 break
             depth -= 1
             fit = _find(job, self.capacity)
             if fit is None:
-                misfits.add(shape)
+                misfits[shape] = rank
+                heappop(line)
             elif in_time or reservation.spares(fit):
                 self._start(job, fit)
+                place += 1
                 if not self._is_anything_left():
+                    end = rank
                     break
+                if place < len(row.ranks):
+                    heapreplace(line, (row.ranks[place], place, row))
+                else:
+                    heappop(line)
             else:
-                breakers.add(shape)
-                refused.append(job)
-        return refused
+                breakers[shape] = [(row, place)]
+                heappop(line)
+        return [
+            number
+            for shape, rows in breakers.items()
+            for row, place in rows
+            for number in row.between(place, misfits.get(shape), end)
+        ]
 
     def _is_anything_left(self) -> bool:
         capacity = self.capacity
@@ -121,7 +157,7 @@ class _Line:
         self._started.append((self._ends_at(job), fit.holding))
 
     def _ends_at(self, job: Job) -> float:
-        return self.view.now + _limit(job, self.view)
+        return self.view.now + self.view.limit_of(job)
 
 
 def _find(job: Job, capacity: Capacity) -> Fit | None:
@@ -133,24 +169,8 @@ def _find(job: Job, capacity: Capacity) -> Fit | None:
     return None
 
 
-def _rank(job: Job) -> tuple[int, float, JobId]:
-    return -job.priority, job.submitted_at, job.id
-
-
-def _limit(job: Job, view: View) -> float:
-    limit = job.time_limit_seconds
-    return view.default_time_limit_seconds if limit is None else limit
-
-
-def _end(running: Running, view: View) -> float:
-    """Return when an allocation ends at the latest, by the limits of its jobs."""
-    end = max(
-        [
-            (view.now if running.is_nominated else running.since_of(job)) + _limit(view.jobs[job], view)
-            for job in running.jobs
-        ]
-    )
-    return end if end > view.now + view.round_seconds else view.now + view.round_seconds
+def _end(pair: tuple[float, Holding]) -> float:
+    return pair[0]
 
 
 def _first(reservation: BackfillReservation | None) -> Reason:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
+from scheduler.core.building_blocks.kept_orders import KeptOrders
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.holding import Holding, together
@@ -46,11 +47,17 @@ class _Part:
     used: dict[str, int] = field(default_factory=dict)
     #: Allocations that have parts of GPUs.
     with_parts: set[AllocationId] = field(default_factory=set)
+    #: What policies read again and again: those that wait, and those that have GPUs, in an order.
+    orders: KeptOrders = field(default_factory=KeptOrders)
 
     def put_job(self, job: Job) -> None:
+        before = self.jobs.get(job.id)
         self.jobs[job.id] = job
-        if job.id not in self.running:
-            self.waiting[job.id] = job
+        running = self.running.get(job.id)
+        if running is None:
+            self._wait(job)
+        elif self.orders.ends is not None and before and before.time_limit_seconds != job.time_limit_seconds:
+            self.orders.ends.put(running, self.pending[running.jobs], self.jobs)
         if job.elastic is not None:
             self.elastic[job.id] = job
         else:
@@ -58,24 +65,37 @@ class _Part:
 
     def drop_job(self, number: JobId) -> None:
         del self.jobs[number]
-        self.waiting.pop(number, None)
+        self._wait_no_more(number)
         self.elastic.pop(number, None)
+
+    def _wait(self, job: Job) -> None:
+        self.waiting[job.id] = job
+        if self.orders.line is not None:
+            self.orders.line.put(job)
+
+    def _wait_no_more(self, number: JobId) -> None:
+        if self.waiting.pop(number, None) is not None and self.orders.line is not None:
+            self.orders.line.drop(number)
 
     def put(self, running: Running, holding: Holding) -> None:
         self.pending[running.jobs] = holding
+        if self.orders.ends is not None:
+            self.orders.ends.put(running, holding, self.jobs)
         for job in running.jobs:
             self.running[job] = running
-            self.waiting.pop(job, None)
+            self._wait_no_more(job)
         self.used[running.gpu_model] = self.used.get(running.gpu_model, 0) + holding.gpus
         if holding.shared:
             self.with_parts.add(running.allocation)
 
     def drop(self, running: Running, gpus: int) -> None:
         del self.pending[running.jobs]
+        if self.orders.ends is not None:
+            self.orders.ends.drop(running)
         for job in running.jobs:
             del self.running[job]
             if job in self.jobs:
-                self.waiting[job] = self.jobs[job]
+                self._wait(self.jobs[job])
         self.used[running.gpu_model] -= gpus
         self.with_parts.discard(running.allocation)
 
@@ -199,10 +219,12 @@ class Reservation:
         used: Mapping[str, int] = part.used
         running: Mapping[JobId, Running] = part.running
         waiting: Mapping[JobId, Job] = part.waiting
+        orders = part.orders
         if cluster.dropped and not cluster.dropped.isdisjoint(pending.values()):
             pending = {jobs: held for jobs, held in pending.items() if held not in cluster.dropped}
             running = {job: running[job] for jobs in pending for job in jobs}
             waiting = {job: known for job, known in part.jobs.items() if job not in running}
+            orders = KeptOrders()
             used = Counter()
             for held in pending.values():
                 used[held.model] += held.gpus
@@ -216,6 +238,7 @@ class Reservation:
                 "running": running,
                 "waiting": waiting,
                 "elastic": part.elastic,
+                "orders": orders,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
                 "interference": frame.interference,

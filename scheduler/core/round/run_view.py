@@ -247,8 +247,8 @@ def check_decision(decision: Decision, view: View) -> None:
     wrong = [job for job in decision.stops if job not in view.running or job in granted]
     if wrong or (decision.stops and not decision.keep_running):
         raise PolicyError(f"jobs {wrong or decision.stops} cannot be both stopped and granted, or do not run")
-    unknown = [job for job in decision.queue if job not in view.jobs]
-    if unknown:
+    if not all(map(view.jobs.__contains__, decision.queue)):
+        unknown = [job for job in decision.queue if job not in view.jobs]
         raise PolicyError(f"the queue names jobs that are not in view {view.name}: {unknown}")
     if decision.joins or decision.leaves:
         _check_joins(decision, view, granted)
@@ -267,7 +267,8 @@ def _check_words(decision: Decision, view: View) -> None:
     for name, kind in (("memory", Mapping), ("reasons", Mapping), ("ledger", tuple)):
         if not isinstance(getattr(decision, name), kind):
             raise PolicyError(f"{name} is a {kind.__name__}, not {getattr(decision, name)!r}")
-    for said in decision.reasons.values():
+    # Thousands may have the same words.
+    for said in {id(said): said for said in decision.reasons.values()}.values():
         if not isinstance(said, tuple) or not all([isinstance(reason, Reason) for reason in said]):
             raise PolicyError(f"the reasons of a job are a tuple of Reason, not {said!r}")
     wrong = [line for line in decision.ledger if not isinstance(line, LedgerLine)]

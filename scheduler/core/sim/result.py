@@ -147,7 +147,7 @@ class Result:
     node_seconds: float | None = None
     all_node_seconds: float | None = None
     is_autoscaled: bool = False
-    #: Processor seconds of the whole run, and of its rounds alone.
+    #: Processor seconds of the whole run, and that part of them that its rounds took by the clock.
     elapsed_seconds: float
     decide_seconds: float
     #: Virtual time at the beginning and the end.

@@ -165,7 +165,8 @@ class _Starts:
             self._refused.add(shape)
             if model not in self._reservations:
                 smallest = demand_of(job, self.capacity.cluster, sizes_of(job)[-1], model)
-                self._reservations[model] = BackfillReservation(smallest, self.capacity, self.ends[model])
+                ends = sorted(self.ends[model], key=lambda end: end[0])
+                self._reservations[model] = BackfillReservation(smallest, self.capacity, ends)
         return False
 
     def has_room_for(self, jobs: Iterable[Job]) -> bool:

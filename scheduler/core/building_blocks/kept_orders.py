@@ -1,0 +1,164 @@
+"""Orders of a view's jobs that a policy asks for in every round, each kept at the cost of what changed.
+
+A policy finds them in its view (`View.line`, `View.ends`). A view that was cut out of another makes them
+from its jobs: that is the plain computation, with which a property test compares what is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
+
+from scheduler.core.fitting.demand import shape_of
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.snapshot import Job, JobId, Running
+
+#: The highest priority first, then the earliest submission. No two are equal.
+Rank = tuple[int, float, JobId]
+
+
+def rank_of(job: Job) -> Rank:
+    return -job.priority, job.submitted_at, job.id
+
+
+class Row:
+    """Jobs in the order of their ranks."""
+
+    __slots__ = ("jobs", "ranks")
+
+    def __init__(self) -> None:
+        self.ranks: list[Rank] = []
+        #: Position by position.
+        self.jobs: list[JobId] = []
+
+    def put(self, rank: Rank) -> None:
+        place = bisect_left(self.ranks, rank)
+        self.ranks.insert(place, rank)
+        self.jobs.insert(place, rank[2])
+
+    def drop(self, rank: Rank) -> None:
+        place = bisect_left(self.ranks, rank)
+        del self.ranks[place], self.jobs[place]
+
+    def between(self, first: int, *ends: Rank | None) -> list[JobId]:
+        """Return those from a position on who come before each of these ranks; None: there is no such end."""
+        last = min([bisect_left(self.ranks, end) for end in ends if end is not None], default=None)
+        return self.jobs[first:last]
+
+
+class WaitingLine:
+    """Those who wait, in one row and by kinds: jobs of a kind fit equally well and may run equally long."""
+
+    __slots__ = ("_known", "all", "kinds")
+
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+        self.all = Row()
+        self.kinds: dict[Hashable, Row] = {}
+        self._known: dict[JobId, tuple[Rank, Hashable]] = {}
+        # In their order each is put at the end.
+        for job in sorted(jobs, key=rank_of):
+            self.put(job)
+
+    def put(self, job: Job) -> None:
+        """Take in who waits, or what is now true of him."""
+        rank, kind = rank_of(job), (shape_of(job), job.priority, job.time_limit_seconds)
+        if self._known.get(job.id) == (rank, kind):
+            return
+        self.drop(job.id)
+        self._known[job.id] = rank, kind
+        self.all.put(rank)
+        if kind not in self.kinds:
+            self.kinds[kind] = Row()
+        self.kinds[kind].put(rank)
+
+    def drop(self, job: JobId) -> None:
+        """Forget who waits no more, if he did."""
+        known = self._known.pop(job, None)
+        if known is None:
+            return
+        rank, kind = known
+        self.all.drop(rank)
+        row = self.kinds[kind]
+        row.drop(rank)
+        if not row.jobs:
+            del self.kinds[kind]
+
+
+class _Entry(NamedTuple):
+    """When an allocation ends at the latest; one that is only promised: by seconds after it begins."""
+
+    at: float
+    #: In the order in which they came: of equal ends the earlier is first.
+    place: int
+    holding: Holding
+
+
+class Ends:
+    """The holdings of a view by when they end at the latest, by the time limits of their jobs."""
+
+    __slots__ = ("_default_limit", "_entries", "_held", "_last_place", "_promised")
+
+    def __init__(self, default_limit_seconds: float) -> None:
+        self._default_limit = default_limit_seconds
+        self._last_place = 0
+        self._held: list[_Entry] = []
+        self._promised: dict[int, _Entry] = {}
+        self._entries: dict[tuple[JobId, ...], _Entry] = {}
+
+    def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
+        """Take in who has GPUs, or is promised some; or new limits of one who is known."""
+        before = self._drop(running)
+        if before is None:
+            self._last_place += 1
+        place = self._last_place if before is None else before.place
+        if running.is_nominated:
+            at = max([self._limit_of(jobs[job]) for job in running.jobs])
+        else:
+            at = max([running.since_of(job) + self._limit_of(jobs[job]) for job in running.jobs])
+        entry = self._entries[running.jobs] = _Entry(at, place, holding)
+        if running.is_nominated:
+            self._promised[place] = entry
+        else:
+            insort(self._held, entry)
+
+    def drop(self, running: Running) -> None:
+        """Forget who has no GPUs any more."""
+        self._drop(running)
+
+    def _drop(self, running: Running) -> _Entry | None:
+        entry = self._entries.pop(running.jobs, None)
+        if entry is not None and self._promised.pop(entry.place, None) is None:
+            del self._held[bisect_left(self._held, entry)]
+        return entry
+
+    def _limit_of(self, job: Job) -> float:
+        limit = job.time_limit_seconds
+        return self._default_limit if limit is None else limit
+
+    def in_order(self, now: float, soonest: float) -> Iterator[tuple[float, Holding]]:
+        """Yield when each ends, the first first; who should have ended by then ends at the `soonest`."""
+        due = bisect_right(self._held, soonest, key=_at)
+        late = sorted([(soonest, place, holding) for _, place, holding in self._held[:due]])
+        promised = sorted(
+            [(max(now + limit, soonest), place, holding) for limit, place, holding in self._promised.values()]
+        )
+        for at, _, holding in merge(late, promised, islice(self._held, due, None)):
+            yield at, holding
+
+
+_at = attrgetter("at")
+
+
+class KeptOrders:
+    """The orders of one view that were asked for, and are kept from then on with the view's jobs."""
+
+    __slots__ = ("ends", "line")
+
+    def __init__(self) -> None:
+        #: None: no policy has asked yet, and nothing is spent on it.
+        self.line: WaitingLine | None = None
+        self.ends: Ends | None = None

@@ -1,0 +1,81 @@
+"""What is kept of a view from round to round is what would be made from its jobs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.building_blocks.kept_orders import Ends, WaitingLine
+from scheduler.core.fitting.holding import Holding
+from scheduler.core.model.snapshot import Job, JobId, Running
+from tests.builders import NOW, make_job, make_running
+
+
+def as_read(line: WaitingLine) -> tuple[list[JobId], dict[object, list[JobId]]]:
+    assert [rank[2] for rank in line.all.ranks] == line.all.jobs
+    return line.all.jobs, {kind: row.jobs for kind, row in line.kinds.items()}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
+    dice, kept, waiting = random.Random(seed), WaitingLine(), dict[JobId, Job]()
+    for _ in range(300):
+        number = JobId(dice.randrange(1, 40))
+        if dice.random() < 0.4:
+            waiting.pop(number, None)
+            kept.drop(number)
+        else:
+            job = make_job(
+                number,
+                dice.choice((1, 2, 8)),
+                priority=dice.randrange(3),
+                submitted_at=NOW + dice.randrange(5),
+                time_limit_seconds=dice.choice((None, 60.0)),
+            )
+            waiting[number] = job
+            kept.put(job)
+    assert as_read(kept) == as_read(WaitingLine(waiting.values()))
+    expected = sorted(waiting.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
+    assert kept.all.jobs == [job.id for job in expected]
+    assert sorted(job for row in kept.kinds.values() for job in row.jobs) == sorted(waiting)
+
+
+def plain_ends(
+    there: dict[JobId, tuple[Running, Holding]], jobs: dict[JobId, Job], now: float, soonest: float
+) -> list[tuple[float, Holding]]:
+    ends = []
+    for number, (running, holding) in there.items():
+        limit = jobs[number].time_limit_seconds
+        since = now if running.is_nominated else running.since
+        ends.append((max(since + (500.0 if limit is None else limit), soonest), holding))
+    return sorted(ends, key=lambda end: end[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ends_that_are_kept_are_those_of_who_runs(seed: int) -> None:
+    dice, kept = random.Random(seed), Ends(500.0)
+    there: dict[JobId, tuple[Running, Holding]] = {}
+    jobs: dict[JobId, Job] = {}
+    for step in range(200):
+        number = JobId(dice.randrange(1, 30))
+        if number in there and dice.random() < 0.5:
+            kept.drop(there.pop(number)[0])
+        elif number in there:
+            # It has another limit now, and keeps its place among equals.
+            jobs[number] = replace(jobs[number], time_limit_seconds=float(dice.randrange(1, 9) * 100))
+            kept.put(*there[number], jobs)
+        else:
+            limit = dice.choice((None, 100.0, 200.0))
+            jobs[number] = make_job(number, 1, time_limit_seconds=limit)
+            running = make_running(
+                number, [step + 1], since=NOW + dice.randrange(4) * 100, phase=dice.choice(PHASES)
+            )
+            there[number] = running, Holding("V100", 1, (), running)
+            kept.put(*there[number], jobs)
+        now = NOW + step
+        assert list(kept.in_order(now, now + 150.0)) == plain_ends(there, jobs, now, now + 150.0)
+
+
+PHASES = ("held", "held", "held", "planned")
