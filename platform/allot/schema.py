@@ -251,6 +251,16 @@ class CreditAllowance(TypedDict):
     next_at: str
 
 
+DeactivationJobsEnum: TypeAlias = Literal['hold', 'cancel']
+
+
+class DeactivationRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    jobs: NotRequired[DeactivationJobsEnum]
+    dry_run: NotRequired[bool]
+
+
 class DelayPoint(TypedDict):
     """Mean delays of the jobs submitted from then until the next point."""
 
@@ -576,6 +586,13 @@ LayerEnum: TypeAlias = Literal['user', 'engine', 'platform', 'unknown']
 LayoutEnum: TypeAlias = Literal['csv', 'gavel']
 
 
+class Leaving(TypedDict):
+    running: int
+    held: int
+    cancelled: int
+    remaining: int
+
+
 LevelEnum: TypeAlias = Literal['rack', 'node', 'socket', 'switch']
 
 
@@ -675,16 +692,6 @@ class NewAccountRequest(TypedDict):
     invitation: str
     username: str
     password: str
-
-
-class NewUser(TypedDict):
-    username: str
-    email: str
-    is_operator: bool
-    is_active: bool
-    date_joined: str
-    last_login: str | None
-    password: str | None
 
 
 class NewestRound(TypedDict):
@@ -1367,6 +1374,7 @@ class Tenant(TypedDict):
     role: Role
     members: int
     most_unfinished_jobs: int | None
+    quota: dict[str, int]
     created_at: str
     version: int
 
@@ -1548,15 +1556,6 @@ class UsageTotal(TypedDict):
     guaranteed_gpu_hours: float
     opportunistic_gpu_hours: float
     cost: float
-
-
-class User(TypedDict):
-    username: str
-    email: str
-    is_operator: bool
-    is_active: bool
-    date_joined: str
-    last_login: str | None
 
 
 class UserInputRequest(TypedDict):
@@ -1760,6 +1759,16 @@ class BudgetInputRequest(TypedDict):
     period: NotRequired[PeriodEnum]
     action: NotRequired[ActionEnum]
     starts_at: NotRequired[str]
+
+
+class BudgetOfTenant(TypedDict):
+    tenant: str
+    amount: float
+    unit: UnitEnum
+    period: PeriodEnum
+    action: ActionEnum
+    starts_at: str
+    is_spent: bool
 
 
 class BudgetTerms(TypedDict):
@@ -2288,6 +2297,18 @@ class NewToken(TypedDict):
     token: str | None
 
 
+class NewUser(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+    last_seen_at: str | None
+    tenants: list[MeTenant]
+    password: str | None
+
+
 class NewWebhook(TypedDict):
     id: int
     tenant: str | None
@@ -2382,6 +2403,12 @@ class PaginatedAuditEntryList(TypedDict):
     previous: str | None
 
 
+class PaginatedBudgetOfTenantList(TypedDict):
+    results: list[BudgetOfTenant]
+    next: str | None
+    previous: str | None
+
+
 class PaginatedCellNodeList(TypedDict):
     results: list[CellNode]
     next: str | None
@@ -2468,12 +2495,6 @@ class PaginatedTenantList(TypedDict):
 
 class PaginatedTokenList(TypedDict):
     results: list[Token]
-    next: str | None
-    previous: str | None
-
-
-class PaginatedUserList(TypedDict):
-    results: list[User]
     next: str | None
     previous: str | None
 
@@ -2699,6 +2720,17 @@ class UsageReport(TypedDict):
     by: list[ByEnum]
     rows: list[UsageRow]
     total: UsageTotal
+
+
+class User(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+    last_seen_at: str | None
+    tenants: list[MeTenant]
 
 
 class VirtualCluster(TypedDict):
@@ -3142,6 +3174,12 @@ class PaginatedSharedGpuList(TypedDict):
 
 class PaginatedThroughputRowList(TypedDict):
     results: list[ThroughputRow]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedUserList(TypedDict):
+    results: list[User]
     next: str | None
     previous: str | None
 

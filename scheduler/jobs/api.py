@@ -1,12 +1,13 @@
 """Jobs: submitted, listed, changed; what happened to one."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +19,7 @@ from scheduler.jobs import representations, schemas
 from scheduler.jobs.representations import new_job
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.changing import job_change
+from scheduler.jobs.services.leaving import leaving_foreseen, user_deactivate
 from scheduler.jobs.services.requeueing import job_requeue
 from scheduler.jobspec import did_you_mean
 from scheduler.models.attempts import Attempt
@@ -318,3 +320,29 @@ class JobEvents(ListAPIView[Any]):
         return self.get_paginated_response(
             event_selectors.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
         )
+
+
+class UserDeactivate(APIView):
+    scope = Scope.OPERATE
+
+    @extend_schema(
+        request=schemas.Deactivation,
+        responses={200: schemas.Leaving},
+        examples=[
+            OpenApiExample(
+                "Only say what would become of the jobs", value={"dry_run": True}, request_only=True
+            )
+        ],
+    )
+    def post(self, request: Request, username: str) -> Response:
+        """Deactivate a user: sign-ins and tokens end at once. For operators.
+
+        Running jobs go on and waiting jobs are held until somebody releases them, unless all are cancelled.
+        """
+        by = viewer(request)
+        by.require_operator()
+        given = schemas.Deactivation(data=request.data)
+        given.is_valid(raise_exception=True)
+        body = given.validated_data
+        do = leaving_foreseen if body["dry_run"] else user_deactivate
+        return Response(asdict(do(by=by, username=username, cancel=body["jobs"] == schemas.CANCEL)))
