@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from allot.administration import Administration
 from allot.credentials import find_account
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of
@@ -405,6 +406,12 @@ class Client:
         return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
     # Areas with a part of their own
+
+    @property
+    def administration(self) -> Administration:
+        return Administration(
+            read=self._read, write=self._write, pages=self._pages, send=self._transport.request
+        )
 
     @property
     def audit(self) -> Audit:

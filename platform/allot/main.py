@@ -14,6 +14,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from allot import VERSION
 from allot.commands import (
+    admin,
     advice,
     audit,
     budgets,
@@ -185,6 +186,7 @@ def _registered() -> typer.Typer:
         secrets,
         tokens,
         audit,
+        admin,
     ):
         module.register(registered)
     return registered
