@@ -38,6 +38,7 @@ from allot.commands import (
     secrets,
     serving,
     sessions,
+    site,
     slurm,
     submit,
     throughputs,
@@ -187,6 +188,7 @@ def _registered() -> typer.Typer:
         tokens,
         audit,
         admin,
+        site,
     ):
         module.register(registered)
     return registered

@@ -1840,6 +1840,7 @@ class CellsBodyRequest(TypedDict):
 
 class CellsCheck(TypedDict):
     valid: bool
+    specification: CellDocument | None
     problems: list[FieldProblem]
     guaranteed: dict[str, dict[str, int]]
     effects: list[CellEffect]

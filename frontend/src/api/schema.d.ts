@@ -3547,6 +3547,8 @@ export interface components {
         };
         CellsCheck: {
             valid: boolean;
+            /** @description As it would be kept, with all names written out; null: it makes no sense. */
+            specification: components["schemas"]["CellDocument"] | null;
             problems: components["schemas"]["FieldProblem"][];
             /** @description By virtual cluster and GPU model: what the cells come to. */
             guaranteed: {
