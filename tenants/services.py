@@ -58,7 +58,7 @@ def tenant_change(*, by: Viewer, tenant: Tenant, changes: Mapping[str, Any]) -> 
 
 @transaction.atomic
 def tenant_remove(*, by: Viewer, tenant: Tenant) -> None:
-    """Forget a tenant in which nobody is and that never had a job; its secrets and budget go with it."""
+    """Forget a tenant that has no members and never had a job; its secrets and budget go with it."""
     by.require_operator()
     tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
     if tenant.memberships.exists():

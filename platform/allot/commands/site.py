@@ -38,8 +38,8 @@ def apply(
 ) -> None:
     """Make the site what a file says: shows what changes, asks, and does it. For operators.
 
-    What the file does not name stays as it is. Of what it does name, members and lines of quotas that are not
-    in it go. A second time there is nothing to change.
+    What the file does not name stays as it is. A list that it gives is whole: members who are not in it
+    go, and so do lines of a quota. A second time there is nothing to change.
     """
     from allot.site.carrying_out import carry_out
     from allot.site.document import check_form, refuse

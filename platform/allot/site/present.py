@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from allot.client import Client
     from allot.schema import Cells, Node, User, VirtualCluster
 
-#: Of a virtual cluster what a file says in the same words as the API.
+#: What a file says of a virtual cluster in the same words as the API.
 _SAME = (
     "title",
     "policy_plugin",
@@ -116,7 +116,7 @@ def _open_invitations(client: Client, tenant: str) -> dict[tuple[str, str], str]
 
 def _node(node: Node) -> dict[str, Any]:
     withdrawn = node["withdrawn"]
-    # What a health check cordoned comes back by itself, and is nobody's wish.
+    # What a health check cordoned comes back by itself, and no person asked for it.
     cordoned = node["cordoned"] and not (withdrawn and withdrawn["returns_itself"])
     why = withdrawn["why"] if cordoned and withdrawn else ""
     return {"rack": node["rack"], "cordoned": cordoned, **({"why": why} if why else {})}

@@ -1,8 +1,8 @@
 """From what there is to what a file says, in steps: decided without asking anybody.
 
-What a file does not name stays as it is, objects and fields alike. Of a list or a mapping that it does give,
-what is not in it goes: a member, a line of a quota. No step removes a tenant, a user, a node or a virtual
-cluster; `allot admin` does (decision 0081).
+What a file does not name stays as it is, objects and fields alike. A list or a mapping that it does give is
+whole: a member, or a line of a quota, that is not in it goes. No step removes a tenant, a user, a node or a
+virtual cluster; `allot admin` does (decision 0081).
 """
 
 from __future__ import annotations
