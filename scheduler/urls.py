@@ -204,4 +204,6 @@ urlpatterns = [
     path("invitations/accept", invitations.InvitationAccept.as_view(), name="invitation-accept"),
     path("invitations/join", invitations.InvitationJoin.as_view(), name="invitation-join"),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
+    path("budgets", budget_api.Budgets.as_view(), name="budgets"),
+    path("users/<str:username>/deactivate", job_api.UserDeactivate.as_view(), name="user-deactivate"),
 ]

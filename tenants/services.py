@@ -17,7 +17,7 @@ from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import ProtectedError, Q, QuerySet
 from django.utils import timezone
 
 from tenants import tokens
@@ -54,6 +54,25 @@ def tenant_change(*, by: Viewer, tenant: Tenant, changes: Mapping[str, Any]) -> 
     tenant.version += 1
     tenant.save(update_fields=[*changes, "version"])
     return tenant
+
+
+@transaction.atomic
+def tenant_remove(*, by: Viewer, tenant: Tenant) -> None:
+    """Forget a tenant that has no members and never had a job; its secrets and budget go with it."""
+    by.require_operator()
+    tenant = Tenant.objects.select_for_update().get(pk=tenant.pk)
+    if tenant.memberships.exists():
+        members = tenant.memberships.count()
+        raise Conflict(f"Tenant {tenant.name!r} has {members} members: end their memberships first.")
+    if names := tenant.virtual_clusters.order_by("pk").values_list("virtual_cluster__name", flat=True)[:5]:
+        raise Conflict(f"Tenant {tenant.name!r} is a member of {', '.join(names)}: take it out there first.")
+    try:
+        with transaction.atomic():
+            tenant.delete()
+    except ProtectedError:
+        raise Conflict(
+            f"Tenant {tenant.name!r} is part of the history of jobs: leave it without members instead."
+        ) from None
 
 
 @transaction.atomic
@@ -177,7 +196,8 @@ def user_change(
     password: str | None = None,
     end_tokens: bool = True,
 ) -> User:
-    """Change what is not None. Who is made inactive is signed out at once, tokens included.
+    """Change what is not None. Who is made inactive is signed out at once, and all tokens end for good; what
+    becomes of the jobs is said by `scheduler.jobs.services.leaving`, which calls this.
 
     With a new password all sessions must sign in again, and all tokens end unless `end_tokens` is False.
     """
@@ -201,6 +221,9 @@ def user_change(
         setattr(user, name, value)
     if password is not None:
         _set_password(user, password, field="password", end_tokens=end_tokens)
+    if changed.get("is_active") is False:
+        now = timezone.now()
+        user.tokens.exclude(expires_at__lte=now).update(expires_at=now)
     user.save()
     if changed or password is not None:
         tell_changed()

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from allot.administration import Administration
 from allot.credentials import find_account
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of
@@ -156,20 +157,13 @@ class Client:
         return cast("schema.Job", self._write(f"/jobs/{job_id}/cancel"))
 
     def act_on_many(
-        self,
-        action: schema.JobsActionKind,
-        chosen: Mapping[str, str],
-        *,
-        dry_run: bool = False,
-        most: int | None = None,
-        **values: Any,
+        self, action: schema.JobsActionKind, chosen: Mapping[str, str], **more: Any
     ) -> schema.JobsActionAnswer:
-        """Do one thing to all jobs under filters of GET /jobs, or count them; Refused for more than `most`.
+        """Do one thing to all jobs under filters of GET /jobs; `more` are fields of POST /jobs/actions.
 
-        `values` are the priority and labels of an update. One request changes only some jobs: `remaining`
-        says how many are left.
+        One request changes only some jobs: `remaining` says how many are left.
         """
-        body = {"action": action, "filter": dict(chosen), "dry_run": dry_run, "most": most, **values}
+        body = {"action": action, "filter": dict(chosen), **more}
         return cast("schema.JobsActionAnswer", self._write("/jobs/actions", body))
 
     def hold(self, job_id: int) -> schema.Job:
@@ -412,6 +406,12 @@ class Client:
         return cast("Iterator[schema.Violation]", self._pages("/fairness/violations", filters, limit))
 
     # Areas with a part of their own
+
+    @property
+    def administration(self) -> Administration:
+        return Administration(
+            read=self._read, write=self._write, pages=self._pages, send=self._transport.request
+        )
 
     @property
     def audit(self) -> Audit:

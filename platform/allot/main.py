@@ -14,6 +14,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from allot import VERSION
 from allot.commands import (
+    admin,
     advice,
     audit,
     budgets,
@@ -38,6 +39,7 @@ from allot.commands import (
     secrets,
     serving,
     sessions,
+    site,
     slurm,
     submit,
     throughputs,
@@ -187,6 +189,8 @@ def _registered() -> typer.Typer:
         secrets,
         tokens,
         audit,
+        admin,
+        site,
     ):
         module.register(registered)
     return registered

@@ -242,6 +242,16 @@ class CreditAllowance(TypedDict):
     next_at: str
 
 
+DeactivationJobsEnum: TypeAlias = Literal['hold', 'cancel']
+
+
+class DeactivationRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    jobs: NotRequired[DeactivationJobsEnum]
+    dry_run: NotRequired[bool]
+
+
 class DelayPoint(TypedDict):
     """Mean delays of the jobs submitted from then until the next point."""
 
@@ -589,6 +599,13 @@ LayerEnum: TypeAlias = Literal['user', 'engine', 'platform', 'unknown']
 LayoutEnum: TypeAlias = Literal['csv', 'gavel']
 
 
+class Leaving(TypedDict):
+    running: int
+    held: int
+    cancelled: int
+    remaining: int
+
+
 LevelEnum: TypeAlias = Literal['rack', 'node', 'socket', 'switch']
 
 
@@ -688,16 +705,6 @@ class NewAccountRequest(TypedDict):
     invitation: str
     username: str
     password: str
-
-
-class NewUser(TypedDict):
-    username: str
-    email: str
-    is_operator: bool
-    is_active: bool
-    date_joined: str
-    last_login: str | None
-    password: str | None
 
 
 class NewestRound(TypedDict):
@@ -1397,6 +1404,7 @@ class Tenant(TypedDict):
     role: Role
     members: int
     most_unfinished_jobs: int | None
+    quota: dict[str, int]
     created_at: str
     version: int
 
@@ -1578,15 +1586,6 @@ class UsageTotal(TypedDict):
     guaranteed_gpu_hours: float
     opportunistic_gpu_hours: float
     cost: float
-
-
-class User(TypedDict):
-    username: str
-    email: str
-    is_operator: bool
-    is_active: bool
-    date_joined: str
-    last_login: str | None
 
 
 class UserInputRequest(TypedDict):
@@ -1792,6 +1791,16 @@ class BudgetInputRequest(TypedDict):
     starts_at: NotRequired[str]
 
 
+class BudgetOfTenant(TypedDict):
+    tenant: str
+    amount: float
+    unit: UnitEnum
+    period: PeriodEnum
+    action: ActionEnum
+    starts_at: str
+    is_spent: bool
+
+
 class BudgetTerms(TypedDict):
     amount: float
     unit: UnitEnum
@@ -1861,6 +1870,7 @@ class CellsBodyRequest(TypedDict):
 
 class CellsCheck(TypedDict):
     valid: bool
+    specification: CellDocument | None
     problems: list[FieldProblem]
     guaranteed: dict[str, dict[str, int]]
     effects: list[CellEffect]
@@ -2318,6 +2328,18 @@ class NewToken(TypedDict):
     token: str | None
 
 
+class NewUser(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+    last_seen_at: str | None
+    tenants: list[MeTenant]
+    password: str | None
+
+
 class NewWebhook(TypedDict):
     id: int
     tenant: str | None
@@ -2408,6 +2430,12 @@ class PaginatedAdviceList(TypedDict):
 
 class PaginatedAuditEntryList(TypedDict):
     results: list[AuditEntry]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedBudgetOfTenantList(TypedDict):
+    results: list[BudgetOfTenant]
     next: str | None
     previous: str | None
 
@@ -2504,12 +2532,6 @@ class PaginatedTenantList(TypedDict):
 
 class PaginatedTokenList(TypedDict):
     results: list[Token]
-    next: str | None
-    previous: str | None
-
-
-class PaginatedUserList(TypedDict):
-    results: list[User]
     next: str | None
     previous: str | None
 
@@ -2735,6 +2757,17 @@ class UsageReport(TypedDict):
     by: list[ByEnum]
     rows: list[UsageRow]
     total: UsageTotal
+
+
+class User(TypedDict):
+    username: str
+    email: str
+    is_operator: bool
+    is_active: bool
+    date_joined: str
+    last_login: str | None
+    last_seen_at: str | None
+    tenants: list[MeTenant]
 
 
 class VirtualCluster(TypedDict):
@@ -3178,6 +3211,12 @@ class PaginatedSharedGpuList(TypedDict):
 
 class PaginatedThroughputRowList(TypedDict):
     results: list[ThroughputRow]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedUserList(TypedDict):
+    results: list[User]
     next: str | None
     previous: str | None
 

@@ -254,3 +254,22 @@ class JobCounts(serializers.Serializer[Mapping[str, object]]):
     succeeded = serializers.IntegerField()
     failed = serializers.IntegerField()
     cancelled = serializers.IntegerField()
+
+
+HOLD, CANCEL = "hold", "cancel"
+
+
+class Deactivation(StrictSerializer):
+    jobs = serializers.ChoiceField(
+        choices=[HOLD, CANCEL],
+        default=HOLD,
+        help_text="hold: running jobs go on, waiting ones are held until released; cancel: all end.",
+    )
+    dry_run = serializers.BooleanField(default=False, help_text="Only say what would become of the jobs.")
+
+
+class Leaving(serializers.Serializer[Mapping[str, object]]):
+    running = serializers.IntegerField(help_text="Jobs that go on to their end.")
+    held = serializers.IntegerField(help_text="Jobs that wait, and start only once they are released.")
+    cancelled = serializers.IntegerField(help_text="Jobs that ended, or were told to stop.")
+    remaining = serializers.IntegerField(help_text="Running jobs left to cancel: ask again.")

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from tenants.api.strict import StrictSerializer
 from tenants.models import ANY_MODEL, SLUG, Membership, Role, Scope, Tenant
 from tenants.selectors import Viewer, quota_of, tenant_get, viewer
-from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create
+from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create, tenant_remove
 
 QUOTA_LINES = 64
 GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -41,15 +41,31 @@ class TenantChange(StrictSerializer):
 class TenantOutput(serializers.ModelSerializer[Tenant]):
     role = serializers.SerializerMethodField(help_text="The viewer's own; an operator counts as admin.")
     members = serializers.IntegerField(help_text="How many users are members.")
+    quota = serializers.SerializerMethodField(
+        help_text=f'GPUs that it may hold at once, by GPU model; "{ANY_MODEL}" caps all models together.'
+    )
 
     class Meta:
         model = Tenant
-        fields = ["name", "title", "role", "members", "most_unfinished_jobs", "created_at", "version"]
+        fields = [
+            "name",
+            "title",
+            "role",
+            "members",
+            "most_unfinished_jobs",
+            "quota",
+            "created_at",
+            "version",
+        ]
 
     @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, tenant: Tenant) -> str:
         viewer: Viewer = self.context["viewer"]
         return Role.ADMIN if viewer.is_operator else viewer.roles[tenant.pk]
+
+    def get_quota(self, tenant: Tenant) -> dict[str, int]:
+        # Sorted here, for a list has fetched the lines of all its tenants.
+        return dict(sorted((line.gpu_model, line.gpus) for line in tenant.quotas.all()))
 
 
 class MemberInput(StrictSerializer):
@@ -88,7 +104,8 @@ class TenantsView(ListAPIView[Tenant]):
     queryset = Tenant.objects.none()
 
     def get_queryset(self) -> QuerySet[Tenant]:
-        return viewer(self.request).tenants().annotate(members=Count("memberships"))
+        tenants = viewer(self.request).tenants()
+        return tenants.annotate(members=Count("memberships")).prefetch_related("quotas")
 
     def get_serializer_context(self) -> dict[str, object]:
         return {"viewer": viewer(self.request)}
@@ -121,6 +138,15 @@ class TenantView(APIView):
         given = TenantChange(data=request.data)
         given.is_valid(raise_exception=True)
         return Response(represent(tenant_change(by=by, tenant=tenant, changes=given.validated_data), by))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str) -> Response:
+        """Forget a tenant without members that never had a job. For operators."""
+        by = viewer(request)
+        tenant = tenant_get(by, name)
+        by.require_operator()
+        tenant_remove(by=by, tenant=tenant)
+        return Response(status=204)
 
 
 class MembersView(ListAPIView[Membership]):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.core.validators import RegexValidator
-from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import Greatest
+from django_filters import rest_framework as filters
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants.api.session import MeTenant
 from tenants.api.strict import StrictSerializer
-from tenants.models import Scope, User
+from tenants.errors import FieldError, Invalid, NotFound
+from tenants.models import Membership, Scope, Token, User
 from tenants.selectors import viewer
 from tenants.services import user_change, user_create
 from tenants.signin import with_password
@@ -47,7 +53,9 @@ class UserInput(StrictSerializer):
 
 class UserChange(StrictSerializer):
     email = serializers.EmailField(max_length=254, allow_blank=True, required=False)
-    is_active = serializers.BooleanField(required=False)
+    is_active = serializers.BooleanField(
+        required=False, help_text="true: reactivate it. POST /users/{username}/deactivate does the opposite."
+    )
     is_operator = serializers.BooleanField(required=False)
     password = serializers.CharField(max_length=200, trim_whitespace=False, required=False)
     end_tokens = serializers.BooleanField(
@@ -57,9 +65,27 @@ class UserChange(StrictSerializer):
 
 
 class UserOutput(serializers.ModelSerializer[User]):
+    tenants = serializers.SerializerMethodField(help_text="Those that have the user as a member.")
+    last_seen_at = serializers.DateTimeField(
+        allow_null=True, help_text="The last sign-in or use of a token; null: never."
+    )
+
     class Meta:
         model = User
-        fields = ["username", "email", "is_operator", "is_active", "date_joined", "last_login"]
+        fields = [
+            "username",
+            "email",
+            "is_operator",
+            "is_active",
+            "date_joined",
+            "last_login",
+            "last_seen_at",
+            "tenants",
+        ]
+
+    @extend_schema_field(MeTenant(many=True))
+    def get_tenants(self, user: User) -> list[Mapping[str, str]]:
+        return [{"name": one.tenant.name, "role": one.role} for one in user.memberships.all()]
 
 
 class NewUserOutput(UserOutput):
@@ -69,18 +95,60 @@ class NewUserOutput(UserOutput):
         fields = [*UserOutput.Meta.fields, "password"]
 
 
+class UserFilter(filters.FilterSet):
+    q = filters.CharFilter(method="by_text", help_text="Part of the user name or the e-mail address.")
+    tenant = filters.CharFilter(field_name="memberships__tenant__name", help_text="Members of this tenant.")
+    is_active = filters.BooleanFilter()
+    is_operator = filters.BooleanFilter()
+
+    class Meta:
+        model = User
+        fields: list[str] = []
+
+    def by_text(self, users: QuerySet[User], name: str, value: str) -> QuerySet[User]:
+        return users.filter(Q(username__icontains=value) | Q(email__icontains=value))
+
+
+def users_shown() -> QuerySet[User]:
+    """All users as `UserOutput` shows them, by three queries for however many."""
+    used = Token.objects.filter(user=OuterRef("pk"), last_used_at__isnull=False).order_by("-last_used_at")
+    memberships = Membership.objects.select_related("tenant").order_by("tenant__name")
+    return User.objects.annotate(
+        # PostgreSQL's own: the greatest of those that are not null.
+        last_seen_at=Greatest("last_login", Subquery(used.values("last_used_at")[:1]))
+    ).prefetch_related(Prefetch("memberships", memberships))
+
+
+def user_shown(username: str) -> User:
+    user = users_shown().filter(username=username).first()
+    if user is None:
+        raise NotFound(f"There is no user {username!r}.")
+    return user
+
+
 class UsersView(ListAPIView[User]):
-    """All accounts, the newest first. For operators."""
+    """Users, the newest first. For operators."""
 
     scope = Scope.OPERATE
     serializer_class = UserOutput
     queryset = User.objects.none()
+    filterset_class = UserFilter
 
     def get_queryset(self) -> QuerySet[User]:
         viewer(self.request).require_operator()
-        return User.objects.all()
+        return users_shown()
 
-    @extend_schema(request=UserInput, responses={201: NewUserOutput})
+    @extend_schema(
+        request=UserInput,
+        responses={201: NewUserOutput},
+        examples=[
+            OpenApiExample(
+                "A user with a password to hand over",
+                value={"username": "carla", "email": "carla@example.org"},
+                request_only=True,
+            )
+        ],
+    )
     def post(self, request: Request) -> Response:
         """Create a user."""
         by = viewer(request)
@@ -90,19 +158,36 @@ class UsersView(ListAPIView[User]):
         body = dict(given.validated_data)
         by = with_password(request._request, by, body.pop("your_password", None))
         user, password = user_create(by=by, **body)
-        return Response({**UserOutput(user).data, "password": password}, status=201)
+        return Response({**UserOutput(user_shown(user.username)).data, "password": password}, status=201)
 
 
 class UserView(APIView):
     scope = Scope.OPERATE
 
-    @extend_schema(request=UserChange, responses=UserOutput)
+    @extend_schema(responses=UserOutput)
+    def get(self, request: Request, username: str) -> Response:
+        """One user. For operators."""
+        viewer(request).require_operator()
+        return Response(UserOutput(user_shown(username)).data)
+
+    @extend_schema(
+        request=UserChange,
+        responses=UserOutput,
+        examples=[OpenApiExample("Let a user sign in again", value={"is_active": True}, request_only=True)],
+    )
     def patch(self, request: Request, username: str) -> Response:
-        """Change an account; one that is made inactive is signed out at once, tokens included."""
+        """Change a user, or reactivate one: memberships are as before, tokens stay ended. For operators."""
         by = viewer(request)
         by.require_operator()
         given = UserChange(data=request.data)
         given.is_valid(raise_exception=True)
         body = dict(given.validated_data)
+        if body.get("is_active") is False:
+            expected = "POST /users/{username}/deactivate, which says what becomes of jobs"
+            raise Invalid(
+                "is_active: can not be made false here.",
+                [FieldError("is_active", "can not be made false here", expected)],
+            )
         by = with_password(request._request, by, body.pop("your_password", None))
-        return Response(UserOutput(user_change(by=by, username=username, **body)).data)
+        user_change(by=by, username=username, **body)
+        return Response(UserOutput(user_shown(username)).data)

@@ -30,7 +30,9 @@ PUT    /api/v1/secrets/<str:name>                 401    201      201    200    
 DELETE /api/v1/secrets/<str:name>                 401    404      404    204    404   404      403       403
 GET    /api/v1/users                              401    403      403    403    403   200      200       -
 POST   /api/v1/users                              401    403      403    403    403   201      403       403
+GET    /api/v1/users/<str:username>               401    403      403    403    403   200      200       -
 PATCH  /api/v1/users/<str:username>               401    403      403    403    403   200      403       403
+POST   /api/v1/users/<str:username>/deactivate    401    403      403    403    403   200      403       403
 GET    /api/v1/audit                              401    200      403    403    200   200      200       -
 GET    /api/v1/audit/export                       401    200      403    403    200   200      200       -
 GET    /api/v1/audit/status                       401    403      403    403    403   200      200       -
@@ -38,6 +40,7 @@ GET    /api/v1/tenants                            401    200      200    200    
 POST   /api/v1/tenants                            401    403      403    403    403   201      403       403
 GET    /api/v1/tenants/<str:name>                 401    404      200    200    200   200      200       -
 PATCH  /api/v1/tenants/<str:name>                 401    404      403    403    403   200      403       403
+DELETE /api/v1/tenants/<str:name>                 401    404      403    403    403   409      403       403
 GET    /api/v1/tenants/<str:name>/members         401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/members/<str:username>
                                                   401    404      403    403    200   200      403       403
@@ -215,6 +218,7 @@ POST   /api/v1/webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver
                                                   401    404      403    403    202   202      403       403
 GET    /api/v1/tenants/<str:name>/budget          401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/budget          401    404      403    403    403   200      403       403
+GET    /api/v1/budgets                            401    200      200    200    200   200      200       -
 DELETE /api/v1/tenants/<str:name>/budget          401    404      403    403    403   204      403       403
 
 GET    /api/schema                                401    200      200    200    200   200      200       -
@@ -283,6 +287,7 @@ BODIES = {
     ("PUT", "/api/v1/tenants/<str:name>/secrets/<str:secret>"): {"value": "a value"},
     ("POST", "/api/v1/users"): {"username": "zoe"},
     ("PATCH", "/api/v1/users/<str:username>"): {"email": "mia@example.org"},
+    ("POST", "/api/v1/users/<str:username>/deactivate"): {},
     ("POST", "/api/v1/tenants/<str:name>/invitations"): {"role": "viewer", "email": "mia@example.org"},
     ("POST", "/api/v1/invitations/look"): {"invitation": "not-one-of-ours"},
     ("POST", "/api/v1/invitations/accept"): {"invitation": "not-one-of-ours"},

@@ -31,6 +31,8 @@ WITHOUT_ENTRY = {
 NOT_DONE_HERE = {
     ("POST", "/api/v1/session"),
     ("POST", "/api/v1/session/password"),
+    # A tenant with members stays.
+    ("DELETE", "/api/v1/tenants/<str:name>"),
     ("POST", "/api/v1/jobs/<int:job_id>/requeue"),
     ("POST", "/api/v1/jobs/<int:job_id>/ports/<str:port>/open"),
     ("POST", "/api/v1/cells/advice/<uuid:advice_id>/apply"),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 PAGES = ["/", "/jobs", "/submit", "/nodes", "/virtual-clusters", "/tenants", "/rounds", "/events", "/account"]
 PAGES += ["/cells", "/cells/edit", "/cells/advice", "/virtual-clusters/vision-vc/anomalies"]
 PAGES += ["/throughputs", "/failures", "/failures?tab=rules", "/virtual-clusters/vision-vc/targets"]
-PAGES += ["/market", "/market?tab=credits", "/ledger"]
+PAGES += ["/users", "/market", "/market?tab=credits", "/ledger"]
 PAGES += ["/virtual-clusters/vision-vc/fairness"]
 #: After two frames, in the first of which a page learns of its new width.
 BEYOND = """() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {

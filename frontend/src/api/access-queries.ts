@@ -1,9 +1,9 @@
-/** What the pages read and change about who gets in: API tokens, and invitations into tenants. */
+/** What the pages read and change about who gets in: users, API tokens, and invitations into tenants. */
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, cursorOf, everyPage, once } from "@/api/client";
-import type { InvitationInputRequest, TokenInputRequest } from "@/api/schema";
+import type { InvitationInputRequest, Leaving, TokenInputRequest } from "@/api/schema";
 
 /** One's own. */
 export const tokensQuery = queryOptions({
@@ -70,3 +70,52 @@ export const acceptInvitation = (secret: string) =>
 
 export const joinByInvitation = (secret: string, username: string, password: string) =>
   answerOf(api.POST("/invitations/join", { body: { invitation: secret, username, password } }));
+
+export interface UserFilters {
+  q?: string | undefined;
+  tenant?: string | undefined;
+  state?: string | undefined;
+}
+
+/** The newest first; for operators. */
+export const usersQuery = ({ q, tenant, state }: UserFilters) =>
+  infiniteQueryOptions({
+    queryKey: ["users", { q, tenant, state }],
+    queryFn: ({ signal, pageParam }) => {
+      const active = state === undefined ? undefined : state === "active";
+      return answerOf(
+        api.GET("/users", { params: { query: { q, tenant, is_active: active, cursor: pageParam } }, signal }),
+      );
+    },
+    initialPageParam: "",
+    getNextPageParam: (page) => cursorOf(page.next),
+    placeholderData: keepPreviousData,
+  });
+
+export type JobsOfLeaver = "hold" | "cancel";
+
+/** What would become of the jobs of a user; changes nothing. */
+export const leavingQuery = (username: string, jobs: JobsOfLeaver) =>
+  queryOptions({
+    queryKey: ["leaving", username, jobs],
+    queryFn: () => askToLeave(username, jobs, true),
+    gcTime: 0,
+  });
+
+/** Cancelling is asked for until all running jobs were told to stop: one request does it for some of them. */
+export async function deactivateUser(username: string, jobs: JobsOfLeaver): Promise<Leaving> {
+  let done = await askToLeave(username, jobs, false);
+  while (done.remaining > 0 && done.cancelled > 0) done = await askToLeave(username, jobs, false);
+  return done;
+}
+
+const askToLeave = (username: string, jobs: JobsOfLeaver, isDryRun: boolean) =>
+  answerOf(
+    api.POST("/users/{username}/deactivate", {
+      params: { path: { username }, header: once() },
+      body: { jobs, dry_run: isDryRun },
+    }),
+  );
+
+export const reactivateUser = (username: string) =>
+  answerOf(api.PATCH("/users/{username}", { params: { path: { username } }, body: { is_active: true } }));

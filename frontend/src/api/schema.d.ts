@@ -64,6 +64,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The budgets of the caller's tenants, the newest tenant's first
+         * @description The budgets of the caller's tenants, the newest tenant's first; operators see all.
+         *
+         *     What of one is used up is worked out for each by `/tenants/{name}/budget`.
+         */
+        get: operations["budgets_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cells": {
         parameters: {
             query?: never;
@@ -2050,7 +2072,11 @@ export interface paths {
         get: operations["tenants_get"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Forget a tenant without members that never had a job
+         * @description Forget a tenant without members that never had a job. For operators.
+         */
+        delete: operations["tenants_delete"];
         options?: never;
         head?: never;
         /**
@@ -2489,8 +2515,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All accounts, the newest first
-         * @description All accounts, the newest first. For operators.
+         * Users, the newest first
+         * @description Users, the newest first. For operators.
          */
         get: operations["users_list"];
         put?: never;
@@ -2512,17 +2538,43 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * One user
+         * @description One user. For operators.
+         */
+        get: operations["users_get"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
         /**
-         * Change an account
-         * @description Change an account; one that is made inactive is signed out at once, tokens included.
+         * Change a user, or reactivate one
+         * @description Change a user, or reactivate one: memberships are as before, tokens stay ended. For operators.
          */
         patch: operations["users_change"];
+        trace?: never;
+    };
+    "/api/v1/users/{username}/deactivate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deactivate a user
+         * @description Deactivate a user: sign-ins and tokens end at once. For operators.
+         *
+         *     Running jobs go on and waiting jobs are held until somebody releases them, unless all are cancelled.
+         */
+        post: operations["users_deactivate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/virtual-clusters": {
@@ -3335,6 +3387,18 @@ export interface components {
              */
             starts_at?: string;
         };
+        BudgetOfTenant: {
+            tenant: string;
+            /** Format: double */
+            readonly amount: number;
+            readonly unit: components["schemas"]["UnitEnum"];
+            readonly period: components["schemas"]["PeriodEnum"];
+            readonly action: components["schemas"]["ActionEnum"];
+            /** Format: date-time */
+            readonly starts_at: string;
+            /** @description All of it was used up when it was last looked at. */
+            is_spent: boolean;
+        };
         BudgetState: {
             /** @description null: none; the GPU-hours are then the month's. */
             budget: components["schemas"]["BudgetTerms"] | null;
@@ -3530,6 +3594,8 @@ export interface components {
         };
         CellsCheck: {
             valid: boolean;
+            /** @description As it would be kept, with all names written out; null: it makes no sense. */
+            specification: components["schemas"]["CellDocument"] | null;
             problems: components["schemas"]["FieldProblem"][];
             /** @description By virtual cluster and GPU model: what the cells come to. */
             guaranteed: {
@@ -3755,6 +3821,28 @@ export interface components {
             round_number: number | null;
             /** @description As "to". */
             from: string;
+        };
+        /**
+         * @description * `hold` - hold
+         *     * `cancel` - cancel
+         * @enum {string}
+         */
+        DeactivationJobsEnum: "hold" | "cancel";
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        DeactivationRequest: {
+            /**
+             * @description hold: running jobs go on, waiting ones are held until released; cancel: all end.
+             *
+             *     * `hold` - hold
+             *     * `cancel` - cancel
+             * @default hold
+             */
+            jobs?: components["schemas"]["DeactivationJobsEnum"];
+            /**
+             * @description Only say what would become of the jobs.
+             * @default false
+             */
+            dry_run?: boolean;
         };
         /** @description Mean delays of the jobs submitted from then until the next point. */
         DelayPoint: {
@@ -5327,6 +5415,16 @@ export interface components {
          * @enum {string}
          */
         LayoutEnum: "csv" | "gavel";
+        Leaving: {
+            /** @description Jobs that go on to their end. */
+            running: number;
+            /** @description Jobs that wait, and start only once they are released. */
+            held: number;
+            /** @description Jobs that ended, or were told to stop. */
+            cancelled: number;
+            /** @description Running jobs left to cancel: ask again. */
+            remaining: number;
+        };
         /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
@@ -5624,6 +5722,13 @@ export interface components {
             date_joined: string;
             /** Format: date-time */
             last_login: string | null;
+            /**
+             * Format: date-time
+             * @description The last sign-in or use of a token; null: never.
+             */
+            last_seen_at: string | null;
+            /** @description Those that have the user as a member. */
+            readonly tenants: components["schemas"]["MeTenant"][];
             /** @description The random one, in this answer only. */
             password: string | null;
         };
@@ -6050,6 +6155,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedBudgetOfTenantList: {
+            results: components["schemas"]["BudgetOfTenant"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedCellNodeList: {
             results: components["schemas"]["CellNode"][];
             /** @description Path of that page; null when none. */
@@ -6416,6 +6528,7 @@ export interface components {
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedUserChangeRequest: {
             email?: string;
+            /** @description true: reactivate it. POST /users/{username}/deactivate does the opposite. */
             is_active?: boolean;
             is_operator?: boolean;
             password?: string;
@@ -7432,6 +7545,10 @@ export interface components {
             /** @description How many users are members. */
             members: number;
             most_unfinished_jobs: number | null;
+            /** @description GPUs that it may hold at once, by GPU model; "*" caps all models together. */
+            readonly quota: {
+                [key: string]: number;
+            };
             /** Format: date-time */
             readonly created_at: string;
             /** Format: int64 */
@@ -7849,6 +7966,13 @@ export interface components {
             date_joined: string;
             /** Format: date-time */
             last_login: string | null;
+            /**
+             * Format: date-time
+             * @description The last sign-in or use of a token; null: never.
+             */
+            last_seen_at: string | null;
+            /** @description Those that have the user as a member. */
+            readonly tenants: components["schemas"]["MeTenant"][];
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         UserInputRequest: {
@@ -8318,6 +8442,7 @@ export type AwaitedRequest = components['schemas']['AwaitedRequest'];
 export type BlankEnum = components['schemas']['BlankEnum'];
 export type BudgetAction = components['schemas']['BudgetAction'];
 export type BudgetInputRequest = components['schemas']['BudgetInputRequest'];
+export type BudgetOfTenant = components['schemas']['BudgetOfTenant'];
 export type BudgetState = components['schemas']['BudgetState'];
 export type BudgetTerms = components['schemas']['BudgetTerms'];
 export type BuiltInClass = components['schemas']['BuiltInClass'];
@@ -8354,6 +8479,8 @@ export type CorrectionInputRequest = components['schemas']['CorrectionInputReque
 export type CreditAccount = components['schemas']['CreditAccount'];
 export type CreditAllowance = components['schemas']['CreditAllowance'];
 export type CreditTransfer = components['schemas']['CreditTransfer'];
+export type DeactivationJobsEnum = components['schemas']['DeactivationJobsEnum'];
+export type DeactivationRequest = components['schemas']['DeactivationRequest'];
 export type DelayPoint = components['schemas']['DelayPoint'];
 export type Delays = components['schemas']['Delays'];
 export type Delivery = components['schemas']['Delivery'];
@@ -8433,6 +8560,7 @@ export type JobsActionRequest = components['schemas']['JobsActionRequest'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
 export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
+export type Leaving = components['schemas']['Leaving'];
 export type LevelEnum = components['schemas']['LevelEnum'];
 export type Line = components['schemas']['Line'];
 export type Loan = components['schemas']['Loan'];
@@ -8490,6 +8618,7 @@ export type PageAddress = components['schemas']['PageAddress'];
 export type PaginatedAdviceList = components['schemas']['PaginatedAdviceList'];
 export type PaginatedAttemptList = components['schemas']['PaginatedAttemptList'];
 export type PaginatedAuditEntryList = components['schemas']['PaginatedAuditEntryList'];
+export type PaginatedBudgetOfTenantList = components['schemas']['PaginatedBudgetOfTenantList'];
 export type PaginatedCellNodeList = components['schemas']['PaginatedCellNodeList'];
 export type PaginatedCreditAccountList = components['schemas']['PaginatedCreditAccountList'];
 export type PaginatedCreditTransferList = components['schemas']['PaginatedCreditTransferList'];
@@ -8865,6 +8994,84 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditStatus"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    budgets_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedBudgetOfTenantList"];
                 };
             };
             /** @description Malformed, or wrong fields. */
@@ -19920,6 +20127,89 @@ export interface operations {
             };
         };
     };
+    tenants_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     tenants_change: {
         parameters: {
             query?: never;
@@ -22532,8 +22822,14 @@ export interface operations {
             query?: {
                 /** @description From `next` or `previous` of an earlier page. */
                 cursor?: string;
+                is_active?: boolean;
+                is_operator?: boolean;
                 /** @description Results in one page. */
                 page_size?: number;
+                /** @description Part of the user name or the e-mail address. */
+                q?: string;
+                /** @description Members of this tenant. */
+                tenant?: string;
             };
             header?: never;
             path?: never;
@@ -22721,6 +23017,81 @@ export interface operations {
             };
         };
     };
+    users_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     users_change: {
         parameters: {
             query?: never;
@@ -22817,6 +23188,124 @@ export interface operations {
                 };
             };
             /** @description Too many wrong passwords; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    users_deactivate: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DeactivationRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Leaving"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
                     [name: string]: unknown;

@@ -5,6 +5,7 @@ import {
   Boxes,
   ChartPie,
   CircleHelp,
+  Contact,
   FileClock,
   Gauge,
   Handshake,
@@ -25,8 +26,8 @@ import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
-/** Rounds tell of all tenants' jobs, and tokens are everybody's: these are for operators. The audit log is for admins of tenants, too. */
-const OPERATORS_PLACES: readonly string[] = ["/rounds", "/tokens"];
+/** Rounds tell of all tenants' jobs, users and tokens are everybody's: these are for operators. The audit log is for admins of tenants, too. */
+const OPERATORS_PLACES: readonly string[] = ["/rounds", "/users", "/tokens"];
 const PLACES = [
   { to: "/", label: "Overview", icon: LayoutGrid },
   { to: "/jobs", label: "Jobs", icon: Activity },
@@ -39,6 +40,7 @@ const PLACES = [
   { to: "/throughputs", label: "Throughputs", icon: Gauge },
   { to: "/failures", label: "Failures", icon: ShieldAlert },
   { to: "/tenants", label: "Tenants", icon: Users },
+  { to: "/users", label: "Users", icon: Contact },
   { to: "/rounds", label: "Rounds", icon: Timer },
   { to: "/events", label: "Events", icon: ScrollText },
   { to: "/audit", label: "Audit log", icon: FileClock },

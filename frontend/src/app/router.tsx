@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } from "@tanstack/react-router";
 
+import type { UserFilters } from "@/api/access-queries";
 import type { AuditFilters } from "@/api/audit-queries";
 import type { FailureFilters } from "@/api/failure-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
@@ -154,6 +155,17 @@ const tenant = createRoute({
   component: lazyRouteComponent(() => import("@/features/tenants/tenant-page"), "TenantPage"),
 });
 
+const users = createRoute({
+  getParentRoute: () => root,
+  path: "/users",
+  validateSearch: (search: Record<string, unknown>): UserFilters => ({
+    q: text(search.q),
+    tenant: text(search.tenant),
+    state: text(search.state),
+  }),
+  component: lazyRouteComponent(() => import("@/features/users/users-page"), "UsersPage"),
+});
+
 const rounds = createRoute({
   getParentRoute: () => root,
   path: "/rounds",
@@ -251,6 +263,7 @@ export const router = createRouter({
     failures,
     tenants,
     tenant,
+    users,
     rounds,
     round,
     throughputs,

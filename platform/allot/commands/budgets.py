@@ -40,7 +40,7 @@ def show(tenant: Tenant, output: OutputOption = Format.table) -> None:
     """Show a tenant's budget, what of it is used and what is expected."""
     with connect() as client:
         found = client.notices.budget(tenant)
-    _print(found, output)
+    print_budget(found, output)
 
 
 @group.command(name="set")
@@ -72,7 +72,7 @@ def change(
         wanted["starts_at"] = instant(start, "--from").isoformat()
     with connect() as client:
         found = client.notices.set_budget(tenant, wanted)
-    _print(found, output)
+    print_budget(found, output)
 
 
 @group.command()
@@ -83,7 +83,7 @@ def remove(tenant: Tenant) -> None:
     print_line(f"tenant {tenant} has no budget any more")
 
 
-def _print(found: BudgetState, output: Format) -> None:
+def print_budget(found: BudgetState, output: Format) -> None:
     if output is not Format.table:
         print_objects(found, output)
         return

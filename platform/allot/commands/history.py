@@ -12,7 +12,7 @@ import typer
 
 from allot.columns import COLUMNS, chosen, row
 from allot.commands.jobs import State
-from allot.commands.options import OutputOption, connect
+from allot.commands.options import JsonOption, OutputOption, connect
 from allot.errors import WrongUse
 from allot.output import Format, local_time, plural, print_objects, print_table, say
 from allot.specfiles import words
@@ -30,7 +30,6 @@ _SEEN_RUNNING = (State.running, State.succeeded, State.failed, State.cancelled)
 _BY = {"vc": "virtual_cluster", "model": "gpu_model"}
 GROUPINGS = ("tenant", "user", "vc", "model", "application", "day")
 
-JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Comma-separated, times in ISO 8601.")]
 TenantOption = Annotated[str | None, typer.Option(help="Only this tenant's.")]
 UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only submitted by this user.")]

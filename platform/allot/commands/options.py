@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from allot.errors import WrongUse
+from allot.errors import NotAllowed, WrongUse
 from allot.output import Format, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from allot.client import Client
+    from allot.schema import Me
+
+T = TypeVar("T")
 
 #: `logs -f` and `wait` outlast a restart of the server.
 PATIENCE_SECONDS = 300.0
 
 OutputOption = Annotated[
     Format, typer.Option("--output", "-o", help="How to print: a table, or whole objects.", show_default=True)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from standard input, if it is needed.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only ids or names.")]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number.", show_default=False, min=1)]
@@ -55,3 +64,16 @@ def typed_password(username: str, *, from_stdin: bool, what: str = "Password") -
     import getpass
 
     return getpass.getpass(f"{what} of {username}: ")
+
+
+def with_password(
+    ask: Callable[[dict[str, Any]], T], wanted: dict[str, Any], me: Callable[[], Me], *, from_stdin: bool
+) -> T:
+    """Ask without one's password first, and with it where the server says that it takes the person."""
+    try:
+        return ask(wanted)
+    except NotAllowed as error:
+        if all(problem.field != "your_password" for problem in error.fields):
+            raise
+    password = typed_password(me()["user"]["username"], from_stdin=from_stdin)
+    return ask({**wanted, "your_password": password})

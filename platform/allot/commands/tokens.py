@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allot.commands.options import OutputOption, connect, typed_password
-from allot.errors import NotAllowed
+from allot.commands.options import OutputOption, PasswordStdin, connect, typed_password, with_password
 from allot.output import Format, local_time, print_line, print_objects, print_table, say, shown_once, since
 from allot.times import span_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from allot.schema import Me, NewToken, Token
+    from allot.schema import NewToken, Token
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -37,9 +34,6 @@ ScopeOption = Annotated[
     ),
 ]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The part of the token after alt_.")]
-PasswordStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read the password from standard input, if it is needed.")
-]
 
 
 @group.command(name="list")
@@ -55,6 +49,10 @@ def show(
         print_objects(found, output)
         return
     of_others = everybody or user is not None
+    print_tokens(found, of_others=of_others)
+
+
+def print_tokens(found: list[Token], *, of_others: bool) -> None:
     columns = ["KEY", *(["USER"] if of_others else []), "NAME", "SCOPES", "USED", "FROM", "EXPIRES"]
     print_table(columns, (_row(token, of_others) for token in found))
 
@@ -94,7 +92,7 @@ def create(
     if days is not None or never:
         wanted["expires_in_days"] = days
     with connect() as client:
-        made = _with_password(client.tokens.create, wanted, client.me, password_stdin)
+        made = with_password(client.tokens.create, wanted, client.me, from_stdin=password_stdin)
     _print_new(made, output)
 
 
@@ -117,7 +115,7 @@ def rotate(
         def ask(body: dict[str, Any]) -> NewToken:
             return client.tokens.rotate(key, body)
 
-        made = _with_password(ask, wanted, client.me, password_stdin)
+        made = with_password(ask, wanted, client.me, from_stdin=password_stdin)
     _print_new(made, output)
     say(f"{key} works for {overlap} more.")
 
@@ -129,22 +127,6 @@ def revoke(keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="The
         for key in keys:
             client.tokens.revoke(key)
             print_line(f"{key} revoked")
-
-
-def _with_password(
-    ask: Callable[[dict[str, Any]], NewToken],
-    wanted: dict[str, Any],
-    me: Callable[[], Me],
-    password_stdin: bool,
-) -> NewToken:
-    """Ask without a password first, and with it where the server wants it."""
-    try:
-        return ask(wanted)
-    except NotAllowed as error:
-        if all(problem.field != "your_password" for problem in error.fields):
-            raise
-    password = typed_password(me()["user"]["username"], from_stdin=password_stdin)
-    return ask({**wanted, "your_password": password})
 
 
 def _print_new(made: NewToken, output: Format) -> None:

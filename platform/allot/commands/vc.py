@@ -14,8 +14,10 @@ from allot.output import Format, plural, print_line, print_objects, print_table,
 from allot.specfiles import read_document
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from allot.client import Client
-    from allot.schema import CellNode, CellsCheck, ChainCells, OwnedCells, VirtualClusterHoldings
+    from allot.schema import CellEffect, CellNode, CellsCheck, ChainCells, OwnedCells, VirtualClusterHoldings
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -198,12 +200,18 @@ def _print_effects(checked: CellsCheck) -> None:
         for name, guaranteed in checked["guaranteed"].items()
     ]
     print_table(["VC", "GUARANTEED"], rows)
-    for effect in checked["effects"]:
+    for line in lapsing_lines(checked["effects"]):
+        say(line)
+
+
+def lapsing_lines(effects: list[CellEffect]) -> Iterator[str]:
+    """Say of which virtual clusters running jobs would lose their guarantee."""
+    for effect in effects:
         if effect["lapsing"]:
             named = ", ".join(map(str, effect["jobs"]))
             more = "" if len(effect["jobs"]) == effect["lapsing"] else ", ..."
             jobs = f"{plural(effect['running'], 'running job')} of {effect['virtual_cluster']}"
-            say(f"{effect['lapsing']} of {jobs} would lose the guarantee and run on without: {named}{more}.")
+            yield f"{effect['lapsing']} of {jobs} would lose the guarantee and run on without: {named}{more}."
 
 
 def register(app: typer.Typer) -> None:

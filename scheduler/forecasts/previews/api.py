@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.core.cells.document import to_document
 from scheduler.jobs.api import tenant_and_rest
 from scheduler.jobs.schemas import JobSpec, JobSubmit
 from scheduler.jobs.services.submission import Submission, warnings_for
@@ -101,6 +102,7 @@ class CellsCheck(APIView):
         return Response(
             {
                 "valid": valid,
+                "specification": to_document(layout.specification) if layout is not None else None,
                 "problems": [shown_problem(problem) for problem in checked.problems],
                 "guaranteed": guaranteed(layout) if layout is not None else {},
                 "effects": effects_of(layout) if layout is not None and valid else [],

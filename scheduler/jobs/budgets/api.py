@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,7 +18,7 @@ from rest_framework.views import APIView
 from scheduler.jobs.budgets.schemas import UsageQuery, UsageReport
 from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, usage
 from scheduler.jobs.budgets.services import budget_remove, budget_set, budget_state
-from scheduler.models.budgets import BudgetAction, BudgetPeriod, BudgetUnit
+from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import checked, csv_file
 from tenants.api.strict import StrictSerializer
@@ -59,6 +61,30 @@ class BudgetInput(StrictSerializer):
         required=False,
         help_text="Left out: the beginning of the period that runs, or now where there are no periods.",
     )
+
+
+class BudgetOfTenant(serializers.ModelSerializer[Budget]):
+    tenant = serializers.CharField(source="tenant.name")
+    is_spent = serializers.BooleanField(help_text="All of it was used up when it was last looked at.")
+
+    class Meta:
+        model = Budget
+        fields = ["tenant", "amount", "unit", "period", "action", "starts_at", "is_spent"]
+        read_only_fields = fields
+
+
+class Budgets(ListAPIView[Budget]):
+    """The budgets of the caller's tenants, the newest tenant's first; operators see all.
+
+    What of one is used up is worked out for each by `/tenants/{name}/budget`.
+    """
+
+    serializer_class = BudgetOfTenant
+    queryset = Budget.objects.none()
+    ordering = "-tenant_id"
+
+    def get_queryset(self) -> QuerySet[Budget]:
+        return Budget.objects.filter(tenant__in=viewer(self.request).tenants()).select_related("tenant")
 
 
 class TenantBudget(APIView):

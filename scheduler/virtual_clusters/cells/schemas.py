@@ -104,6 +104,9 @@ class CellEffect(serializers.Serializer[Mapping[str, object]]):
 
 class CellsCheck(serializers.Serializer[Mapping[str, object]]):
     valid = serializers.BooleanField()
+    specification = CellDocument(
+        allow_null=True, help_text="As it would be kept, with all names written out; null: it makes no sense."
+    )
     problems = FieldProblem(many=True)
     guaranteed = serializers.DictField(
         child=serializers.DictField(child=serializers.IntegerField()),

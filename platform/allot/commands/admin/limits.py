@@ -1,0 +1,118 @@
+"""admin quota, admin budget: what a tenant may hold at once, and use up in a month or a week."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allot.commands.admin.asking import Tenant, counts, print_json
+from allot.commands.budgets import Action, Period, Unit
+from allot.commands.budgets import change as set_budget
+from allot.commands.budgets import remove as remove_budget
+from allot.commands.budgets import show as show_budget
+from allot.commands.cluster import amounts
+from allot.commands.options import JsonOption, connect
+from allot.output import Format, print_line, print_table
+
+quotas = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@quotas.command(name="list")
+def list_quotas(as_json: JsonOption = False) -> None:
+    """List the quotas of your tenants; operators see all."""
+    with connect() as client:
+        found = {each["name"]: each["quota"] for each in client.administration.tenants()}
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["TENANT", "QUOTA"], [[name, amounts(limits)] for name, limits in found.items()])
+
+
+@quotas.command()
+def show(tenant: Tenant, as_json: JsonOption = False) -> None:
+    """Show how many GPUs a tenant may hold at once, by model; "*" caps all models together."""
+    with connect() as client:
+        _print(tenant, client.administration.tenant(tenant)["quota"], as_json)
+
+
+@quotas.command(name="set")
+def change(
+    tenant: Tenant,
+    limits: Annotated[
+        list[str], typer.Argument(metavar="MODEL=N...", help="Such as V100=8, or *=16 for all together.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Give a tenant this quota in place of the one that it has. For operators.
+
+    `allot admin quota set vision V100=8 '*=16'`
+    """
+    with connect() as client:
+        _print(tenant, client.administration.set_quota(tenant, counts(limits, "quota")), as_json)
+
+
+@quotas.command()
+def remove(tenant: Tenant, as_json: JsonOption = False) -> None:
+    """Take a tenant's quota away. For operators."""
+    with connect() as client:
+        _print(tenant, client.administration.set_quota(tenant, {}), as_json)
+
+
+def _print(tenant: str, limits: dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json({"tenant": tenant, "limits": limits})
+    else:
+        print_line(f"tenant {tenant}: {amounts(limits)}" if limits else f"tenant {tenant} has no quota")
+
+
+@budgets.command(name="list")
+def list_budgets(as_json: JsonOption = False) -> None:
+    """List the budgets of your tenants; operators see all."""
+    with connect() as client:
+        found = list(client.administration.budgets())
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            row["tenant"],
+            f"{row['amount']:,.12g}",
+            row["unit"].replace("_", " "),
+            row["period"],
+            row["action"],
+            "yes" if row["is_spent"] else "no",
+        ]
+        for row in found
+    ]
+    print_table(["TENANT", "AMOUNT", "UNIT", "PERIOD", "ACTION", "USED UP"], rows, right=["AMOUNT"])
+
+
+@budgets.command(name="show")
+def show_one(tenant: Tenant, as_json: JsonOption = False) -> None:
+    """Show a tenant's budget, what of it is used and what is expected."""
+    show_budget(tenant, _format(as_json))
+
+
+@budgets.command(name="set")
+def change_one(
+    tenant: Tenant,
+    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
+    unit: Annotated[Unit, typer.Option(help="cost: weighted by each model's price.")] = Unit.gpu_hours,
+    period: Annotated[Period, typer.Option(help="Calendar periods by UTC.")] = Period.month,
+    action: Annotated[Action, typer.Option(help="At 100 %: only notify, or start no more.")] = Action.warn,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a tenant a budget, or another one. For operators."""
+    set_budget(tenant, amount, unit, period, action, "", _format(as_json))
+
+
+@budgets.command(name="remove")
+def remove_one(tenant: Tenant) -> None:
+    """Take a tenant's budget away. For operators."""
+    remove_budget(tenant)
+
+
+def _format(as_json: bool) -> Format:
+    return Format.json if as_json else Format.table

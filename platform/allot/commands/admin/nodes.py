@@ -1,0 +1,95 @@
+"""admin node: expect nodes, move and cordon them, give them tokens, remove them. For operators."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from allot.commands.admin.asking import YesOption, changes_of, confirm, print_json
+from allot.commands.nodes import Name, Why, nodes
+from allot.commands.options import JsonOption, QuietOption, connect
+from allot.output import Format, print_line, say, shown_once
+
+if TYPE_CHECKING:
+    from allot.schema import NodeWithToken
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@group.command(name="list")
+def list_nodes(as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """List nodes; the same as `allot nodes`."""
+    nodes(None, Format.json if as_json else Format.table, quiet)
+
+
+@group.command()
+def show(name: Name, as_json: JsonOption = False) -> None:
+    """Show one node and its GPUs."""
+    nodes(name, Format.json if as_json else Format.table, False)
+
+
+@group.command()
+def add(
+    name: Name,
+    rack: Annotated[str, typer.Option(help="Where it stands.")] = "rack-1",
+    as_json: JsonOption = False,
+) -> None:
+    """Expect a node, and print the configuration of its agent with the token, which is not shown again."""
+    with connect() as client:
+        made = client.administration.add_node({"name": name, "rack": rack})
+    _print_token(made, as_json)
+
+
+def _print_token(made: NodeWithToken, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    token, agent = shown_once(made["token"]), made["agent"]
+    if agent is None:
+        print_line(token)
+        return
+    print_line(json.dumps(agent["real"], indent=2))
+    say(f"Keep this as {agent['file']} on {made['name']}, and start the agent there: {agent['command']}")
+
+
+@group.command(name="set")
+def change(
+    name: Name,
+    rack: Annotated[str | None, typer.Option(help="Where it stands now.")] = None,
+    cordoned: Annotated[
+        bool | None, typer.Option("--cordon/--uncordon", help="Let nothing new start there, or everything.")
+    ] = None,
+    why: Why = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Move a node to another rack, cordon it or return it to service."""
+    changes: dict[str, Any] = changes_of(
+        {"rack": rack, "cordoned": cordoned}, "--rack, --cordon or --uncordon"
+    )
+    with connect() as client:
+        changed = client.administration.change_node(name, {**changes, "why": why})
+    if as_json:
+        print_json(changed)
+    else:
+        state = "cordoned" if changed["cordoned"] else "in service"
+        print_line(f"node {name}: in {changed['rack']}, {state}")
+
+
+@group.command()
+def token(name: Name, yes: YesOption = False, as_json: JsonOption = False) -> None:
+    """Give a node's agent a new token. The old one is worth nothing from then on."""
+    confirm(f"End the token of node {name}? Its agent is refused until it has the new one.", yes=yes)
+    with connect() as client:
+        made = client.administration.new_node_token(name)
+    _print_token(made, as_json)
+
+
+@group.command()
+def remove(name: Name, yes: YesOption = False) -> None:
+    """Forget a node that never ran anything and does not report."""
+    confirm(f"Forget node {name}, and end its token?", yes=yes)
+    with connect() as client:
+        client.administration.remove_node(name)
+    print_line(f"node {name} is forgotten")
