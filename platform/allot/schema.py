@@ -1796,7 +1796,7 @@ class BudgetOfTenant(TypedDict):
     amount: float
     unit: UnitEnum
     period: PeriodEnum
-    action: ActionEnum
+    action: BudgetAction
     starts_at: str
     is_spent: bool
 

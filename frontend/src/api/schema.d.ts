@@ -3393,7 +3393,7 @@ export interface components {
             readonly amount: number;
             readonly unit: components["schemas"]["UnitEnum"];
             readonly period: components["schemas"]["PeriodEnum"];
-            readonly action: components["schemas"]["ActionEnum"];
+            readonly action: components["schemas"]["BudgetAction"];
             /** Format: date-time */
             readonly starts_at: string;
             /** @description All of it was used up when it was last looked at. */

@@ -12,7 +12,7 @@ from django.db.models import Count, F, Q, QuerySet
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.jobs.attempts.services.steps import job_event, lock_jobs
 from scheduler.jobs.representations import publish_jobs
-from scheduler.jobs.services.control import jobs_cancel
+from scheduler.jobs.services.actions import Action, Changes, jobs_act
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
@@ -63,7 +63,7 @@ def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
         raise Conflict("You can not deactivate yourself: another operator can.")
     user = user_change(by=by, username=username, is_active=False)
     if cancel:
-        done = jobs_cancel(viewer=by, jobs=_unfinished(user), most=None)
+        done = jobs_act(viewer=by, action=Action.CANCEL, changes=Changes(), jobs=_unfinished(user), most=None)
         return Leaving(cancelled=done.jobs, remaining=done.remaining)
     waiting = _unfinished(user).filter(state=JobState.QUEUED, held=False, cancelling=False)
     ids = list(waiting.order_by("id").values_list("id", flat=True))
@@ -84,7 +84,7 @@ def _unfinished(user: User) -> QuerySet[Job]:
 @transaction.atomic
 def _hold(ids: list[int], user: User, actor: str) -> None:
     """Hold those of the jobs that still wait."""
-    at, why = database_now(), f"Held, for the account of {user.username} is deactivated."
+    at, why = database_now(), f"Held because the account of {user.username} is deactivated."
     jobs = [job for job in lock_jobs(ids).values() if job.state == JobState.QUEUED and not job.held]
     Job.objects.filter(pk__in=[job.pk for job in jobs]).update(
         held=True, message=why, version=F("version") + 1
