@@ -70,7 +70,6 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
         <Button look="quiet" aria-expanded={isWide} onClick={() => setWide(!isWide)}>
           {isWide ? "Fewer filters" : "More filters"}
         </Button>
-        {isWide && <FurtherFilters search={search} onChange={onChange} />}
         {search.array && <span>Tasks of array {search.array}</span>}
         {isFiltered(search) && (
           <Button look="quiet" onClick={onClear}>
@@ -89,6 +88,7 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
           <Download size={15} aria-hidden /> CSV
         </a>
       </div>
+      {isWide && <FurtherFilters search={search} onChange={onChange} />}
     </div>
   );
 }
@@ -102,7 +102,7 @@ function FurtherFilters({ search, onChange }: Pick<FilterBarProps, "search" | "o
   const own = (rules.data?.rules ?? []).map((rule) => rule.class);
   const classes = [...new Set([...(rules.data?.classes ?? []).map(({ name }) => name), ...own])].sort();
   return (
-    <>
+    <div className={styles.selects}>
       <TypedSearch label="Submitted by" value={search.by ?? ""} onChange={(by) => onChange({ by })} />
       <TypedSearch label="Label, or label=value" value={search.label ?? ""} onChange={(label) => onChange({ label })} />
       <Filter
@@ -123,6 +123,6 @@ function FurtherFilters({ search, onChange }: Pick<FilterBarProps, "search" | "o
         options={(models.data ?? []).map(({ name }) => name)}
         onChange={(model) => onChange({ model })}
       />
-    </>
+    </div>
   );
 }
