@@ -10,6 +10,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import redis.exceptions
@@ -24,6 +25,9 @@ from tenants.api.strict import field_errors, summary
 from tenants.errors import ApplicationError, FieldError
 
 log = logging.getLogger(__name__)
+
+#: How the request that is answered now is called (`middleware.HeadersMiddleware`).
+request_name = ContextVar("request_name", default="")
 
 # (code, status) of the framework's exceptions; the first match counts.
 FRAMEWORK: Sequence[tuple[type[Exception], str, int]] = (
@@ -93,8 +97,8 @@ def describe(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
 
 
 def internal(error: BaseException | None) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Log an unforeseen exception under a fresh id, and describe it by that id only."""
-    error_id = secrets.token_hex(6)
+    """Log an unforeseen exception under the request's name, and describe it by that name only."""
+    error_id = request_name.get() or secrets.token_hex(8)
     log.error("internal error %s", error_id, exc_info=error)
     message = f"Something went wrong in the platform. Operators find the cause in the log under {error_id}."
     return 500, error_body("internal", message), {}

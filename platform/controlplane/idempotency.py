@@ -92,7 +92,8 @@ def answer_once(
             transaction.set_rollback(True)
             return response
         row.status, row.body = response.status_code, _storable(response.content)
-        row.save(update_fields=["status", "body"])
+        row.location = response.headers.get("Location", "")
+        row.save(update_fields=["status", "body", "location"])
         return response
 
 
@@ -153,6 +154,8 @@ def _replay(stored: IdempotentAnswer, print_of_request: bytes) -> HttpResponse:
         )
     response = HttpResponse(bytes(stored.body or b""), status=stored.status, content_type="application/json")
     response[REPLAYED_HEADER] = "true"
+    if stored.location:
+        response["Location"] = stored.location
     return response
 
 

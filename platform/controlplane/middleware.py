@@ -1,25 +1,43 @@
-"""Headers that tell browsers to distrust what this server did not mean, and static files in one piece."""
+"""Headers of every answer, the name of a request among them, and static files in one piece."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from controlplane.errors import request_name
+
+REQUEST_ID = "X-Request-ID"
+#: A longer or stranger name could forge lines of a log.
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: For answers that are data: a browser that renders one anyway may load and run nothing.
 DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
 class HeadersMiddleware:
-    """Adds what holds for every answer; a view that set its own policy keeps it."""
+    """Adds what holds for every answer; a view that set its own policy keeps it.
+
+    Browsers are told to distrust what this server did not mean. The answer names its request, as the caller
+    did or by a random name, and an unforeseen error is logged under that name.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        response = self.get_response(request)
+        given = request.headers.get(REQUEST_ID, "")
+        name = given if _NAME.fullmatch(given) else secrets.token_hex(8)
+        known = request_name.set(name)
+        try:
+            response = self.get_response(request)
+        finally:
+            request_name.reset(known)
+        response.headers[REQUEST_ID] = name
         response.headers.setdefault("Content-Security-Policy", DATA_POLICY)
         response.headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
         if request.path_info.startswith("/api/"):

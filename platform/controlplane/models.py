@@ -15,6 +15,8 @@ class IdempotentAnswer(models.Model):
     fingerprint = models.BinaryField(max_length=32)
     status = models.PositiveSmallIntegerField(null=True)
     body = models.BinaryField(null=True)
+    #: Where what was made is; empty: nothing was.
+    location = models.CharField(max_length=500, blank=True, db_default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

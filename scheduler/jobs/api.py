@@ -24,6 +24,7 @@ from scheduler.models.selectors import events as event_selectors
 from scheduler.models.selectors.jobs import dependencies_of, dependents_of, job_get, jobs_visible
 from scheduler.telemetry.events import schemas as event_schemas
 from scheduler.wiring.rest import RepresentedList
+from tenants.api.answers import created
 from tenants.errors import FieldError, Invalid
 from tenants.models import Role, Scope
 from tenants.selectors import viewer
@@ -54,7 +55,7 @@ class Jobs(RepresentedList):
         """Submit a job. What could never run is refused, with the nearest that could."""
         tenant, spec = tenant_and_rest(request.data)
         job = services.job_submit(viewer=viewer(request), tenant=tenant, spec=spec)
-        return Response(new_job(job), status=201)
+        return created(request, new_job(job), job.id)
 
 
 class JobDetail(APIView):

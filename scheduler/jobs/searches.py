@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.models.jobs import SavedSearch
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Scope, Tenant
@@ -70,7 +71,7 @@ class SavedSearches(ListAPIView[SavedSearch]):
         if tenant is not None:
             by.require(tenant, Role.MEMBER)
         row = _save(by, tenant, body["name"], _normal(body["search"]))
-        return Response(SavedSearchOutput(row, context={"request": request}).data, status=201)
+        return created(request, SavedSearchOutput(row, context={"request": request}).data, row.id)
 
 
 def _normal(search: str) -> str:

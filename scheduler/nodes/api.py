@@ -1,5 +1,7 @@
 """Nodes: everybody signed in sees them, operators manage them."""
 
+from typing import Any
+
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -19,6 +21,7 @@ from scheduler.nodes.services.managing import (
     node_token_rotate,
 )
 from scheduler.wiring.rest import RepresentedList
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
@@ -58,7 +61,8 @@ class Nodes(RepresentedList):
         by = _operator(request)
         given = NodeInput(data=request.data)
         given.is_valid(raise_exception=True)
-        return _with_token(node_create(**given.validated_data, actor=by.actor), status=201)
+        new = node_create(**given.validated_data, actor=by.actor)
+        return created(request, _with_token(new), new.node.name)
 
 
 class NodeDetail(APIView):
@@ -101,7 +105,7 @@ class NodeToken(APIView):
     def post(self, request: Request, name: str) -> Response:
         """Replace the node's token; the old one is worth nothing from now on. For operators."""
         by = _operator(request)
-        return _with_token(node_token_rotate(node=node_get(name), actor=by.actor), status=200)
+        return Response(_with_token(node_token_rotate(node=node_get(name), actor=by.actor)))
 
 
 def _operator(request: Request) -> Viewer:
@@ -114,8 +118,8 @@ def _represented(node: Node) -> dict[str, object]:
     return representations.nodes([node.id])[0]
 
 
-def _with_token(new: NewToken, *, status: int) -> Response:
-    return Response({**_represented(new.node), "token": new.token, "agent": agent_set_up(new)}, status=status)
+def _with_token(new: NewToken) -> dict[str, Any]:
+    return {**_represented(new.node), "token": new.token, "agent": agent_set_up(new)}
 
 
 class GpuModels(APIView):

@@ -31,6 +31,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, described_plugins
 from scheduler.wiring.representation import OTHERS, iso
 from scheduler.wiring.rest import RepresentedList
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
@@ -132,7 +133,7 @@ class VirtualClusters(RepresentedList):
         given = VirtualClusterInput(data=request.data)
         given.is_valid(raise_exception=True)
         row = virtual_cluster_create(desired=_desired(given.validated_data, {}), actor=by.actor)
-        return Response(representations.virtual_clusters([row.id])[0], status=201)
+        return created(request, representations.virtual_clusters([row.id])[0], row.name)
 
 
 class VirtualClusterDetail(APIView):

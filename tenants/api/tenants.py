@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import ANY_MODEL, SLUG, Membership, Role, Scope, Tenant
 from tenants.selectors import Viewer, quota_of, tenant_get, viewer
@@ -117,7 +118,8 @@ class TenantsView(ListAPIView[Tenant]):
         by.require_operator()
         given = TenantInput(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response(represent(tenant_create(by=by, **given.validated_data), by), status=201)
+        tenant = tenant_create(by=by, **given.validated_data)
+        return created(request, represent(tenant, by), tenant.name)
 
 
 class TenantView(APIView):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -14,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope, Token
 from tenants.selectors import viewer
@@ -140,7 +142,8 @@ class TokensView(ListAPIView[Token]):
         by = with_password(request._request, viewer(request), body.pop("your_password", None))
         # Left out and null say different things.
         never = "expires_in_days" in body and body["expires_in_days"] is None
-        return _new(*token_create(by=by, never_expires=never, **body))
+        token, text = token_create(by=by, never_expires=never, **body)
+        return created(request, _new(token, text), token.key)
 
 
 class TokenView(APIView):
@@ -169,7 +172,8 @@ class TokenRotation(APIView):
         given = Rotation(data=request.data)
         given.is_valid(raise_exception=True)
         by = with_password(request._request, viewer(request), given.validated_data.get("your_password"))
-        return _new(*token_rotate(by=by, key=key, overlap_seconds=given.validated_data["overlap_seconds"]))
+        token, text = token_rotate(by=by, key=key, overlap_seconds=given.validated_data["overlap_seconds"])
+        return Response(_new(token, text), status=201)
 
 
 class TokenTermsView(APIView):
@@ -186,6 +190,6 @@ class TokenTermsView(APIView):
         )
 
 
-def _new(token: Token, text: str) -> Response:
+def _new(token: Token, text: str) -> dict[str, Any]:
     token.token = text  # type: ignore[attr-defined]
-    return Response(NewTokenOutput(token).data, status=201)
+    return dict(NewTokenOutput(token).data)

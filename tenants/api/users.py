@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from tenants.api.answers import created
 from tenants.api.session import MeTenant
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
@@ -158,7 +159,8 @@ class UsersView(ListAPIView[User]):
         body = dict(given.validated_data)
         by = with_password(request._request, by, body.pop("your_password", None))
         user, password = user_create(by=by, **body)
-        return Response({**UserOutput(user_shown(user.username)).data, "password": password}, status=201)
+        shown = UserOutput(user_shown(user.username)).data
+        return created(request, {**shown, "password": password}, user.username)
 
 
 class UserView(APIView):

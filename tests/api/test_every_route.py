@@ -314,6 +314,32 @@ def test_who_may(world: World, of: str):
     assert mistakes == {}
 
 
+#: Made below the answer's own path, so that what was made has no address of its own: several at once, and the
+#: successor of a token.
+_WITHOUT_ADDRESS = {
+    "/api/v1/jobs/bulk",
+    "/api/v1/tokens/<str:key>/rotate",
+    "/api/v1/market/offers/<int:offer_id>/take",
+}
+
+
+def test_what_was_made_says_where_it_is(world: World):
+    """By whoever may make it; where its address can be read, it is there."""
+    missing = []
+    for method, route in sorted(EXPECTED):
+        who = next((one for one, status in EXPECTED[method, route].items() if status == 201), None)
+        if method != "POST" or who is None or route in _WITHOUT_ADDRESS:
+            continue
+        world.know(who)
+        with transaction.atomic():
+            location = world.send(who, method, route).headers.get("Location", "")
+            found = Caller(world.token(who)).send("GET", location, None) if location else None
+            transaction.set_rollback(True)
+        if found is None or found.status_code not in (200, 405):
+            missing.append((route, who, location))
+    assert missing == []
+
+
 def scope_by_role(statuses: dict[str, int]) -> Scope | None:
     """The scope that a route needs by who may use it; None where that is no matter of roles."""
     refused = (401, 403, 404)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import pytest
 import redis.exceptions
@@ -106,6 +107,28 @@ def test_an_unforeseen_exception_is_logged_under_the_id_that_is_told(caplog):
     assert "secret detail" not in json.dumps(body)
     [record] = [record for record in caplog.records if error_id in record.getMessage()]
     assert record.exc_info is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"), [("ci-run_17.a", True), ("two\nlines", False), ("x" * 65, False), ("", False)]
+)
+def test_an_answer_names_its_request(client, given: str, is_kept: bool):
+    answered = client.get("/api/v1/nothing", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+    assert (answered == given) == is_kept
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", answered)
+
+
+def test_an_unforeseen_exception_is_logged_under_the_name_of_its_request(caplog, client, monkeypatch):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    client.raise_request_exception = False
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr("django.urls.resolvers.URLResolver.resolve", fail)
+        answer = client.get("/api/v1/jobs", headers={"X-Request-ID": "trace-17"})
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
+    assert "trace-17" in answer.json()["message"]
+    assert any("trace-17" in record.getMessage() for record in caplog.records)
 
 
 def test_field_errors_keep_their_three_parts():

@@ -27,6 +27,7 @@ def test_the_same_request_again_is_answered_again():
     assert again.json() == first.json()
     assert "Idempotency-Replayed" not in first.headers
     assert again.headers["Idempotency-Replayed"] == "true"
+    assert first.headers["Location"] == again.headers["Location"] == "/api/v1/tenants/red"
     assert Tenant.objects.count() == 1
 
 

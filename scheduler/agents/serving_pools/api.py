@@ -27,6 +27,7 @@ from scheduler.nodes import representations as node_representations
 from scheduler.nodes import schemas as node_schemas
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import RepresentedList
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Scope
@@ -101,7 +102,7 @@ class ServingPools(RepresentedList):
             return_seconds=body.get("return_seconds", 300.0),
             nodes_needed=body.get("nodes_needed"),
         )
-        return Response(_represented(made), status=201)
+        return created(request, _represented(made), made.name)
 
 
 class ServingPoolDetail(APIView):

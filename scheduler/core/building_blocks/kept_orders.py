@@ -45,13 +45,13 @@ class Row:
         del self.ranks[place], self.jobs[place]
 
     def between(self, first: int, *ends: Rank | None) -> list[JobId]:
-        """Return those from a position on who come before each of these ranks; None: there is no such end."""
+        """Return the jobs from a position on that come before each of these ranks; None sets no end."""
         last = min([bisect_left(self.ranks, end) for end in ends if end is not None], default=None)
         return self.jobs[first:last]
 
 
 class WaitingLine:
-    """Those who wait, in one row and by kinds: jobs of a kind fit equally well and may run equally long."""
+    """The waiting jobs, in one row and by kinds: jobs of a kind fit equally well and may run equally long."""
 
     __slots__ = ("_known", "all", "kinds")
 
@@ -64,7 +64,7 @@ class WaitingLine:
             self.put(job)
 
     def put(self, job: Job) -> None:
-        """Take in who waits, or what is now true of him."""
+        """Take in a waiting job, or what has changed of it."""
         rank, kind = rank_of(job), (shape_of(job), job.priority, job.time_limit_seconds)
         if self._known.get(job.id) == (rank, kind):
             return
@@ -76,7 +76,7 @@ class WaitingLine:
         self.kinds[kind].put(rank)
 
     def drop(self, job: JobId) -> None:
-        """Forget who waits no more, if he did."""
+        """Forget a job that no longer waits, if it did."""
         known = self._known.pop(job, None)
         if known is None:
             return
@@ -110,7 +110,7 @@ class Ends:
         self._entries: dict[tuple[JobId, ...], _Entry] = {}
 
     def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
-        """Take in who has GPUs, or is promised some; or new limits of one who is known."""
+        """Take in an allocation or a nomination, or new time limits of a known one."""
         before = self._drop(running)
         if before is None:
             self._last_place += 1
@@ -126,7 +126,7 @@ class Ends:
             insort(self._held, entry)
 
     def drop(self, running: Running) -> None:
-        """Forget who has no GPUs any more."""
+        """Forget an allocation that has ended."""
         self._drop(running)
 
     def _drop(self, running: Running) -> _Entry | None:
@@ -140,7 +140,7 @@ class Ends:
         return self._default_limit if limit is None else limit
 
     def in_order(self, now: float, soonest: float) -> Iterator[tuple[float, Holding]]:
-        """Yield when each ends, the first first; who should have ended by then ends at the `soonest`."""
+        """Yield when each ends, the first first; what should have ended before ends at the `soonest`."""
         due = bisect_right(self._held, soonest, key=_at)
         late = sorted([(soonest, place, holding) for _, place, holding in self._held[:due]])
         promised = sorted(

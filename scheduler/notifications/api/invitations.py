@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scheduler.notifications.services.mail import invite
+from tenants.api.answers import created
 from tenants.api.session import Me, MeTenant, me
 from tenants.api.strict import NO_AUTHENTICATION, StrictSerializer
 from tenants.api.users import USERNAME
@@ -111,7 +112,7 @@ class Invitations(ListAPIView[Invitation]):
             email=body["email"],
             days=body["expires_in_days"],
         )
-        return Response({**InvitationOutput(invitation).data, "link": link}, status=201)
+        return created(request, {**InvitationOutput(invitation).data, "link": link}, invitation.key)
 
 
 class InvitationDetail(APIView):

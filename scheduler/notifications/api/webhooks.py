@@ -27,6 +27,7 @@ from scheduler.notifications.services.webhooks import (
     webhook_test,
 )
 from scheduler.wiring.rest import checked
+from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
@@ -166,7 +167,7 @@ class Webhooks(ListAPIView[Webhook]):
         given.is_valid(raise_exception=True)
         body = {key: value for key, value in given.validated_data.items() if key != "tenant"}
         webhook, secret = webhook_make(by=by, tenant=tenant, **body)
-        return Response(_with_secret(webhook, secret), status=201)
+        return created(request, _with_secret(webhook, secret), webhook.id)
 
 
 class WebhookDetail(APIView):

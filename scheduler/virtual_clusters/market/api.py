@@ -23,6 +23,7 @@ from scheduler.virtual_clusters.market.services.rules import Borrowing, Lending,
 from scheduler.virtual_clusters.market.services.terms import Terms
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import checked, exported
+from tenants.api.answers import created
 from tenants.errors import NotFound
 from tenants.models import Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
@@ -68,7 +69,7 @@ class Offers(ListAPIView[Offer]):
         offer = offer_make(
             by=by, virtual_cluster=virtual_cluster, terms=terms, require_unused=self.require_unused
         )
-        return Response(representations.offers([offer.id], by)[0], status=201)
+        return created(request, representations.offers([offer.id], by)[0], offer.id)
 
 
 def _offers_that_are(state: str) -> Q:
@@ -184,7 +185,7 @@ class MarketRules(ListAPIView[MarketRule]):
         said = given.validated_data
         virtual_cluster = virtual_cluster_get(said["virtual_cluster"])
         rule = rule_make(by=by, virtual_cluster=virtual_cluster, terms=_rule_terms(said))
-        return Response(representations.rules([rule], by)[0], status=201)
+        return created(request, representations.rules([rule], by)[0], rule.id)
 
 
 def _rule_terms(said: dict[str, Any]) -> Lending | Borrowing:

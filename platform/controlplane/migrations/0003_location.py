@@ -1,0 +1,16 @@
+"""Where what was made is: a repeated POST is told again."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("controlplane", "0002_readiness")]
+
+    operations = [
+        migrations.AddField(
+            model_name="idempotentanswer",
+            name="location",
+            # The database's own default: rows are made by hand-written SQL.
+            field=models.CharField(blank=True, db_default="", max_length=500),
+        )
+    ]
