@@ -34,6 +34,22 @@ def test_it_fetches_nothing_from_elsewhere(site: Path) -> None:
     assert fetched == set()
 
 
+#: Columns of a line of text. Tables, headings, code, and a single word that is longer may have more.
+_WIDTH = 100
+_UNBROKEN = re.compile(r"\s*\||    |\t|#")
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.stem)
+def test_lines_are_short_enough_to_read_side_by_side(page: Path) -> None:
+    text = page.read_text()
+    if text.startswith("<!-- Written by"):
+        return
+    blocks = re.split(r"^\s*(?:```|~~~).*$", text, flags=re.MULTILINE)
+    lines = [line for block in blocks[::2] for line in block.splitlines()]
+    long = [line for line in lines if len(line) > _WIDTH and not _UNBROKEN.match(line)]
+    assert [line for line in long if " " in line.strip()[: _WIDTH // 2]] == []
+
+
 class _Page:
     class file:
         src_uri = "tutorials/first.md"
