@@ -238,6 +238,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         name=_user(),
         left_out=("mail_not_before", "mail_failures", "mail_problem", "confirmation_asked_at"),
     ),
+    "scheduler.SavedSearch": AuditedTable(what="saved search", name="r.name", tenant="r.tenant_id"),
     "scheduler.Webhook": AuditedTable(
         what="webhook",
         # Whoever knows the whole address of one may post there in many a service.

@@ -35,7 +35,19 @@ SCHEMA.app = get_wsgi_application()
 #: Values for all parameters of paths, of things that are not there.
 ANY = {
     **dict.fromkeys(("name", "port", "virtual_cluster", "key", "username", "secret"), "none"),
-    **dict.fromkeys(("job_id", "line_id", "loan_id", "offer_id", "rule_id", "number", "webhook_id"), 999),
+    **dict.fromkeys(
+        (
+            "job_id",
+            "line_id",
+            "loan_id",
+            "offer_id",
+            "rule_id",
+            "number",
+            "search_id",
+            "webhook_id",
+        ),
+        999,
+    ),
     **dict.fromkeys(("advice_id", "question_id"), "00000000-0000-4000-8000-000000000000"),
     "delivery_id": 999,
 }
