@@ -1,84 +1,94 @@
 import { Link, useRouterState } from "@tanstack/react-router";
-import {
-  Activity,
-  BookOpen,
-  Boxes,
-  ChartPie,
-  CircleHelp,
-  Contact,
-  FileClock,
-  Gauge,
-  Handshake,
-  KeyRound,
-  LayoutGrid,
-  ListTree,
-  Plus,
-  ScrollText,
-  Server,
-  ShieldAlert,
-  Timer,
-  UserRound,
-  Users,
-} from "lucide-react";
+import { CircleHelp, Plus, Search } from "lucide-react";
+import { useState } from "react";
 
 import { helpFor } from "@/app/help";
+import { isAt, type Place, placesOf } from "@/app/places";
 import { useSession } from "@/components/session";
 import { buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
-/** Rounds tell of all tenants' jobs, users and tokens are everybody's: these are for operators. The audit log is for admins of tenants, too. */
-const OPERATORS_PLACES: readonly string[] = ["/rounds", "/users", "/tokens"];
-const PLACES = [
-  { to: "/", label: "Overview", icon: LayoutGrid },
-  { to: "/jobs", label: "Jobs", icon: Activity },
-  { to: "/nodes", label: "Nodes", icon: Server },
-  { to: "/virtual-clusters", label: "Virtual clusters", icon: ListTree },
-  { to: "/cells", label: "Cells", icon: Boxes },
-  { to: "/sharing", label: "Sharing", icon: ChartPie },
-  { to: "/market", label: "Market", icon: Handshake },
-  { to: "/ledger", label: "Ledger", icon: BookOpen },
-  { to: "/throughputs", label: "Throughputs", icon: Gauge },
-  { to: "/failures", label: "Failures", icon: ShieldAlert },
-  { to: "/tenants", label: "Tenants", icon: Users },
-  { to: "/users", label: "Users", icon: Contact },
-  { to: "/rounds", label: "Rounds", icon: Timer },
-  { to: "/events", label: "Events", icon: ScrollText },
-  { to: "/audit", label: "Audit log", icon: FileClock },
-  { to: "/tokens", label: "API tokens", icon: KeyRound },
-  { to: "/account", label: "Account", icon: UserRound },
-] as const;
+interface NavigationProps {
+  onNavigate?: () => void;
+  /** Opens the palette; the drawer of a small screen has none. */
+  onSearch?: () => void;
+}
 
-export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
-  const me = useSession();
+export function Navigation({ onNavigate, onSearch }: NavigationProps) {
   const path = useRouterState({ select: (state) => state.location.pathname });
-  const isAdmin = me.tenants.some(({ role }) => role === "admin");
-  const maySee = (to: string) => me.is_operator || (to === "/audit" ? isAdmin : !OPERATORS_PLACES.includes(to));
+  const places = placesOf(useSession());
+  const of = (group: Place["group"]) => places.filter((place) => place.group === group);
+  const operate = of("operate");
   return (
     <>
       <Link to="/submit" className={buttonClass("primary")} onClick={onNavigate}>
         <Plus size={15} aria-hidden />
         Submit a job
       </Link>
+      {onSearch && (
+        <button type="button" className={styles.search} onClick={onSearch}>
+          <Search size={15} aria-hidden />
+          Go to <kbd>Ctrl K</kbd>
+        </button>
+      )}
       <nav aria-label="Main" className={styles.nav}>
-        {PLACES.filter(({ to }) => maySee(to)).map(({ to, label, icon: Icon }) => (
-          <Link
-            key={to}
-            to={to}
-            className={styles.place}
-            activeProps={{ "data-active": "", "aria-current": "page" }}
-            activeOptions={{ exact: to === "/", includeSearch: false }}
-            onClick={onNavigate}
-          >
-            <Icon size={16} aria-hidden />
-            {label}
-          </Link>
-        ))}
+        <Places places={of("daily")} onNavigate={onNavigate} />
+        <Fold title="More" places={of("more")} path={path} onNavigate={onNavigate} />
+        {operate.length > 0 && (
+          <Fold title="Operate" places={operate} path={path} isOpenAtFirst onNavigate={onNavigate} />
+        )}
         <a href={helpFor(path)} target="_blank" rel="noreferrer" className={styles.place} onClick={onNavigate}>
           <CircleHelp size={16} aria-hidden />
           Help
         </a>
       </nav>
     </>
+  );
+}
+
+interface PlacesProps {
+  places: readonly Place[];
+  onNavigate: (() => void) | undefined;
+}
+
+function Places({ places, onNavigate }: PlacesProps) {
+  return places.map(({ to, label, icon: Icon }) => (
+    <Link
+      key={to}
+      to={to}
+      className={styles.place}
+      activeProps={{ "data-active": "", "aria-current": "page" }}
+      activeOptions={{ exact: to === "/", includeSearch: false }}
+      onClick={onNavigate}
+    >
+      <Icon size={16} aria-hidden />
+      {label}
+    </Link>
+  ));
+}
+
+interface FoldProps extends PlacesProps {
+  title: string;
+  path: string;
+  isOpenAtFirst?: boolean;
+}
+
+/** Places that can be folded away; the one that is open stays in sight. */
+function Fold({ title, places, path, isOpenAtFirst = false, onNavigate }: FoldProps) {
+  const [isOpen, setOpen] = useState(isOpenAtFirst);
+  const isThere = places.some((place) => isAt(path, place));
+  return (
+    <details className={styles.fold} open={isOpen || isThere}>
+      <summary
+        onClick={(event) => {
+          event.preventDefault();
+          setOpen(!isOpen);
+        }}
+      >
+        {title}
+      </summary>
+      <Places places={places} onNavigate={onNavigate} />
+    </details>
   );
 }
 

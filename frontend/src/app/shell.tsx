@@ -4,6 +4,7 @@ import { LogOut, Menu, X } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 
 import { Brand, Navigation } from "@/app/navigation";
+import { Palette, usePaletteKeys } from "@/app/palette";
 import { useSession, useSignOut } from "@/components/session";
 import { useConnectionStatus } from "@/live/live";
 import { IconButton } from "@/ui/button";
@@ -14,6 +15,8 @@ export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const main = useRef<HTMLElement>(null);
   const arrived = useRef(false);
+  const [isSearching, setSearching] = useState(false);
+  usePaletteKeys(() => setSearching(true));
   // A new page starts at its top, and keyboard and screen reader users start in it.
   useEffect(() => {
     window.scrollTo(0, 0);
@@ -27,7 +30,7 @@ export function Shell() {
       </a>
       <aside className={styles.side}>
         <Brand />
-        <Navigation />
+        <Navigation onSearch={() => setSearching(true)} />
         <Who />
       </aside>
       <header className={styles.top}>
@@ -40,6 +43,7 @@ export function Shell() {
       <main id="main" ref={main} tabIndex={-1} className={styles.main}>
         <Outlet />
       </main>
+      {isSearching && <Palette onClose={() => setSearching(false)} />}
     </div>
   );
 }
