@@ -303,7 +303,7 @@ class FakeApi:
             and (body["action"] != "hold" or not job["held"])
             and str(job["id"]) in chosen.get("id", str(job["id"])).split(",")
         ]
-        if body["dry_run"]:
+        if body.get("dry_run"):
             queued = sum(job["state"] == "queued" for job in found)
             counts = {"queued": queued, "running": len(found) - queued}
             return {"jobs": len(found), "remaining": 0, "refused": [], **counts}

@@ -1,9 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useEffectEvent, useId, useState } from "react";
+import { useId, useState } from "react";
 
 import { jobsQuery, nodesQuery } from "@/api/queries";
-import { helpFor } from "@/app/help";
 import { placesOf } from "@/app/places";
 import { useTypingPause } from "@/components/typing";
 import { useSession } from "@/components/session";
@@ -19,27 +18,6 @@ interface Found {
   kind: string;
   label: string;
   to: string;
-}
-
-/** Ctrl-K opens the palette, "?" the help of the page, unless somebody is typing. */
-export function usePaletteKeys(open: () => void): void {
-  const act = useEffectEvent((event: KeyboardEvent) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-      event.preventDefault();
-      open();
-    } else if (event.key === "?" && !isTyping(event.target)) {
-      window.open(helpFor(window.location.pathname), "_blank", "noreferrer");
-    }
-  });
-  useEffect(() => {
-    const listener = (event: KeyboardEvent) => act(event);
-    window.addEventListener("keydown", listener);
-    return () => window.removeEventListener("keydown", listener);
-  }, []);
-}
-
-function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("input, textarea, select, [contenteditable]") !== null;
 }
 
 /** Goes to a page, a job or a node by some letters of its name, or to a job by its number. */

@@ -1,14 +1,16 @@
 import { Outlet, useRouterState } from "@tanstack/react-router";
 import { Dialog } from "radix-ui";
 import { LogOut, Menu, X } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
 
 import { Brand, Navigation } from "@/app/navigation";
-import { Palette, usePaletteKeys } from "@/app/palette";
+import { usePaletteKeys } from "@/app/keys";
 import { useSession, useSignOut } from "@/components/session";
 import { useConnectionStatus } from "@/live/live";
 import { IconButton } from "@/ui/button";
 import styles from "@/app/shell.module.css";
+
+const Palette = lazy(async () => ({ default: (await import("@/app/palette")).Palette }));
 
 /** The frame of every page: navigation, who is signed in, whether the page is live. */
 export function Shell() {
@@ -43,7 +45,11 @@ export function Shell() {
       <main id="main" ref={main} tabIndex={-1} className={styles.main}>
         <Outlet />
       </main>
-      {isSearching && <Palette onClose={() => setSearching(false)} />}
+      {isSearching && (
+        <Suspense fallback={null}>
+          <Palette onClose={() => setSearching(false)} />
+        </Suspense>
+      )}
     </div>
   );
 }
