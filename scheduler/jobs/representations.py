@@ -147,7 +147,7 @@ def _newest_attempts(job_ids: Collection[int]) -> dict[int, Attempt]:
 
 
 def readers_of(tenant: str) -> tuple[str, ...]:
-    """Return who hears of a tenant's jobs."""
+    """Return the groups that receive changes of a tenant's jobs."""
     return tenant_group(tenant), OPERATORS
 
 

@@ -1,9 +1,9 @@
-"""Jobs that a round does not read: those of a long queue that wait behind more of their own than could start.
+"""Jobs that a round does not read: those of a long queue behind more of their kind than could start.
 
-Jobs of one user are *alike* where a round could tell them apart by their number and instant of submission
-only. Where the policy of their view takes such jobs by arrival (`by_arrival`), as many as fit into the empty
-cluster, and `SPARE` more, stand for all of them: those behind could not start in this round, and change
-nothing of what it decides (decision 0075). One user's queue of any length costs a round no more than that.
+Jobs of one user are *alike* if a round could distinguish them only by their number and instant of
+submission. Where the policy of their view takes such jobs by arrival (`by_arrival`), as many as fit into the
+empty cluster, and `SPARE` more, stand for all of them. The jobs behind could not start in this round, and do
+not change its decisions (decision 0075). So the cost of one user's queue is bounded, whatever its length.
 """
 
 from collections.abc import Sequence

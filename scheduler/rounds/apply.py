@@ -59,13 +59,13 @@ _BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOutcome:
-    """What became of the plan. `dropped` lists {kind, jobs, why}, of the market with the position there."""
+    """The result of a plan. `dropped` lists {kind, jobs, why}, for the market with the position there."""
 
     at: datetime
     started: int
     kept: int
     stopped: int
-    #: Of these.
+    #: How many of the stopped ones.
     moved: int
     dropped: list[dict[str, Any]]
 
@@ -101,11 +101,11 @@ def apply_plan(
     actor = f"round {plan.round_number}"
     changes = plan.actions
     facts = lock_and_read(snapshot, changes)
-    # Not before: what was waited for may have been released meanwhile, and nobody holds it from before that.
+    # Not before: a GPU may have been released while this waited for locks, and must not be held from earlier.
     at = database_now()
     stops = _stops_that_hold(changes, facts)
     kept = _count_kept(snapshot, changes)
-    # First, for somebody may leave an allocation of which the guarantee lapses or returns.
+    # First, because a job may leave an allocation whose guarantee lapses or returns.
     for action in _regrades_that_hold(changes, facts):
         assert action.allocation is not None
         change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
@@ -221,7 +221,7 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
     if not requested:
         return []
     starts = []
-    #: By node and number: who starts before it in this round and listens there.
+    #: By node and port: the job that starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
     ids = reserve_ids(Allocation, len(requested))
     numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in requested])))
@@ -293,7 +293,7 @@ def _unusable(action: Action, asks: Asks, facts: Facts) -> str | None:
 def _listens_already(
     action: Action, asks: Asks, facts: Facts, listening: Mapping[tuple[int, int], JobId]
 ) -> str | None:
-    """Return who else starts on its nodes in this round and has a fixed port of its. The next round knows."""
+    """Return which job of this round already listens at a fixed port on its nodes. The next round sees it."""
     for node, port in _ports_of(action, asks, facts):
         if (other := listening.get((node, port))) is not None:
             return f"job {other}, which starts in this round too, listens at port {port} on its node"
@@ -301,7 +301,7 @@ def _listens_already(
 
 
 def _ports_of(action: Action, asks: Asks, facts: Facts) -> list[tuple[int, int]]:
-    """Return by node the fixed ports of who starts."""
+    """Return the (node, fixed port) pairs of the jobs that start."""
     ports = [port for job in action.jobs if job in facts.jobs for port in facts.jobs[job].ports]
     if not ports:
         return []
@@ -399,7 +399,7 @@ def _gpu_rows(start: _Start) -> list[tuple[Any, ...]]:
 def _attempt_rows(
     starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the rows of attempts, of their parts, and of the events that tell of them."""
+    """Return the rows of attempts, of their parts, and of their events."""
     attempts, parts, events = [], [], []
     pairs = [
         (start, *each) for start in starts for each in zip(start.action.jobs, start.attempts, strict=True)

@@ -1,8 +1,8 @@
-"""The circuit breaker of views whose policy takes too long: since when, when it is tried again, who is told.
+"""The circuit breaker of views whose policy takes too long: its start, its next trial, and its events.
 
-Such a view is served by a cheap policy. So that it does not cost every round the time that was too short, its
-own policy is tried again after 1 round, then after 2, 4 and so on up to 64; the first time that it decides in
-time ends the episode. Begin and end are events, and show on the page of virtual clusters.
+A cheap policy serves such a view. The view's own policy would cost each round its whole time limit, so it is
+tried again after 1 round, then after 2, 4 and so on up to 64. The first time that it decides in time ends the
+episode. Start and end are events, and show on the page of virtual clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CircuitBreaker:
     def __init__(self, facts: Snapshot) -> None:
         self._policies = _policies(facts)
         self._rows = {row.view: row for row in ViewComputing.objects.all()}
-        #: Views whose policy is not tried in this round, and why: what `decide()` is to be told.
+        #: Views whose policy is not tried in this round, and why; an argument of `decide()`.
         self.skipped: Mapping[str, str] = {
             view: _skipped(row)
             for view, row in self._rows.items()
@@ -92,9 +92,9 @@ class CircuitBreaker:
 
 
 def with_breakers_open(facts: Snapshot) -> Snapshot:
-    """Return the facts with a cheap policy wherever one decides at present, the view's own being too slow.
+    """Return the facts with a cheap policy for each view whose own policy is too slow at present.
 
-    For whoever decides ahead of time, in previews, questions and forecasts, without waiting for it again.
+    Previews, questions and forecasts decide ahead of time by these facts, without waiting for it again.
     """
     policies = _policies(facts)
     slow = {

@@ -1,7 +1,7 @@
 """Many new rows at once by COPY: at a thousand starts a round, three times as fast as INSERT.
 
-Only the rounds write so many rows that this is worth its own path around the ORM; the columns are
-still checked by the database, constraint by constraint, as with any other write.
+Only rounds write enough rows to justify a path around the ORM. The database still checks each constraint, as
+with any other write.
 """
 
 from collections.abc import Iterable, Sequence

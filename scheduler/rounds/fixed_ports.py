@@ -17,7 +17,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.tag_constraints import TagConstraint
 
-#: Of several jobs in the way so many are named.
+#: The most jobs in the way that a reason names.
 _NAMED = 3
 #: Reasons of the core behind which a port may stand.
 _OF_CANDIDATES = frozenset({"candidate_nodes", "exceeds_candidates"})
@@ -68,7 +68,7 @@ def listening_alone(job: core.Job, ports: Collection[int], nodes: core.Candidate
 def candidates(
     job: core.Job, ports: Collection[int], taken: Mapping[int, Mapping[str, core.JobId]]
 ) -> core.Candidates | None:
-    """Return where a job may be, given who has which port on which node. Where it is itself it may stay."""
+    """Return where a job may be, given the jobs that have each port on each node. It may stay on its own."""
     there = {name for port in ports for name, by in taken.get(port, {}).items() if by == job.id}
     names = {name for port in ports for name, by in taken.get(port, {}).items() if by != job.id} - there
     if not names:
@@ -78,7 +78,7 @@ def candidates(
 
 
 def taken_ports(facts: core.Snapshot) -> Mapping[int, Mapping[str, core.JobId]]:
-    """Return by number and node who listens there."""
+    """Return by port and node the job that listens there."""
     ids = [job.id for job in facts.jobs]
     with connection.cursor() as cursor:
         cursor.execute(

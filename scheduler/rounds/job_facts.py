@@ -105,7 +105,7 @@ class ReadJobs:
     jobs: tuple[core.Job, ...]
     #: Tenant and application of each.
     job_classes: Mapping[int, tuple[str, str]]
-    #: Of jobs that insist on ports of their nodes: which.
+    #: The fixed ports of the jobs that have any.
     ports: Mapping[core.JobId, tuple[int, ...]]
     #: Jobs that were not read.
     left_out: tuple[core.JobId, ...]

@@ -24,7 +24,7 @@ from tenants.models import VirtualCluster
 
 log = logging.getLogger(__name__)
 
-#: More than so many wait for the next round, so that no round's transaction grows long.
+#: Further ones wait for the next round, so that no round's transaction grows long.
 MOST_AT_ONCE = 50
 _BUSY = "guarantees are being changed at this moment"
 _TOO_MANY = f"more than {MOST_AT_ONCE} mutations in one round"
@@ -34,9 +34,9 @@ _GONE = "the virtual cluster is gone"
 def carry_out(plan: Plan) -> list[dict[str, Any]]:
     """Do what rules decided, in the round's own transaction; return what was dropped.
 
-    These are {kind, jobs, why, position}, the position that of the action, and of its line of the ledger.
-    Whoever changes guarantees has the lock and may be waiting for rows that this transaction holds, so it is
-    only tried: a round never waits for people, nor they for a round that waits for them.
+    These are {kind, jobs, why, position}: the position of the action, and of its line of the ledger.
+    A request that changes guarantees holds the lock and may wait for rows that this transaction holds. So
+    this only tries the lock: a round never waits for such a request, and cannot deadlock with it.
     """
     if not plan.market:
         return []

@@ -21,9 +21,9 @@ from tenants.errors import Conflict, TooManyRequests
 
 #: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.
 MOST_SECONDS = 3.0
-#: Whoever asks first after a restart waits until there is a process to compute in, as rounds do not.
+#: The first request after a restart waits this long for a process to compute in; rounds do not wait.
 START_SECONDS = 20.0
-#: Of the facts as they are kept: more than any round decides within that time.
+#: The most bytes of stored facts: more than any round decides within that time.
 MOST_BYTES = 4 * 2**20
 #: One at a time in a process, so that other pages do not wait for them.
 _turn = threading.Lock()

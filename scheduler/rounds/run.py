@@ -146,7 +146,7 @@ def _run(number: int) -> None:
     stored = codec.dumps_snapshot(snapshot), stored_plan
     with transaction.atomic():
         hold_fence(number)
-        # Asked for first, so called first: pages and agents are told after the clock is stopped.
+        # Registered first, so called first: the clock stops before pages and agents are notified.
         after_commit(
             lambda: _write_timings(
                 number,

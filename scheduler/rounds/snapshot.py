@@ -358,7 +358,7 @@ def _cells(cursor: Any) -> Specification | None:
 
 
 def _interference(cursor: Any) -> tuple[Branch, ...]:
-    """Return what is foretold of pairs that nobody measured, where a virtual cluster shares freely."""
+    """Return the prediction for pairs without measurements, where a virtual cluster shares freely."""
     cursor.execute(_INTERFERENCE, [SHARE_FREE])
     row = cursor.fetchone()
     return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])

@@ -1,7 +1,7 @@
 """Where policies compute in the live loop: in a child process that can be ended when it takes too long.
 
 A worker has one child, made when a policy first wants to compute, with one thread and a limit on its memory.
-It is started anew after many calls, when it has grown, and when it had to be ended; starting is bounded, but
+It starts again after many calls, when it has grown, and when it had to be ended. Starting is bounded, but
 does not count as the policy's time. A round gives all computations of all its policies one `Budget`.
 
 Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions
@@ -44,7 +44,7 @@ _PIPE_BYTES = 1 << 16
 _MOST_ANSWER_BYTES = 1 << 30
 #: How long a process may take to be gone once it was killed, or has closed its pipes.
 _ENDING_SECONDS = 1.0
-#: One that is not ready after so long never will be.
+#: A process that is not ready after this time never will be.
 _HOPELESS_SECONDS = 60.0
 MIB = 1024 * 1024
 
@@ -64,7 +64,7 @@ class Limits:
     start_seconds: float = 5.0
     #: Address space: what needs more fails as if the machine had no more.
     memory_bytes: int = 4096 * MIB
-    #: It is started anew after so many calls, or when it uses so much memory after one.
+    #: It starts again after this many calls, or when it uses this much memory after one.
     recycle_calls: int = 1_000
     recycle_bytes: int = 1024 * MIB
 
@@ -351,7 +351,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in own.items()
-        # By its home one tells which installation a process belongs to.
+        # A process's home shows to which installation it belongs.
         if name == "ALLOT_HOME" or not name.startswith(_NOT_INHERITED)
     }
     path = os.pathsep.join(filter(None, (str(_ROOT), own.get("PYTHONPATH"))))

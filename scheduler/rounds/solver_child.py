@@ -80,7 +80,7 @@ def _end_with(parent: int) -> None:
 
 
 def _limit(memory_bytes: int) -> None:
-    """Let this process have so much address space, unless it may have only less; and write no core dump."""
+    """Limit this process to this much address space, or to less if it may have only less; no core dumps."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     if most == resource.RLIM_INFINITY or memory_bytes < most:
         # Some systems other than Linux know no such limit.
@@ -90,7 +90,7 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _own_pipes() -> tuple[io.FileIO, io.FileIO]:
-    """Return the two pipes; what anybody prints goes to the log from now on, and not in between answers."""
+    """Return the two pipes; output of any code goes to the log from now on, and not between answers."""
     calls, answers = io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -133,7 +133,7 @@ def _resident_bytes() -> int:
 
 
 def _read(pipe: io.FileIO) -> bytes | None:
-    """Return the next message; None when there is nobody to send one."""
+    """Return the next message; None when the sender is gone."""
     header = _read_exactly(pipe, HEADER.size)
     return None if header is None else _read_exactly(pipe, HEADER.unpack(header)[0])
 

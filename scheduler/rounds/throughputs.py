@@ -40,8 +40,8 @@ _NOTHING = JobThroughputs()
 
 
 class KnownThroughputs:
-    """Answers for many jobs of few job classes: each job class and shape is thought about once, and again
-    when something else is known of it. `before`: who answered so far."""
+    """Throughputs of many jobs of few job classes, computed once for each class and shape, and again when
+    other facts are known of it. `before`: the predecessor, whose answers are kept where they still hold."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class KnownThroughputs:
 
     @property
     def job_classes(self) -> Iterable[JobClass]:
-        """Those of which something is on record."""
+        """The job classes with records."""
         return self._entries
 
     def of(
@@ -75,7 +75,7 @@ class KnownThroughputs:
         known = job_class in self._entries
         if not known and not declared:
             return _NOTHING
-        # Of job classes that nothing is known of, all that declare the same are alike.
+        # Unknown job classes that declare the same are alike.
         key = (job_class if known else None, shape)
         found = self._found.get(key)
         if found is None:
@@ -87,7 +87,7 @@ class KnownThroughputs:
     def _think(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> JobThroughputs:
         models = sorted({*self.prices, *declared})
         throughputs = self.estimator.throughputs(job_class, gpus, models, declared)
-        # What is only assumed is left out: whoever reckons with it assumes the same (`core.run_time`).
+        # Assumed ones are left out: the policies that need them assume the same (`core.run_time`).
         known = {
             model: throughputs[model]
             for model in models

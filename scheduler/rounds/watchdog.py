@@ -123,10 +123,10 @@ def within_budget(
     seconds: float | None = None,
     renew: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return what an attempt decides, which may take any view at most so many seconds, or as is configured.
+    """Return what an attempt decides; each view may take at most `seconds`, or the configured time.
 
-    An attempt is given a timekeeper and the views that are known to take too long, with what is said of
-    them; it decides on the same facts each time. `renew` is called before each further attempt.
+    An attempt gets a timekeeper and the views that are known to take too long, with the reason of each. It
+    decides on the same facts each time. `renew` is called before each further attempt.
     """
     seconds = settings.CONFIG.view_budget_seconds if seconds is None else seconds
     found = dict(overran or {})

@@ -1,4 +1,4 @@
-"""Nodes that stopped reporting, gangs that never became ready: what no message will ever tell."""
+"""Nodes that stopped reporting and gangs that never became ready: what no message reports."""
 
 from datetime import datetime, timedelta
 
@@ -56,11 +56,11 @@ def _are_served(now: datetime) -> bool:
 
 
 def expire_leases() -> None:
-    """Declare nodes lost whose lease and margin are over; stop gangs that wait for a node in vain.
+    """Declare nodes lost whose lease and margin are over; stop gangs whose nodes did not become ready.
 
-    None is while agents are not served, since it may be the server that is silent. Otherwise the node's own
-    shims have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
-    back and its jobs queued again without any of them running twice.
+    No node is declared lost while agents are not served, since then the server itself may be silent. By the
+    end of the margin the node's own shims have killed what ran there (their deadline is the lease itself). So
+    its GPUs can be given back and its jobs queued again, and no job runs twice.
     """
     now = database_now()
     margin = timedelta(seconds=settings.CONFIG.node_lease_margin_seconds)

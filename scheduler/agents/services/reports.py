@@ -101,9 +101,9 @@ def report_apply(node: Node, report: Report) -> DesiredState:
 
 
 def _renew_lease(node: Node) -> tuple[datetime, int]:
-    """Renew by the database's clock; return its time, and the number of this answer.
+    """Renew the node's lease by the database's clock; return its time, and the number of this answer.
 
-    One statement, and not put together anew by the ORM: every node asks for it every few seconds.
+    One statement, written here: the ORM would build it again for every node every few seconds.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -324,7 +324,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
     if job.array is not None:
         values = (job.array["index"], job.array_id, job.array["size"])
         variables |= dict(zip(_ARRAY_VARIABLES, map(str, values), strict=True))
-    # Of an elastic job, as many as it was granted.
+    # An elastic job has as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
         replicas = sum(task.replicas for task in stated.tasks)
@@ -378,7 +378,7 @@ def _replica(
     `shares`: by rank, the CPUs and memory that it has now of what its task leaves to the platform.
     """
     rank = placed["rank"]
-    # Of what nobody gave it a share, it has no limit.
+    # Without a share, a replica has no limit.
     cpus, memory = shares[rank] if rank < len(shares) else (0.0, 0)
     return Replica(
         rank=rank,

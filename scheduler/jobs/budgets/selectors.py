@@ -1,4 +1,4 @@
-"""Who used how many GPU-hours, in any range of time and by any grouping.
+"""GPU-hours used, in any range of time and by any grouping.
 
 An attempt counts each of its GPUs from when it had them until it gave them back; a part of a GPU counts as
 such, and jobs that have GPUs together count an equal part for each while they are beside one another. So
@@ -204,7 +204,7 @@ def _tells_of_guarantees(question: UsageQuestion) -> bool:
 
 
 def _with_guarantees(viewer: Viewer, question: UsageQuestion, rows: Sequence[Used]) -> list[Used]:
-    """Say beside each row what is guaranteed, and add rows for guarantees of which nothing was used."""
+    """Add to each row what is guaranteed, and add rows for guarantees that were not used."""
     found = {tuple(row.key.values()): row for row in rows}
     for key, hours in _entitled(viewer, question).items():
         row = found.get(key) or replace(_NOTHING, key=dict(zip(question.by, key, strict=True)))

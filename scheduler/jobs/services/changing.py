@@ -135,7 +135,7 @@ def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
 
 
 def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[str, tuple[Any, Any]]) -> None:
-    """Others have reckoned with when it ends: only an operator may let it run on for longer."""
+    """Plans of others rest on its end, so only an operator may let it run for longer."""
     for name, (old, new) in changed.items():
         if name not in WHILE_IT_RUNS:
             problem = f"can not be changed while job {job.id} has GPUs"

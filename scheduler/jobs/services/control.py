@@ -144,7 +144,7 @@ WHERE scheduler_job.id = task.id
 @repeated_on_deadlock
 @transaction.atomic
 def job_cancel(*, job_id: int, actor: str) -> None:
-    """End a waiting job at once; tell a running one to stop. Cancelling again changes nothing."""
+    """End a waiting job at once; stop a running one. Cancelling again changes nothing."""
     job = lock_jobs([job_id])[job_id]
     if job.cancelling or job.state == JobState.CANCELLED:
         return

@@ -18,7 +18,7 @@ from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid
 
 _ACTOR = "dependencies"
-#: Of a chain whose first job failed, so many links are cancelled before a round; the next one goes on.
+#: The most links of a chain with a failed first job that are cancelled before a round; the next goes on.
 _MOST_LINKS = 20
 _WORDS = {SUCCEEDED: "to succeed", ENDED: "to end", FAILED: "to fail", STARTED: "to start"}
 _ENDED_WORDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled"}
@@ -95,7 +95,7 @@ def dependencies_write(jobs: Iterable[Job], specs: Iterable[JobSpec]) -> None:
         Dependency.objects.bulk_create(rows)
 
 
-# As `_became` says of each; of a job that waits no more nothing is awaited.
+# By the rule of `_became`; a job that waits no longer awaits nothing.
 _SETTLE = """
 WITH awaited AS MATERIALIZED (
     -- Once for each, since all tasks of one array may wait for all of another.

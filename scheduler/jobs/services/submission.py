@@ -1,4 +1,4 @@
-"""From a written specification to one that may be submitted: who submits, where to, and could it ever run."""
+"""Turn a written specification into one that may be submitted: by its user, there, and able to run at all."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
 _QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
-#: Of many jobs that are refused together, each kind of problem is shown once.
+#: When many jobs are refused together, each kind of problem is shown once.
 _KINDS_SHOWN = 20
 _TENANTS_NAMED = 50
-#: To count ten thousand jobs takes longer than all the rest of submitting one; a count is good for so long.
+#: Counting ten thousand jobs takes longer than the rest of submitting one; a count is kept for this time.
 COUNT_KEPT_SECONDS = 1.0
 
 #: A tenant, and a user whose waiting jobs there are meant; None: all unfinished jobs of the tenant.
@@ -77,7 +77,7 @@ class Submission:
         return scopes_by_name(self._submitter, self.facts.tenant_id)
 
     def check_room(self, more: int) -> None:
-        """Raise QuotaExceeded when the tenant may not have so many more jobs."""
+        """Raise QuotaExceeded when the tenant may not have this many more jobs."""
         most = self.facts.most_unfinished_jobs
         if most is None:
             most = settings.CONFIG.unfinished_jobs_per_tenant
@@ -314,11 +314,10 @@ def warnings_for(checked: FeasibleJob) -> list[str]:
 
 
 def jobs_before(queue: Queue, more: int, *, most: int) -> int | None:
-    """Return None where so many more jobs may be submitted, and count them in; else how many there are.
+    """Return None where this many more jobs may be submitted, and count them; else how many there are.
 
-    `most`: how many there may be. What other processes let in since the last count is
-    missed: the bound is there to stop queues without end, and one job more does no harm. Nobody is refused
-    but by a fresh count.
+    `most`: how many there may be. Jobs that other processes accepted since the last count are missed: the
+    bound prevents endless queues, and one job more does no harm. Only a fresh count refuses a job.
     """
     now = time.monotonic()
     count, counted_at = _counted_jobs.get(queue, (most, now))

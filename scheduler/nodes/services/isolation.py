@@ -12,7 +12,7 @@ from scheduler.models.nodes import Node, NodeState
 from scheduler.nodes.services.health import findings_apply
 from scheduler.wiring.clock import database_now
 
-#: Of the finding that an agent has about the same; the agent's replaces ours once it is let in.
+#: The name of the agent's finding about the same, which replaces ours once the agent is accepted.
 CHECK = "isolation"
 _NAMED = 3
 
@@ -44,7 +44,7 @@ def unisolated_nodes() -> QuerySet[Node]:
 
 
 def unisolated_warning(gpu_models: Sequence[str]) -> str:
-    """Return what somebody should know whose job accepts these models, or any if none is named; or ""."""
+    """Return a warning for a job that accepts these models (any if none is named), or ""."""
     nodes = unisolated_nodes()
     if gpu_models:
         nodes = nodes.filter(gpu_model__name__in=gpu_models)

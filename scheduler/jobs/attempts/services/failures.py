@@ -16,8 +16,8 @@ from scheduler.nodes.services.changes import cordon_node, node_locked
 
 #: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
 MOST_AVOIDED = 8
-#: A node is cordoned when the hardware failed so many jobs on it within this time. What a job's log says is
-#: its own word, so that one tenant alone can not take nodes from others.
+#: A node is cordoned when its hardware failed this many jobs, of this many tenants, within this time. A job
+#: writes its own log, so one tenant alone must not be able to take nodes from others.
 SUSPECT_WITHIN = timedelta(hours=6)
 SUSPECT_JOBS, SUSPECT_TENANTS = 3, 2
 
@@ -100,5 +100,5 @@ def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
                 f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
                 f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
             )
-            # Not to return by itself: whether that hardware is sound again no check can tell.
+            # It does not return automatically: no check shows whether that hardware is sound again.
             cordon_node(node, actor="health", why=why)

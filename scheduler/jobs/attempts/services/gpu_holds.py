@@ -1,4 +1,4 @@
-"""Who holds which GPU, and who is to hold it next: the rows. `core.model.holds` decides about them."""
+"""Which allocations hold a GPU, and which are nominated for it: the rows. `core.model.holds` decides."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -71,9 +71,9 @@ def hold(allocation_id: int, *, at: datetime) -> None:
 
 
 def may_promote(allocation_id: int) -> bool:
-    """Whether those who hold the GPUs of a nominated allocation leave it room.
+    """Whether the holders of the GPUs of a nominated allocation leave it room.
 
-    The GPUs of which it is to have parts stay locked: else two might each find the room that is for one.
+    The GPUs of which it gets parts stay locked: otherwise two allocations might both find the room for one.
     """
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_GPUS, [allocation_id, WHOLE_GPU])
@@ -88,7 +88,7 @@ def nominees(gpus: Collection[int]) -> list[int]:
 
 
 def overdue() -> list[int]:
-    """Return the nominated allocations that those who hold their GPUs leave room for, the oldest first."""
+    """Return the nominated allocations for which the holders of their GPUs leave room, the oldest first."""
     nominated = _nominated()
     holds = holds_on({gpu for gpus in nominated.values() for gpu in gpus})
     ready = {allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus)}
@@ -106,7 +106,7 @@ def _nominated(**which: Any) -> dict[AllocationId, list[GpuId]]:
 
 
 def holds_on(gpus: Collection[int]) -> GpuHolds:
-    """Return who holds these GPUs and who is nominated for them."""
+    """Return which allocations hold these GPUs and which are nominated for them."""
     devices: dict[GpuId, int] = {}
     holds = GpuHolds(lambda gpu: devices.get(gpu, 0))
     if not gpus:

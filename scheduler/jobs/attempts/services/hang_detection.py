@@ -1,4 +1,4 @@
-"""Jobs that run and do nothing, as far as their owners or the site can tell; and trial runs that are over."""
+"""Jobs that run and do nothing, by the rules of their owners or the site; and trial runs that are over."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -54,7 +54,7 @@ def watch_idle_gpus() -> None:
         rule = (_own_rule(attempt.job) if attempt.has_own_rule else None) or usual
         if rule is None or attempt.running_at is None:
             continue
-        # Only then may it have been idle for so long: most are asked nothing.
+        # Only such a job can have been idle for that long, so most cost no query.
         if now - _later(attempt.running_at, since) < timedelta(seconds=rule["seconds"]):
             continue
         idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
@@ -95,7 +95,7 @@ def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str
 
 
 def end_trials() -> None:
-    """Stop the trial runs that have shown that their jobs work: told of a step, or run for long enough."""
+    """Stop the trial runs that have shown that their jobs work: by a step, or by running long enough."""
     trials = Attempt.objects.filter(state=AttemptState.RUNNING, is_trial=True).exclude(running_at=None)
     now = database_now()
     for attempt in trials.select_related("job"):

@@ -1,10 +1,10 @@
-"""What becomes of a job when an attempt of it has ended: its row.
+"""The next state of a job when one of its attempts has ended: its row.
 
-The attempt may be a trial run: one replica of a job on a few GPUs, before the whole gang is given what it
-asks for. Most jobs that fail do so soon and by their own doing; a large gang that waited a day, and for which
-others had to leave, should not be the one that finds out. While a trial is due, `Job.shape` tells rounds what
-the trial needs, so that they know of nothing but a small job. A trial is over when it has told of a step, has
-run for as long as its job says, or has ended well. One that fails is a failure of the job like any other.
+The attempt may be a trial run: one replica of the job on a few GPUs, before the whole gang gets the GPUs that
+it asks for. Most jobs that fail do so soon and by their own doing. A trial prevents that a large gang finds
+this out after it waited a day and other jobs were stopped for it. While a trial is due, `Job.shape` has what
+the trial needs, so rounds see a small job only. A trial is over when it has reported a step, has run for as
+long as its job says, or has succeeded. A failed trial is a failure of the job like any other.
 """
 
 import json

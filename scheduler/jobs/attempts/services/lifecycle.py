@@ -49,13 +49,13 @@ def attempt_stop(
     preempted_by: Iterable[int] = (),
     at: datetime | None = None,
 ) -> None:
-    """Tell an attempt to stop. A planned one ends at once; a live one when its nodes say so."""
+    """Stop an attempt. A planned one ends at once, a live one when its nodes report its end."""
     writer = _Writer(attempt, at=at or database_now(), actor=actor, why=message, preempted_by=preempted_by)
     writer.take(machine.Stopped(cause=StopCause(cause)))
 
 
 def part_ready(part: AttemptPart, *, master_port: int | None) -> None:
-    """A node is ready; when it was the last of the gang, all are told to go."""
+    """Note that a node is ready; when it was the last of the gang, all nodes get the order to go."""
     writer = _Writer(
         part.attempt, at=database_now(), actor="", part=part, columns={"master_port": master_port}
     )
@@ -296,7 +296,7 @@ def has_rank_zero(part: AttemptPart) -> bool:
     return any(replica["rank"] == 0 for replica in part.replicas)
 
 
-# GPUs that come free, and who is nominated for them
+# GPUs that come free, and the allocations nominated for them
 
 
 def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
@@ -325,8 +325,8 @@ def promote_overdue() -> None:
 def promote(allocation_id: int) -> None:
     """Turn a nominated allocation into a held one if all its GPUs are free and its jobs have stopped.
 
-    The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
-    somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
+    The caller has locked another job, so waiting for these could deadlock (decision 0004). If another
+    transaction has locked one of them, this runs after the commit, in a transaction that holds no lock yet.
     """
     if not _promote(allocation_id, waits=False):
         after_commit(_promote_alone, allocation_id)
@@ -338,16 +338,16 @@ def _promote_alone(allocation_id: int) -> None:
 
 
 def _promote(allocation_id: int, *, waits: bool) -> bool:
-    """Return whether all its jobs could be locked: then it is promoted, or not to be.
+    """Promote an allocation if it may be; return whether all its jobs could be locked to decide this.
 
-    It is held from now on, and not from when whoever lets it begin read the clock: another predecessor may
-    have gone since then, by a later time.
+    It is held from the present time, not from the time that its caller read: another predecessor may have
+    gone since then, by a later time.
     """
     planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
     job_ids = list(planned.values_list("job_id", flat=True))
     if len(lock_jobs(job_ids, waits=waits)) < len(job_ids):
         return False
-    # Looked at under the locks: whoever had them may have changed all of it.
+    # Read under the locks: the transaction that had them may have changed all of it.
     attempts = list(planned.select_related("job", "allocation").order_by("job_id"))
     needs_nodes = bool(attempts) and attempts[0].allocation.nodes is not None
     if needs_nodes and not waits:

@@ -2,11 +2,11 @@
 
 The cost of one is the time from the order to stop until the attempt has left its GPUs, the time the next one
 takes from having GPUs to running, and the work that is done again. Waiting for GPUs in between
-is left out: it is the scheduler's doing and not the job's. A job is told the median of its latest ones.
+is left out: the scheduler causes it and not the job. The cost of a job is the median of its latest ones.
 
-Of the work, the attempt's progress lines are known. At its end, whatever it did after the last one is
-counted as lost, which is right to a line for a job that saves its state when it is told to stop. Where the
-next attempt goes on from says how much it really was, and then that is written instead.
+The progress lines show the work of an attempt. When it ends, all work after the last line counts as lost;
+for a job that saves its state on the order to stop, this is right to a line. The step from which the next
+attempt goes on shows how much was really lost, and then replaces this value.
 """
 
 from datetime import datetime
@@ -67,7 +67,7 @@ FROM (
 
 
 def settle_preemption_cost(job_id: int) -> None:
-    """Work out anew what a preemption costs a job, now that it runs again or has said what it lost."""
+    """Compute again what a preemption costs a job, which runs again or has reported what it lost."""
     with connection.cursor() as cursor:
         cursor.execute(_SETTLE, [job_id, LATEST, job_id])
 

@@ -1,8 +1,8 @@
 """Keeping what running jobs make of their GPUs, for each job and for those of its user that are like it.
 
-Stage times come with progress lines. What devices tell is read once a minute, when readings have been put
-together: of minutes in which an attempt ran throughout and had its GPUs alone. It may have been stopped
-since, as happens to who is only profiled.
+Stage times come with progress lines. Device readings are read once a minute, after they have been put
+together. Only minutes count in which an attempt ran throughout and had its GPUs alone. The attempt may have
+been stopped since, as happens to a job that is only profiled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from scheduler.wiring.clock import database_now
 WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
 #: A minute that is put together later than this is not counted any more.
 _LATE = timedelta(minutes=10)
-#: Of what is not measured any more no more is kept, and of a tenant not of more classes.
+#: How long profiles are kept that are not measured any more; the most classes that are kept of a tenant.
 KEPT = timedelta(days=90)
 CLASSES_MOST = 1_000
 _MEASURES = [
@@ -81,7 +81,7 @@ def profiles_measure(now: datetime | None = None) -> None:
 
 
 def _ran_throughout(attempt: Attempt, minute: datetime) -> bool:
-    """Whether a minute that begins then counts: after it was warm, and before it was told to stop."""
+    """Whether a minute that begins then counts: after the warm-up, and before the order to stop."""
     ends = [at for at in (attempt.stopping_at, attempt.ended_at) if at is not None]
     if attempt.running_at is None or minute < attempt.running_at + WARM_UP:
         return False
@@ -97,7 +97,7 @@ def prune_class_profiles() -> None:
 def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
     lock_jobs([job_id])
     attempt = rows[0].part.attempt
-    # Who was ever beside it makes what its devices did another's.
+    # If another attempt was ever beside it, its devices did that attempt's work too.
     if not has_gpus_alone(attempt):
         return
     before = known = _report_of(JobProfile.objects.filter(job_id=job_id).first())

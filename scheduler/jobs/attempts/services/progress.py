@@ -1,12 +1,11 @@
-"""Keeping what running jobs say of themselves in their progress lines: steps, epochs and batch sizes, how
-they scale.
+"""Keeping what running jobs report in their progress lines: steps, epochs, batch sizes, and how they scale.
 
-By the steps rounds know how long jobs will run. An attempt's lines are counted once in `EVERY_SECONDS`,
-and its last: one write a minute. Trial runs do not count, since they are on other GPUs than the job will
-be.
+Rounds derive run times from the steps. An attempt's lines are counted once in `EVERY_SECONDS`, and its last
+lines at its end: one write a minute. Trial runs do not count, since they are on other GPUs than the job
+will be.
 
-A batch size that changes asks for a round. Of how adaptive jobs scale a report of an agent only counts
-lines; the fits, some milliseconds each, are a task's (`fit_due`).
+A batch size that changes asks for a round. For the scaling of adaptive jobs, a report of an agent only counts
+lines; a task fits them, in some milliseconds each (`fit_due`).
 """
 
 import logging
@@ -59,7 +58,7 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
 
 
 def pace_of(job: Job) -> Pace | None:
-    """Return what is known of a job's steps; None: it has told nothing of them."""
+    """Return what is known of a job's steps; None: it has reported none."""
     return None if job.pace is None else Pace(**job.pace)
 
 
@@ -70,7 +69,7 @@ def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, si
     held = now - (attempt.starting_at or attempt.planned_at)
     service = dict(attempt.job.service)
     service[allocation.gpu_model] = service.get(allocation.gpu_model, 0.0) + held.total_seconds() * gpus
-    # Of parts of GPUs its own is what it will have further on, whoever is beside it.
+    # A job with parts of GPUs keeps these, whichever jobs are beside it, so its pace counts as alone.
     is_alone = has_parts(attempt.job) or partners(attempt, now - timedelta(seconds=since_seconds)) == []
     for point in points:
         known = known.after(

@@ -20,7 +20,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu
 from scheduler.wiring.representation import iso
 
-#: Attempts that are told of, the newest; numbers of GPUs that the speedup is predicted for.
+#: The most attempts that are listed, the newest; the most numbers of GPUs with a predicted speedup.
 ALLOCATIONS_MOST, POINTS_MOST = 100, 64
 #: Where no node of the model is left.
 _GPUS_OF_A_NODE = 8

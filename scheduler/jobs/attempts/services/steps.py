@@ -1,7 +1,7 @@
 """The only way a job or an attempt changes state: the transition table, a conditional UPDATE and the
-event that tells of it, in the caller's transaction.
+event that reports it, in the caller's transaction.
 
-Whoever changes several things takes row locks in this order, so that nobody waits in a circle:
+A transaction that changes several rows locks them in this order, which prevents deadlocks:
 jobs by id, then attempts, then nodes by id.
 """
 

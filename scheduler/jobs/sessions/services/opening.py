@@ -1,4 +1,4 @@
-"""Ways into running attempts: who may have one, where it leads, and what becomes of it.
+"""Sessions inside running attempts: the right to one, its target, and its end.
 
 A session ends with the right to it: `session_problem` is asked when its user's rights change, and every
 minute for what else may end it. The bytes themselves never come here (`controlplane.sessions`).
@@ -28,7 +28,7 @@ from tenants.errors import Conflict, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer
 
-#: One that nobody has held for so long is over: its server process was killed.
+#: A session that no server process has held for this time is over: its process was killed.
 UNSEEN = timedelta(minutes=3)
 KEPT = timedelta(days=30)
 #: Connections to a port make one event, not one each.
@@ -54,9 +54,9 @@ class SessionRequest:
 def session_open(
     *, viewer: Viewer, job_id: int, request: SessionRequest, address: str, attempt_id: int | None = None
 ) -> Session:
-    """Write a session down and offer it to the node's agent; raise an ApplicationError where it may not be.
+    """Record a session and offer it to the node's agent; raise an ApplicationError where it may not be.
 
-    `address` is where the agent's joining is to be told; `attempt_id` where it must be this attempt.
+    `address` is where its joining by the agent is announced; `attempt_id` says which attempt it must be.
     """
     job = job_get(viewer, job_id)
     require_may_enter(viewer, job)
@@ -94,7 +94,7 @@ def session_open(
 
 
 def session_join(*, node: Node, session_id: UUID) -> Session | None:
-    """Let the agent of its node, and nobody else, join a session, and only once."""
+    """Let the agent of its node join a session, no other agent, and only once."""
     at = database_now()
     waiting = Session.objects.filter(id=session_id, node=node, joined_at=None, ended_at=None)
     if not waiting.update(joined_at=at):
@@ -149,7 +149,7 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
 
 
 def uses_own_secrets(job: Job) -> bool:
-    """Whether whoever is in the job can read secrets that are not its tenant's."""
+    """Whether a session in the job can read secrets that are not its tenant's."""
     return any(use.scope == "user" for use in job.specification.secrets)
 
 

@@ -28,7 +28,7 @@ PREFIX = "altp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPass:
-    """A pass that is good now, and who holds it."""
+    """A pass that is valid now, and its holder."""
 
     id: int
     viewer: Viewer
