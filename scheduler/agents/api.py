@@ -102,7 +102,7 @@ class NodeDrain(APIView):
 
 
 def _deadline(body: Mapping[str, Any]) -> datetime | None:
-    """Return when the node is to be emptied; None: at once."""
+    """Return the deadline by which the node is to be drained; None: at once."""
     now, seconds = database_now(), body.get("deadline_seconds")
     until: datetime | None = body.get("until")
     if until is None:

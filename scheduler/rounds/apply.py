@@ -72,7 +72,7 @@ class ApplyOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """A start that holds, with the allocation it will be written as."""
+    """A valid start, with the allocation that it becomes."""
 
     action: Action
     placement: Placement
@@ -95,7 +95,7 @@ def apply_plan(
 ) -> ApplyOutcome:
     """Write the plan; the caller holds the fence in the same transaction.
 
-    `left_out`: jobs that wait behind more of their own than could start, and are not in the snapshot;
+    `left_out`: jobs behind more of their kind than could start, which are not in the snapshot;
     `having_ports`: jobs of the snapshot that have fixed ports.
     """
     actor = f"round {plan.round_number}"
@@ -125,7 +125,7 @@ def apply_plan(
     write_queues(plan, tenants)
     if facts.dropped:
         request_round_on_commit()
-    # What rules did is tried again with the next tick: it may be refused for long.
+    # Actions of rules are tried again with the next tick: they may be refused for long.
     facts.dropped += carry_out(plan)
     write_lines(plan, tenants, at=at, dropped=facts.dropped)
     publish_round(plan.round_number)
@@ -179,7 +179,7 @@ def _stop(
     assert action.allocation is not None
     for attempt in facts.attempts.get(action.allocation, ()):
         if attempt.job_id not in action.jobs:
-            continue  # It has the GPUs on, or is about to leave them already.
+            continue  # It still has the GPUs, or is already about to leave them.
         if attempt.state == AttemptState.PLANNED:
             facts.holds.release(action.allocation, chain.from_iterable(attempt.allocation.replicas))
         attempt_stop(
@@ -215,7 +215,7 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
         for action in changes
         if action.kind in _STARTS
         and action.placement is not None
-        # Else its stopping half was dropped, and said so.
+        # Otherwise its stop was dropped, with a reason of its own.
         and (action.kind is ActionKind.START or id(action) in stopped)
     ]
     if not requested:
@@ -254,7 +254,7 @@ def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
 
 
 def _deserted(action: Action, facts: Facts) -> str | None:
-    """Return why jobs cannot come beside others: these must have all the GPUs, and somebody must stay."""
+    """Return why jobs cannot join others: these must have all the GPUs, and one of them must stay."""
     assert action.placement is not None
     assert action.allocation is not None
     if problem := _lost(action, facts):
@@ -362,7 +362,7 @@ def _granted(
 
 
 def _beside(action: Action, attempts: Sequence[int], facts: Facts) -> _Start:
-    """Return the start of jobs on an allocation that others have."""
+    """Return the start of jobs that join an allocation of others."""
     assert action.placement is not None
     assert action.allocation is not None
     return _Start(
@@ -455,7 +455,7 @@ def _attempt_rows(
 
 
 def _count_attempts(starts: Sequence[_Start]) -> None:
-    """Raise the versions of the jobs, and forget why those waited that start."""
+    """Raise the versions of the jobs, and delete the reasons of those that start."""
     held = [job for start in starts if start.is_held for job in start.action.jobs]
     planned = [job for start in starts if not start.is_held for job in start.action.jobs]
     with connection.cursor() as cursor:

@@ -45,11 +45,11 @@ class CircuitBreaker:
 
     @property
     def expects_computations(self) -> bool:
-        """Whether some policy that is in use has computed before."""
+        """Whether a policy in use has computed before."""
         return any(row.policy == self._policies.get(view) for view, row in self._rows.items())
 
     def write(self, plan: Plan, budget: Budget, *, at: datetime) -> None:
-        """Write down what the round's computations took, and which episodes began and ended."""
+        """Record the times of the round's computations, and which episodes began and ended."""
         actor = f"round {plan.round_number}"
         concerned = {*self._rows, *budget.computations, *plan.overran} & set(self._policies)
         begun, over, written = [], [], []
@@ -57,7 +57,7 @@ class CircuitBreaker:
             row = self._rows.get(view) or ViewComputing(view=view)
             was_since, before = row.since, _values(row)
             if row.policy != self._policies[view]:
-                # What was found out about another policy says nothing about this one.
+                # Results of another policy do not hold for this one.
                 row.policy, row.since, row.message = self._policies[view], None, ""
                 row.failures = row.rounds_to_skip = 0
             if view in budget.computations:
@@ -84,7 +84,7 @@ class CircuitBreaker:
             row.rounds_to_skip -= 1
             return
         row.message = plan.degraded[row.view]
-        # One that was not let begin has not failed: it is tried again in the next round.
+        # A policy that could not begin has not failed: it is tried again in the next round.
         if row.view not in budget.crowded_out:
             row.overruns += 1
             row.failures += 1
@@ -155,6 +155,6 @@ def _tell(kind: str, words: Mapping[str, str], at: datetime, actor: str) -> None
         )
         for view, what in words.items()
     )
-    # Pages keep the newest version of what they show.
+    # Pages keep the newest version of each object.
     VirtualCluster.objects.filter(id__in=ids.values()).update(version=F("version") + 1)
     publish_virtual_clusters(ids.values())

@@ -26,7 +26,7 @@ PART_COLUMNS = (
 
 
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
-    """Return that many ids from the model's own sequence, so that rows can refer to one another."""
+    """Return this many ids from the model's own sequence, so that rows can refer to one another."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)",

@@ -42,7 +42,7 @@ WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedJob:
-    """What a start needs to know of its job, whose row is locked."""
+    """The facts of a job that its start needs; the row is locked."""
 
     tenant_id: int
     #: Whether its next attempt is a trial run.
@@ -51,13 +51,13 @@ class LockedJob:
     task_names: list[str]
     #: Number of its newest attempt; 0: it has had none.
     newest_attempt: int
-    #: Numbers at which it insists to listen.
+    #: Its fixed ports.
     ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlace:
-    """Where a GPU is, for an agent's eyes."""
+    """Where a GPU is, as its agent sees it."""
 
     node_id: int
     index: int
@@ -69,7 +69,7 @@ class Asks:
 
     #: By replica: the node that it is on.
     homes: Sequence[int]
-    #: What it has of those GPUs of which it has parts.
+    #: Its parts of GPUs, by GPU.
     parts: Mapping[GpuId, GpuPart]
     #: By job and node: the CPUs and memory that it takes.
     amounts: Mapping[JobId, Mapping[int, Amounts]]

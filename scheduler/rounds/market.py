@@ -1,7 +1,7 @@
-"""What rules do in the market, carried out with the plan of their round as far as it still holds.
+"""Actions of rules in the market, carried out with the plan of their round as far as they still hold.
 
-Each action stands alone: what no longer holds is dropped with a reason, and neither the other actions nor
-the jobs of the round are any the worse.
+Each action is independent: one that no longer holds is dropped with a reason, and affects neither the other
+actions nor the jobs of the round.
 """
 
 import logging
@@ -52,7 +52,7 @@ def carry_out(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _tried(action: MarketAction, virtual_cluster: VirtualCluster | None, round_number: int) -> str:
-    """Do it; return why it can not be done any more, empty when it is done."""
+    """Carry the action out; return why that is impossible by now, or empty."""
     if virtual_cluster is None:
         return _GONE
     try:

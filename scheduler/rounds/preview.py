@@ -67,7 +67,7 @@ def effects_of(layout: Layout) -> list[dict[str, Any]]:
 
 
 def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
-    """Return the same of the facts of any instant."""
+    """Return the same for the facts of any instant."""
     running: dict[str, list[JobId]] = defaultdict(list)
     home = {job.id: job.virtual_cluster for job in facts.jobs}
     divided = layout.gpu_models | (compiled(facts.cells).gpu_models if facts.cells else frozenset())
@@ -93,7 +93,7 @@ def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
 
 
 def _with(facts: Snapshot, layout: Layout) -> Snapshot:
-    """Return the facts as they would be if this were the specification; what is lent stays lent."""
+    """Return the facts as they would be with this specification; loans stay."""
     before = owned(facts)
     clusters = []
     for vc in before.virtual_clusters:

@@ -44,7 +44,7 @@ def read_recurrence() -> Recurrence:
         for tenant, user, name, shape, service in cursor.fetchall():
             stated = shape_of(shape)
             if not stated.gpus:
-                continue  # How long it ran is known by what it had of GPUs.
+                continue  # Its run time is computed from its GPU time.
             values = json.loads(service) if isinstance(service, str) else service
             # Service counts parts of GPUs as such.
             seconds = sum(map(float, values.values())) / stated.amount(stated.gpus)

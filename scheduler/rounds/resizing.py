@@ -1,4 +1,4 @@
-"""What is written down of a job that gets another number of GPUs: from how many to how many, and why."""
+"""The event of a job that gets another number of GPUs: the old number, the new one, and why."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ def resize_event(
 ) -> tuple[Any, ...]:
     """Return the row of the event, in the order of `EVENT_COLUMNS`.
 
-    `attempt`: the number of the one that has the new size. For the rest see `resize_words`.
+    `attempt`: the number of the attempt with the new size. For the rest see `resize_words`.
     """
     assert action.placement is not None
     before, after = sum(map(len, had)), len(action.placement.gpus)

@@ -1,4 +1,4 @@
-"""What CPUs and memory attempts have whose jobs leave them to the platform: written while they run."""
+"""The CPUs and memory of attempts whose jobs leave them to the platform: written while they run."""
 
 import json
 from collections.abc import Mapping

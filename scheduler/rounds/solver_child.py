@@ -58,8 +58,8 @@ def serve(parent: int, memory_bytes: int) -> None:
 def warm_up() -> None:
     """Load what policies use, and run the solver once, with one thread.
 
-    HiGHS settles at its first run how many threads it will ever have: half of the processors, unless told.
-    SciPy hands the option over, though it warns that it does not know it.
+    HiGHS fixes its number of threads at its first run: half of the processors, without an option. SciPy
+    passes the option on, though it warns that it does not know it.
     """
     from scipy.optimize import OptimizeWarning, linprog
 
@@ -117,7 +117,7 @@ def _failed(error: Exception) -> bytes:
         message = pickle.dumps(Answer(error=(kind, error.args, attributes), resident_bytes=_resident_bytes()))
         pickle.loads(message)
     except Exception:
-        # Something that it carries can not travel.
+        # It has a value that cannot be pickled.
         said = f"{kind.__name__}: {error}"
         message = pickle.dumps(Answer(error=(RuntimeError, (said,), {}), resident_bytes=_resident_bytes()))
     return message
@@ -127,7 +127,7 @@ def _resident_bytes() -> int:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
-        # No such file here: the most that it ever was, in kilobytes.
+        # Without that file: the maximum so far, in kilobytes.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pages * resource.getpagesize()
 

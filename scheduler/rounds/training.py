@@ -1,4 +1,4 @@
-"""What the jobs of a snapshot say of their training: epochs, batch sizes, losses, and how they scale."""
+"""What the jobs of a snapshot report of their training: epochs, batch sizes, losses, and how they scale."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -84,7 +84,7 @@ def read_losses(cursor: Any) -> dict[int, Losses]:
 
 
 class Profiles:
-    """What jobs make of their GPUs: by job, by user and job class, and by job class alone."""
+    """Profiles of jobs on their GPUs: by job, by user and job class, and by job class alone."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Profiles:
 
     @property
     def job_classes(self) -> Iterable[tuple[str, str]]:
-        """Those of which something is known."""
+        """The jobs with known facts."""
         return self._of_classes
 
     def of(self, job: int, user: str, job_class: tuple[str, str]) -> core.Profile | None:
-        """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""
+        """Return each figure of the job itself, else of its user's like jobs, else of any user's."""
         tenant, application = job_class
         found = [
             self._own.get(job),

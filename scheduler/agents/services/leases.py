@@ -24,10 +24,10 @@ GANG_READY_SECONDS = 60
 
 
 def pulse() -> float:
-    """Write down that agents are served now; return for how long they were not, 0 as a rule.
+    """Record that agents are served now; return for how long they were not, usually 0.
 
-    Each lease is made longer by that time, to a whole one at most. That is only ever later than the
-    deadline that the node itself keeps: so no node runs what was started elsewhere.
+    Each lease becomes longer by that time, to a whole one at most. It then ends later than the deadline that
+    the node itself keeps, so no node still runs a job that was started elsewhere.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT at FROM scheduler_agentservice WHERE id = 1 FOR UPDATE")

@@ -78,7 +78,7 @@ def pool_remove(pool: ServingPool) -> None:
 def node_join(*, node: Node, pool: ServingPool | None, actor: str) -> None:
     """Make the node one of a serving pool, or the cluster's own again.
 
-    A node on which jobs run is lent from the beginning; ask it back to have it.
+    A node on which jobs run is lent from the beginning; ask it back to get it.
     """
     node = node_locked(node)
     if node.serving_pool_id == (pool and pool.id):
@@ -94,7 +94,7 @@ def node_join(*, node: Node, pool: ServingPool | None, actor: str) -> None:
 
 
 def _refuse_in_cells(node: Node) -> None:
-    """Raise Conflict for a node on which virtual clusters may have to rely."""
+    """Raise Conflict for a node that the guarantees of virtual clusters may need."""
     chains = cells_in_force().layout.chains.values()
     if any(leaf.node == node.name for chain in chains for leaf in chain.leaves):
         raise Conflict(
@@ -144,7 +144,7 @@ def node_lend(*, node: Node, actor: str, why: str = "", until: datetime | None =
 
 @transaction.atomic
 def node_ask_back(*, node: Node, actor: str, why: str = "", by: datetime | None = None) -> None:
-    """Ask a node that is lent back, by an instant or as soon as its pool's returns allow."""
+    """Ask a lent node back, by an instant or as soon as its pool's returns allow."""
     node = node_locked(node)
     pool = _pool_by_name(node)
     if node.loan_state == LoanState.SERVING:
@@ -153,7 +153,7 @@ def node_ask_back(*, node: Node, actor: str, why: str = "", by: datetime | None 
 
 
 def _pool_by_name(node: Node) -> ServingPool:
-    """Return the pool of a node that is lent by name; raise Conflict where there is none."""
+    """Return the pool of a node that is lent by name; raise Conflict if it is in no pool."""
     pool = node.serving_pool
     if pool is None:
         raise Conflict(f"Node {node.name} is of no serving pool; PUT nodes/{node.name}/serving-pool first.")
@@ -213,7 +213,7 @@ def _is_in_use(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedBack:
-    """A node that was asked back, and the jobs that this stops or shrinks."""
+    """A node that was asked back, with the jobs that this stops or shrinks."""
 
     node: Node
     preempts: Sequence[int]

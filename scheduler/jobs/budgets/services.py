@@ -62,7 +62,7 @@ FROM held WHERE own_end > start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From when to when use counts; without end when the budget is for all time."""
+    """The start and end of the time that counts; without an end if the budget is for all time."""
 
     starts_at: datetime
     ends_at: datetime | None
@@ -117,7 +117,7 @@ def budget_state(tenant: Tenant) -> dict[str, Any]:
 def _reached_at(
     budget: Budget | None, spent: float, per_second: float, now: datetime, ends_at: datetime | None
 ) -> str | None:
-    """Return when the budget will be used up if things go on so; None: not in this period."""
+    """Return when the budget will be used up at the present rate; None: not in this period."""
     if budget is None or spent >= budget.amount or per_second <= 0:
         return None
     seconds = (budget.amount - spent) / per_second

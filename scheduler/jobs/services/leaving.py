@@ -56,7 +56,7 @@ def leaving_foreseen(*, by: Viewer, username: str, cancel: bool) -> Leaving:
 def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
     """End a user's sign-ins and tokens, then hold the waiting jobs, or cancel all that have not ended.
 
-    Safe to repeat: what was submitted while the account was being closed is met by the next call.
+    Safe to repeat: the next call includes jobs that were submitted while the account was being closed.
     """
     by.require_operator()
     if by.user.username == username:

@@ -1,4 +1,4 @@
-"""All that a submit needs to know of one tenant, in one statement, since every submit asks for it."""
+"""The facts of one tenant that each submit needs, read by one statement."""
 
 import json
 from collections.abc import Mapping

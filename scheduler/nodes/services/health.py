@@ -27,7 +27,7 @@ _A_DAY = timedelta(days=1)
 
 @transaction.atomic
 def findings_apply(node: Node, findings: Sequence[Finding], *, at: datetime) -> None:
-    """Write down what all checks of a node say; cordon it when one has failed that had not."""
+    """Record the results of all checks of a node; cordon it when one has newly failed."""
     node = node_locked(node)
     known = {check.name: check for check in node.checks.all()}
     found = {check.name: check for check in map(_check, findings[:MOST_CHECKS])}

@@ -1,4 +1,4 @@
-"""Nodes whose jobs nothing keeps apart: refused by a server that others reach, and counted and named."""
+"""Nodes that run jobs without isolation: refused by a server that others reach, and counted and named."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ _NAMED = 3
 
 
 class NodeRefusal(Exception):
-    """This server takes no reports of such a node; says why, and what would be right."""
+    """This server refuses reports of such a node; the message has the reason, and what would be right."""
 
 
 def refuse_unisolated(node: Node, inventory: Inventory | None) -> None:
@@ -57,7 +57,7 @@ def unisolated_warning(gpu_models: Sequence[str]) -> str:
 
 def _note(node: Node, message: str, *, at: datetime) -> None:
     others = [
-        # The column has these choices alone.
+        # The column has only these choices.
         Finding(name=check.name, verdict=cast(Verdict, check.verdict), message=check.message, gpu=check.gpu)
         for check in node.checks.exclude(name=CHECK)
     ]

@@ -28,7 +28,7 @@ _BY_TOKEN = "SELECT * FROM scheduler_node WHERE token_key = %s"
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A node and the token its agent signs in with; the text is known nowhere else."""
+    """A node and the token of its agent; the token's text is stored nowhere."""
 
     node: Node
     token: str
@@ -91,7 +91,7 @@ def node_token_rotate(*, node: Node, actor: str) -> NewToken:
 
 @transaction.atomic
 def node_remove(*, node: Node, actor: str) -> None:
-    """Forget a node that never ran anything; history holds on to the others, which can be cordoned."""
+    """Delete a node that never ran a job; history needs the others, which can be cordoned."""
     node = node_locked(node)
     if AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED).exists():
         raise Conflict(f"Node {node.name} still runs jobs; drain it first.")

@@ -18,7 +18,7 @@ from scheduler.models.nodes import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
 from tenants.after_commit import after_commit
 
-# Each phase is found by an index that knows nothing of history.
+# Each phase is found by an index without history.
 _HOLDS = """
 SELECT a.gpu_id, a.phase, a.allocation_id, a.request, a."limit", a.memory_bytes, g.memory_bytes
 FROM (
@@ -49,7 +49,7 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
     gpus = list(held.values_list("gpu_id", flat=True))
     if gpus:
         held.update(phase=HoldPhase.RELEASED, released_at=at)
-    # Replicas without GPUs have their CPUs and memory until all of it is over.
+    # Replicas without GPUs keep their CPUs and memory until the whole allocation ends.
     may_be_over = bool(gpus) if allocation.nodes is None else node_id is None
     left = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)
     if may_be_over and not left.exists():
@@ -92,7 +92,7 @@ def overdue() -> list[int]:
     nominated = _nominated()
     holds = holds_on({gpu for gpus in nominated.values() for gpu in gpus})
     ready = {allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus)}
-    # Those that have replicas without GPUs look for themselves, with their nodes locked.
+    # Allocations with replicas without GPUs are checked again, with their nodes locked.
     return sorted(ready.union(nominees_on(None)))
 
 
@@ -124,16 +124,16 @@ def holds_on(gpus: Collection[int]) -> GpuHolds:
 def touch_nodes(ids: Collection[int]) -> None:
     """Raise the nodes' versions and publish them, once this transaction is committed.
 
-    Not in it: many jobs share a node, and one that held the node's row while it waits for another job's
-    would close a circle. Should the process die in between, the pages miss one version of the node,
-    as they do when a message is lost.
+    Not in it: many jobs share a node. A transaction that held the node's row while it waits for a job's row
+    could deadlock. If the process dies in between, the pages miss one version of the node, as when a message
+    is lost.
     """
     after_commit(_touch_nodes, sorted(ids))
 
 
 @transaction.atomic
 def _touch_nodes(ids: list[int]) -> None:
-    # In id order, which an UPDATE of many rows does not promise.
+    # In id order, which an UPDATE of many rows does not guarantee.
     list(Node.objects.select_for_update(no_key=True).filter(id__in=ids).order_by("id").values_list("id"))
     Node.objects.filter(id__in=ids).update(version=F("version") + 1)
     publish_nodes(ids)

@@ -23,7 +23,7 @@ _WARNING = "attempt.stuck"
 
 
 def watch_jobs() -> None:
-    """Warn of each attempt that is silent once, or stop it, as its job says."""
+    """Warn once of each silent attempt, or stop it, as its job says."""
     watched = Attempt.objects.filter(state=AttemptState.RUNNING, job__spec__watch__silent__isnull=False)
     heard = watched.exclude(job__spec__watch__silent=None).annotate(
         heard_at=Coalesce(Max("progress__at"), F("running_at"))
@@ -39,7 +39,7 @@ def watch_jobs() -> None:
 
 
 def watch_idle_gpus() -> None:
-    """Warn of each attempt whose GPUs do nothing once, or stop it, as its job or else the site says."""
+    """Warn once of each attempt with idle GPUs, or stop it, as its job or else the site says."""
     settings = cluster_settings()
     usual = None
     if settings["idle_gpus_seconds"] is not None:
@@ -64,7 +64,7 @@ def watch_idle_gpus() -> None:
 
 
 def _own_rule(job: Job) -> dict[str, Any] | None:
-    """Return what the job says of its idle GPUs; None: nothing."""
+    """Return the job's own rule for idle GPUs; None: it has none."""
     watch = job.specification.watch
     if watch is None or watch.idle_seconds is None:
         return None

@@ -13,7 +13,7 @@ _NODES = """
 SELECT id, cpus, memory_bytes, state = 'ready' AND NOT cordoned AND loan_state IN ('', 'lent')
 FROM scheduler_node WHERE id = ANY(%s)
 """
-# A part of an attempt that is planned is a promise.
+# A part of a planned attempt counts as a promise.
 _TAKEN = """
 SELECT p.node_id, a.state, p.cpus, p.memory_bytes
 FROM scheduler_attemptpart p JOIN scheduler_attempt a ON a.id = p.attempt_id
@@ -54,7 +54,7 @@ class _Node:
     taken: list[_Taken] = field(default_factory=list)
 
     def has(self, needed: Amounts, taken: Collection[_Taken]) -> bool:
-        """Whether it has that much beside those. A node that states none of either has enough of it."""
+        """Whether it has this much beside those. A node has enough of what it does not state."""
         cpus = needed[0] + sum([each.cpus for each in taken])
         memory = needed[1] + sum([each.memory for each in taken])
         return (not self.cpus or cpus <= self.cpus + _ROUNDING) and (not self.memory or memory <= self.memory)
@@ -98,7 +98,7 @@ class NodeRoom:
 
 
 def room_on(nodes: Collection[int]) -> NodeRoom:
-    """Return what these nodes have; the caller has locked them where it goes by that."""
+    """Return what these nodes have; a caller that acts on it has locked them."""
     if not nodes:
         return NodeRoom({})
     with connection.cursor() as cursor:

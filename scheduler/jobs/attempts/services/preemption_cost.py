@@ -35,7 +35,7 @@ _OF_ATTEMPTS = """
     ) next ON true
     WHERE a.outcome = 'preempted' AND a.running_at IS NOT NULL AND a.stopping_at IS NOT NULL
 """
-#: To move and to be resized cost as much, but take nothing from a job: it goes on at once.
+#: Moves and resizes cost as much, but the job goes on at once.
 _TAKEN = "AND a.stop_cause NOT IN ('migrated', 'resized')"
 _SETTLE = f"""
 UPDATE scheduler_job SET preemption_cost_seconds = (
@@ -107,9 +107,9 @@ def lost_seconds_at_end(attempt: Attempt, outcome: Outcome, *, at: datetime) -> 
 
 
 def settle_lost_work(attempt: Attempt, first: ProgressPoint) -> None:
-    """Correct what the attempt before this one lost, now that this one has said from where it goes on.
+    """Correct what the previous attempt lost, by the step from which this one goes on.
 
-    It says so by `restored_step`; else its first line is about the first step it did itself.
+    It reports it as `restored_step`; otherwise its first line is about the first step that it did itself.
     """
     interrupted = Attempt.objects.filter(job_id=attempt.job_id, number__lt=attempt.number)
     before = interrupted.exclude(running_at=None).order_by("-number").first()

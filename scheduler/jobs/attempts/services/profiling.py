@@ -1,4 +1,4 @@
-"""Keeping what running jobs make of their GPUs, for each job and for those of its user that are like it.
+"""Keeping the profiles of running jobs, for each job and for the jobs of its user that are like it.
 
 Stage times come with progress lines. Device readings are read once a minute, after they have been put
 together. Only minutes count in which an attempt ran throughout and had its GPUs alone. The attempt may have
@@ -44,7 +44,7 @@ _MEASURES = [
 
 
 def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines, of which most say nothing of stages. The job is locked by the caller."""
+    """Count new progress lines, most of them without stages. The caller has locked the job."""
     lines = [point for point in points if STAGES[0] in point.values or "amp" in point.values]
     if not lines:
         return
@@ -60,7 +60,7 @@ def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
 
 
 def profiles_measure(now: datetime | None = None) -> None:
-    """Count what devices say of attempts that run, or did a moment ago, minute by minute."""
+    """Count the device readings of attempts that run, or did a moment ago, minute by minute."""
     now = now or database_now()
     rows = (
         PartMetrics.objects.filter(seconds=Resolution.MINUTE, at__gte=now - _LATE)
@@ -111,7 +111,7 @@ def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
 
 
 def _minute_profile(rows: Sequence[PartMetrics]) -> Profile:
-    """Return the means over the GPUs of all parts in a minute; of memory the most."""
+    """Return the means over the GPUs of all parts in a minute; for memory the maximum."""
     by_measure: list[list[tuple[int, float, float, float]]] = [[], [], []]
     for row in rows:
         for group in row.values["gpus"].values():
@@ -142,7 +142,7 @@ def _report_of(row: JobProfile | None) -> ProfileReport:
 
 
 def _write(job: Job, known: ProfileReport) -> None:
-    """Keep what is known of the job, and let its user's jobs of its class follow."""
+    """Store the profile of the job, and update that of its user's jobs of its class."""
     JobProfile.objects.update_or_create(
         job_id=job.id,
         defaults={

@@ -32,7 +32,7 @@ from scheduler.wiring.wakeups import request_round_on_commit
 
 
 def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: bool) -> None:
-    """Count new progress lines, as soon as it is time. The job is locked by the caller."""
+    """Count new progress lines, as soon as it is time. The caller has locked the job."""
     job = attempt.job
     if attempt.is_trial or attempt.total_steps is None:
         return
@@ -42,7 +42,7 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
         return
     goes_on = before.attempt == attempt.id
     steps = [before.step] * goes_on + [point.step for point in fresh]
-    # A line that goes back may be made up for by the next one: it is never passed over.
+    # The next line may make up for one that goes back, so such a line is never skipped.
     is_rising = steps == sorted(steps)
     seconds = fresh[-1].at.timestamp() - before.at
     if goes_on and is_rising and not is_last and seconds < EVERY_SECONDS:
@@ -65,7 +65,7 @@ def pace_of(job: Job) -> Pace | None:
 def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, since_seconds: float) -> Pace:
     allocation, now = attempt.allocation, database_now()
     gpus = attempt.job.needs.amount(sum(map(len, allocation.replicas)))
-    # By the database's clock, as in a round's facts; lines have that of their node.
+    # By the database's clock, as in a round's facts; lines have the clock of their node.
     held = now - (attempt.starting_at or attempt.planned_at)
     service = dict(attempt.job.service)
     service[allocation.gpu_model] = service.get(allocation.gpu_model, 0.0) + held.total_seconds() * gpus
@@ -89,7 +89,7 @@ def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, si
 
 
 def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines, of which most say nothing of epochs. The job is locked by the caller."""
+    """Count new progress lines, most of them without epochs. The caller has locked the job."""
     lines = [point for point in points if "epoch" in point.values]
     if not lines:
         return
@@ -154,7 +154,7 @@ _MARK = "initial_batch"
 
 
 def scaling_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines of an adaptive job. The job is locked by the caller."""
+    """Count new progress lines of an adaptive job. The caller has locked the job."""
     lines = [point for point in points if _MARK in point.values]
     if not lines:
         return
@@ -187,7 +187,7 @@ def scaling_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
             limits.min_local_batch,
             limits.max_local_batch,
         ],
-        # Without what is not known of it, which comes last.
+        # Without its unknown fields, which come last.
         "batch": [value for value in known.batch if value is not None],
         "noise": None if known.noise is None else list(known.noise),
         "times": _rows(known.times),
@@ -214,7 +214,7 @@ def scaling_of(row: JobScaling) -> GoodputReport:
 
 
 def fit_due() -> int:
-    """Fit the jobs of which enough is new; return how many were."""
+    """Fit the jobs with enough new lines; return their number."""
     due = list(JobScaling.objects.filter(is_fit_due=True).order_by("job_id")[:FITS_AT_ONCE])
     for row in due:
         try:
