@@ -20,7 +20,7 @@ from scheduler.nodes.services.changes import change_node, cordon_node, node_even
 from scheduler.wiring.clock import database_now
 
 ACTOR = "health"
-#: Of one node: more checks than any node has devices.
+#: The most checks of one node: more than any node has devices.
 MOST_CHECKS = 200
 _A_DAY = timedelta(days=1)
 
