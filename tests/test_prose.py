@@ -31,8 +31,8 @@ NO_TEXT = {
     "postgresql://nobody@127.0.0.1:1/none",
 }
 #: How many are left in docstrings and comments, and in docs. Lower these when you mend some.
-LEFT_IN_COMMENTS = 1302
-LEFT_IN_DOCS = 208
+LEFT_IN_COMMENTS = 1217
+LEFT_IN_DOCS = 131
 
 
 def sources() -> Iterator[Path]:

@@ -1,1 +1,1 @@
-"""Agents of nodes: their reports, their leases, and the emptying of nodes."""
+"""Agents of nodes: their reports, their leases, and the draining of nodes."""

@@ -46,7 +46,7 @@ def _endpoint(
         if node is None:
             return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
         source().is_by("node", f"node {node.name}")
-        # As the framework does with who signed in: it is known by this whose turns his requests are.
+        # As the framework does for users: this decides whose turns a request takes.
         request.auth = node  # type: ignore[attr-defined]
         try:
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
@@ -102,7 +102,7 @@ class NodeDrain(APIView):
 
 
 def _deadline(body: Mapping[str, Any]) -> datetime | None:
-    """Return when the node is to be emptied; None: at once."""
+    """Return the deadline by which the node is to be drained; None: at once."""
     now, seconds = database_now(), body.get("deadline_seconds")
     until: datetime | None = body.get("until")
     if until is None:

@@ -1,1 +1,1 @@
-"""Jobs: checked, submitted, seen, changed."""
+"""Jobs: checking, submitting, viewing and changing them."""

@@ -1,4 +1,4 @@
-"""Jobs: submitted, listed, changed; what happened to one."""
+"""Endpoints that submit, list and change jobs, and show their history."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -41,7 +41,7 @@ class Jobs(RepresentedList):
 
     @property
     def ordering(self) -> str:
-        """The column of the pages, once the parameter is known to be right."""
+        """Return the column of the pages from the checked parameter."""
         sort = self.request.query_params.get("sort")
         if not sort:
             return "-id"
@@ -139,7 +139,7 @@ class JobRequeue(APIView):
 
 
 def tenant_and_rest(body: Any) -> tuple[str | None, dict[str, Any]]:
-    """Take the tenant out of a body; the rest is for others to check."""
+    """Take the tenant out of a body; the services check the rest."""
     if not isinstance(body, Mapping):
         raise Invalid("The body is not an object.", [FieldError("body", "is not an object", "an object")])
     rest = dict(body)

@@ -1,4 +1,4 @@
-"""Which jobs a list, a count, an export or an action is about."""
+"""Filters of jobs, for a list, a count, an export or an action."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -89,7 +89,7 @@ class JobFilter(filters.FilterSet):
         return queryset.filter(Q(gpu_models__contains=[value]) | Exists(on_it))
 
 
-#: By what the list can be sorted. What has not started, or ended, comes as if it did at the end of time.
+#: Columns for sorting. Jobs that have not started, or ended, sort as if they did at the end of time.
 _SORTS: dict[str, Any] = {
     "submitted": F("id"),
     "started": Coalesce("started_at", Value(datetime.max.replace(tzinfo=UTC))),
@@ -116,8 +116,8 @@ class JobListFilter(JobFilter):
 def jobs_matching(by: Viewer, given: Mapping[str, str], *, where: str) -> QuerySet[Job]:
     """Return the visible jobs under the filters of a body's field `where`.
 
-    Raises Invalid for one that is unknown or wrong, and where there is none: it would meet other jobs than
-    its author meant.
+    Raises Invalid for a filter that is unknown or wrong, and for a missing `where`: such a request would
+    change other jobs than its author meant.
     """
     known = list(JobFilter.get_filters())  # type: ignore[no-untyped-call]
     unknown = [name for name in given if name not in known]

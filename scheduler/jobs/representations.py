@@ -86,7 +86,7 @@ def _job(
 
 
 def dependency(row: Dependency, other: Job) -> Representation:
-    """Return one thing that is awaited, seen from one of the two jobs; `other` is the other one."""
+    """Return one dependency as one of its two jobs sees it; `other` is the other one."""
     return {
         "job": other.id,
         "name": other.name,
@@ -102,14 +102,14 @@ def _deadline_at(job: Job) -> str | None:
 
 
 def _guarantee_lapsed(job: Job, attempt: Attempt | None) -> bool:
-    """Whether a guaranteed job runs as an opportunistic one, since the cells it ran on are no more."""
+    """Whether a guaranteed job runs as an opportunistic one because its cells have gone."""
     if attempt is None or attempt.state == AttemptState.ENDED:
         return False
     return job.guaranteed and not attempt.allocation.guaranteed
 
 
 def _phase(job: Job, attempt: Attempt | None) -> str:
-    """Return what the job is doing, finer than its state."""
+    """Return the phase of the job, which is finer than its state."""
     if job.state in JOB_FINAL:
         return "ended"
     if attempt is not None and attempt.state != AttemptState.ENDED:
@@ -138,7 +138,7 @@ def positions_of(queued: Iterable[Job]) -> dict[int, int]:
 
 
 def _newest_attempts(job_ids: Collection[int]) -> dict[int, Attempt]:
-    # While a job is being moved, what still runs comes before the planned place it will have.
+    # While a job moves, its running attempt comes before the planned one.
     is_live = Case(When(state__in=ATTEMPT_LIVE, then=0), default=1, output_field=IntegerField())
     rows = Attempt.objects.filter(job_id__in=job_ids).select_related("allocation")
     return {
@@ -147,7 +147,7 @@ def _newest_attempts(job_ids: Collection[int]) -> dict[int, Attempt]:
 
 
 def readers_of(tenant: str) -> tuple[str, ...]:
-    """Return who hears of a tenant's jobs."""
+    """Return the groups that receive changes of a tenant's jobs."""
     return tenant_group(tenant), OPERATORS
 
 

@@ -18,7 +18,7 @@ from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Role, Scope, Tenant
 from tenants.selectors import Viewer, tenant_get, viewer
 
-#: A person, and a tenant, has no more than this.
+#: The most of one person, and of one tenant.
 MOST = 100
 
 
@@ -75,7 +75,7 @@ class SavedSearches(ListAPIView[SavedSearch]):
 
 
 def _normal(search: str) -> str:
-    """Return the search as it is written in an address; raise Invalid for what is none."""
+    """Return the search as an address has it; raise Invalid if it is not a search."""
     pairs = parse_qsl(search, keep_blank_values=False)
     if not pairs:
         expected = "names and values, such as state=running&by=vera"
@@ -101,7 +101,7 @@ def _own(by: Viewer) -> QuerySet[SavedSearch]:
 
 
 def _may_delete(by: Viewer, row: SavedSearch) -> bool:
-    """A shared search is its author's while he is a member, and an admin's."""
+    """A shared search belongs to its author, while a member, and to admins."""
     if row.owner_id == by.user.pk:
         return True
     return row.tenant is not None and by.may(row.tenant, Role.ADMIN)

@@ -1,1 +1,1 @@
-"""Nodes and their GPUs: what there is, whether it is sound, who took it out of service."""
+"""Nodes and their GPUs: what there is, its health, and which actor took it out of service."""

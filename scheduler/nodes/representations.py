@@ -13,7 +13,7 @@ from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
 
 
 def nodes(ids: Iterable[int]) -> list[Representation]:
-    """Return the nodes with their present GPUs; whose jobs are on them is not told."""
+    """Return the nodes with their present GPUs, without the owners of the jobs on them."""
     ids = list(ids)
     by_id = Node.objects.select_related("gpu_model", "serving_pool").in_bulk(ids)
     gpus, checks = _gpus_of(by_id), _checks_of(by_id)
@@ -26,7 +26,7 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
 
 
 def _without_gpus_on(node_ids: Collection[int]) -> set[int]:
-    """Return the nodes on which some replica may be that has no GPU there."""
+    """Return the nodes that may have a replica without a GPU there."""
     parts = AttemptPart.objects.filter(node_id__in=node_ids, attempt__allocation__nodes__isnull=False)
     unended = parts.exclude(state=PartState.EXITED).exclude(attempt__state=AttemptState.ENDED)
     return set(unended.values_list("node_id", flat=True))

@@ -1,9 +1,9 @@
-"""Jobs that a round does not read: those of a long queue that wait behind more of their own than could start.
+"""Jobs that a round does not read: those of a long queue behind more of their kind than could start.
 
-Jobs of one user are *alike* where a round could tell them apart by their number and instant of submission
-only. Where the policy of their view takes such jobs by arrival (`by_arrival`), as many as fit into the empty
-cluster, and `SPARE` more, stand for all of them: those behind could not start in this round, and change
-nothing of what it decides (decision 0075). One user's queue of any length costs a round no more than that.
+Jobs of one user are *alike* if a round could distinguish them only by their number and instant of
+submission. Where the policy of their view takes such jobs by arrival (`by_arrival`), as many as fit into the
+empty cluster, and `SPARE` more, stand for all of them. The jobs behind could not start in this round, and do
+not change its decisions (decision 0075). So the cost of one user's queue is bounded, whatever its length.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from scheduler.core.round.alike import SPARE, most_that_count
 from scheduler.core.round.registry import declares
 from scheduler.jobspec.shape import shape_of
 
-#: A shorter queue is not worth looking for jobs that are alike.
+#: A shorter queue is not searched for alike jobs.
 LONG = 1_000
 
-# A singleton waits for any earlier job of its name, so that all jobs of its user have to be read.
+# A singleton waits for any earlier job of its name, so all jobs of its user have to be read.
 _LONG_QUEUES = """
 SELECT tenant_id, submitted_by_id FROM scheduler_job WHERE state = 'queued'
 GROUP BY 1, 2 HAVING count(*) > %s AND NOT bool_or(jsonb_exists(shape, 'singleton'))
@@ -52,9 +52,9 @@ HAVING count(*) > %(spare)s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Which names of jobs tell a round something of them that it cannot read from their specification."""
+    """The job names that give a round more facts than the specification does."""
 
-    #: Those under which something is on record.
+    #: Names with records.
     known: Sequence[str]
     #: A policy decides now that compares names.
     all_count: bool
@@ -70,7 +70,7 @@ def long_queues(cursor: Any) -> Sequence[tuple[int, int]]:
 def left_out(
     cursor: Any, queues: Sequence[tuple[int, int]], facts: core.Snapshot, names: Names
 ) -> list[core.JobId]:
-    """Return the jobs of long queues that a round need not read; `facts`: all but the jobs."""
+    """Return the jobs of long queues that a round need not read; `facts`: all facts but the jobs."""
     cursor.execute(
         _ALIKE,
         {
@@ -94,7 +94,7 @@ def left_out(
             continue
         stated = shape_of(shape)
         if not stated.gpus:
-            continue  # How many there is room for, GPUs do not say.
+            continue  # GPUs do not show how many of them there is room for.
         most = most_that_count(stated.amount(stated.gpus), there, quotas[tenant])
         line = sorted(zip(instants, map(core.JobId, ids), strict=True))
         for _, part in groupby(line, key=lambda job: is_due(vc.due_at(job[0]), facts.now)):
@@ -103,9 +103,9 @@ def left_out(
 
 
 def _takes_by_arrival(vc: core.VirtualCluster, facts: core.Snapshot, *, guaranteed: bool) -> bool:
-    """Whether the view of such jobs takes those that are alike by arrival."""
+    """Whether the view of such jobs takes alike jobs by arrival."""
     if guaranteed:
-        # By a rule a virtual cluster borrows for each job that waits.
+        # With a rule, a virtual cluster borrows for each waiting job.
         borrows = facts.lending is not None and bool(facts.lending.borrow_rules)
         return not borrows and declares("by_arrival", vc.policy, vc.policy_parameters)
     return declares("by_arrival", facts.spare_policy, facts.spare_policy_parameters)

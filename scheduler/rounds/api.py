@@ -1,4 +1,4 @@
-"""Rounds, which tell of all tenants' jobs and so are for operators, and events."""
+"""Rounds and events. Rounds show the jobs of all tenants, so they are for operators."""
 
 from typing import Any
 

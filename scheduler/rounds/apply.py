@@ -59,20 +59,20 @@ _BLANK_ATTEMPT: tuple[Any, ...] = ("", "", "", "", [], "", "", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOutcome:
-    """What became of the plan. `dropped` lists {kind, jobs, why}, of the market with the position there."""
+    """The result of a plan. `dropped` lists {kind, jobs, why}, for the market with the position there."""
 
     at: datetime
     started: int
     kept: int
     stopped: int
-    #: Of these.
+    #: How many of the stopped ones.
     moved: int
     dropped: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """A start that holds, with the allocation it will be written as."""
+    """A valid start, with the allocation that it becomes."""
 
     action: Action
     placement: Placement
@@ -95,17 +95,17 @@ def apply_plan(
 ) -> ApplyOutcome:
     """Write the plan; the caller holds the fence in the same transaction.
 
-    `left_out`: jobs that wait behind more of their own than could start, and are not in the snapshot;
+    `left_out`: jobs behind more of their kind than could start, which are not in the snapshot;
     `having_ports`: jobs of the snapshot that have fixed ports.
     """
     actor = f"round {plan.round_number}"
     changes = plan.actions
     facts = lock_and_read(snapshot, changes)
-    # Not before: what was waited for may have been released meanwhile, and nobody holds it from before that.
+    # Not before: a GPU may have been released while this waited for locks, and must not be held from earlier.
     at = database_now()
     stops = _stops_that_hold(changes, facts)
     kept = _count_kept(snapshot, changes)
-    # First, for somebody may leave an allocation of which the guarantee lapses or returns.
+    # First, because a job may leave an allocation whose guarantee lapses or returns.
     for action in _regrades_that_hold(changes, facts):
         assert action.allocation is not None
         change_guarantee(action, facts.attempts[action.allocation], at=at, actor=actor)
@@ -125,7 +125,7 @@ def apply_plan(
     write_queues(plan, tenants)
     if facts.dropped:
         request_round_on_commit()
-    # What rules did is tried again with the next tick: it may be refused for long.
+    # Actions of rules are tried again with the next tick: they may be refused for long.
     facts.dropped += carry_out(plan)
     write_lines(plan, tenants, at=at, dropped=facts.dropped)
     publish_round(plan.round_number)
@@ -179,7 +179,7 @@ def _stop(
     assert action.allocation is not None
     for attempt in facts.attempts.get(action.allocation, ()):
         if attempt.job_id not in action.jobs:
-            continue  # It has the GPUs on, or is about to leave them already.
+            continue  # It still has the GPUs, or is already about to leave them.
         if attempt.state == AttemptState.PLANNED:
             facts.holds.release(action.allocation, chain.from_iterable(attempt.allocation.replicas))
         attempt_stop(
@@ -215,13 +215,13 @@ def _starts_that_hold(changes: Sequence[Action], stops: Sequence[Action], facts:
         for action in changes
         if action.kind in _STARTS
         and action.placement is not None
-        # Else its stopping half was dropped, and said so.
+        # Otherwise its stop was dropped, with a reason of its own.
         and (action.kind is ActionKind.START or id(action) in stopped)
     ]
     if not requested:
         return []
     starts = []
-    #: By node and number: who starts before it in this round and listens there.
+    #: By node and port: the job that starts before it in this round and listens there.
     listening: dict[tuple[int, int], JobId] = {}
     ids = reserve_ids(Allocation, len(requested))
     numbers = iter(reserve_ids(Attempt, sum([len(action.jobs) for action in requested])))
@@ -254,7 +254,7 @@ def _joins_that_hold(changes: Sequence[Action], facts: Facts) -> list[_Start]:
 
 
 def _deserted(action: Action, facts: Facts) -> str | None:
-    """Return why jobs cannot come beside others: these must have all the GPUs, and somebody must stay."""
+    """Return why jobs cannot join others: these must have all the GPUs, and one of them must stay."""
     assert action.placement is not None
     assert action.allocation is not None
     if problem := _lost(action, facts):
@@ -293,7 +293,7 @@ def _unusable(action: Action, asks: Asks, facts: Facts) -> str | None:
 def _listens_already(
     action: Action, asks: Asks, facts: Facts, listening: Mapping[tuple[int, int], JobId]
 ) -> str | None:
-    """Return who else starts on its nodes in this round and has a fixed port of its. The next round knows."""
+    """Return which job of this round already listens at a fixed port on its nodes. The next round sees it."""
     for node, port in _ports_of(action, asks, facts):
         if (other := listening.get((node, port))) is not None:
             return f"job {other}, which starts in this round too, listens at port {port} on its node"
@@ -301,7 +301,7 @@ def _listens_already(
 
 
 def _ports_of(action: Action, asks: Asks, facts: Facts) -> list[tuple[int, int]]:
-    """Return by node the fixed ports of who starts."""
+    """Return the (node, fixed port) pairs of the jobs that start."""
     ports = [port for job in action.jobs if job in facts.jobs for port in facts.jobs[job].ports]
     if not ports:
         return []
@@ -362,7 +362,7 @@ def _granted(
 
 
 def _beside(action: Action, attempts: Sequence[int], facts: Facts) -> _Start:
-    """Return the start of jobs on an allocation that others have."""
+    """Return the start of jobs that join an allocation of others."""
     assert action.placement is not None
     assert action.allocation is not None
     return _Start(
@@ -399,7 +399,7 @@ def _gpu_rows(start: _Start) -> list[tuple[Any, ...]]:
 def _attempt_rows(
     starts: Sequence[_Start], facts: Facts, plan: Plan, *, at: datetime, actor: str
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the rows of attempts, of their parts, and of the events that tell of them."""
+    """Return the rows of attempts, of their parts, and of their events."""
     attempts, parts, events = [], [], []
     pairs = [
         (start, *each) for start in starts for each in zip(start.action.jobs, start.attempts, strict=True)
@@ -455,7 +455,7 @@ def _attempt_rows(
 
 
 def _count_attempts(starts: Sequence[_Start]) -> None:
-    """Raise the versions of the jobs, and forget why those waited that start."""
+    """Raise the versions of the jobs, and delete the reasons of those that start."""
     held = [job for start in starts if start.is_held for job in start.action.jobs]
     planned = [job for start in starts if not start.is_held for job in start.action.jobs]
     with connection.cursor() as cursor:

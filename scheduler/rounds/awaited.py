@@ -1,4 +1,4 @@
-"""What waiting jobs wait for of others, as a round is told it."""
+"""What waiting jobs await from other jobs, as a fact of a round."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ FROM open LEFT JOIN last ON last.array_id = awaited_id ORDER BY open.id
 
 
 def read_awaited(cursor: Any) -> dict[int, tuple[Awaited, ...]]:
-    """Return by job what it was told to wait for and has not happened yet."""
+    """Return by job what it awaits and has not happened yet."""
     cursor.execute(_OPEN)
     found: dict[int, list[Awaited]] = defaultdict(list)
     for job, awaited, when, is_never, array in cursor.fetchall():

@@ -1,4 +1,4 @@
-"""Let guarantees lapse and return: a job goes on where it is, as another kind of job."""
+"""Make guarantees lapse and return: a job goes on where it is, as an opportunistic or guaranteed one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -28,7 +28,7 @@ def problem_with_regrade(action: Action, attempts: Mapping[AllocationId, Sequenc
 
 
 def change_guarantee(action: Action, attempts: Collection[Attempt], *, at: datetime, actor: str) -> None:
-    """Write down what the allocation is from now on, and tell its jobs why; their rows are locked."""
+    """Store the allocation's new kind, with an event for its jobs; their rows are locked."""
     assert action.allocation is not None
     view = action.virtual_cluster if action.guaranteed else SPARE
     Allocation.objects.filter(id=action.allocation).update(guaranteed=action.guaranteed, view=view)

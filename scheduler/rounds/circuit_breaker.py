@@ -1,8 +1,8 @@
-"""The circuit breaker of views whose policy takes too long: since when, when it is tried again, who is told.
+"""The circuit breaker of views whose policy takes too long: its start, its next trial, and its events.
 
-Such a view is served by a cheap policy. So that it does not cost every round the time that was too short, its
-own policy is tried again after 1 round, then after 2, 4 and so on up to 64; the first time that it decides in
-time ends the episode. Begin and end are events, and show on the page of virtual clusters.
+A cheap policy serves such a view. The view's own policy would cost each round its whole time limit, so it is
+tried again after 1 round, then after 2, 4 and so on up to 64. The first time that it decides in time ends the
+episode. Start and end are events, and show on the page of virtual clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CircuitBreaker:
     def __init__(self, facts: Snapshot) -> None:
         self._policies = _policies(facts)
         self._rows = {row.view: row for row in ViewComputing.objects.all()}
-        #: Views whose policy is not tried in this round, and why: what `decide()` is to be told.
+        #: Views whose policy is not tried in this round, and why; an argument of `decide()`.
         self.skipped: Mapping[str, str] = {
             view: _skipped(row)
             for view, row in self._rows.items()
@@ -45,11 +45,11 @@ class CircuitBreaker:
 
     @property
     def expects_computations(self) -> bool:
-        """Whether some policy that is in use has computed before."""
+        """Whether a policy in use has computed before."""
         return any(row.policy == self._policies.get(view) for view, row in self._rows.items())
 
     def write(self, plan: Plan, budget: Budget, *, at: datetime) -> None:
-        """Write down what the round's computations took, and which episodes began and ended."""
+        """Record the times of the round's computations, and which episodes began and ended."""
         actor = f"round {plan.round_number}"
         concerned = {*self._rows, *budget.computations, *plan.overran} & set(self._policies)
         begun, over, written = [], [], []
@@ -57,7 +57,7 @@ class CircuitBreaker:
             row = self._rows.get(view) or ViewComputing(view=view)
             was_since, before = row.since, _values(row)
             if row.policy != self._policies[view]:
-                # What was found out about another policy says nothing about this one.
+                # Results of another policy do not hold for this one.
                 row.policy, row.since, row.message = self._policies[view], None, ""
                 row.failures = row.rounds_to_skip = 0
             if view in budget.computations:
@@ -84,7 +84,7 @@ class CircuitBreaker:
             row.rounds_to_skip -= 1
             return
         row.message = plan.degraded[row.view]
-        # One that was not let begin has not failed: it is tried again in the next round.
+        # A policy that could not begin has not failed: it is tried again in the next round.
         if row.view not in budget.crowded_out:
             row.overruns += 1
             row.failures += 1
@@ -92,9 +92,9 @@ class CircuitBreaker:
 
 
 def with_breakers_open(facts: Snapshot) -> Snapshot:
-    """Return the facts with a cheap policy wherever one decides at present, the view's own being too slow.
+    """Return the facts with a cheap policy for each view whose own policy is too slow at present.
 
-    For whoever decides ahead of time, in previews, questions and forecasts, without waiting for it again.
+    Previews, questions and forecasts decide ahead of time by these facts, without waiting for it again.
     """
     policies = _policies(facts)
     slow = {
@@ -155,6 +155,6 @@ def _tell(kind: str, words: Mapping[str, str], at: datetime, actor: str) -> None
         )
         for view, what in words.items()
     )
-    # Pages keep the newest version of what they show.
+    # Pages keep the newest version of each object.
     VirtualCluster.objects.filter(id__in=ids.values()).update(version=F("version") + 1)
     publish_virtual_clusters(ids.values())

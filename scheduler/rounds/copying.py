@@ -1,7 +1,7 @@
 """Many new rows at once by COPY: at a thousand starts a round, three times as fast as INSERT.
 
-Only the rounds write so many rows that this is worth its own path around the ORM; the columns are
-still checked by the database, constraint by constraint, as with any other write.
+Only rounds write enough rows to justify a path around the ORM. The database still checks each constraint, as
+with any other write.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ PART_COLUMNS = (
 
 
 def reserve_ids(model: type[models.Model], count: int) -> list[int]:
-    """Return that many ids from the model's own sequence, so that rows can refer to one another."""
+    """Return this many ids from the model's own sequence, so that rows can refer to one another."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)",

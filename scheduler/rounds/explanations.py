@@ -1,4 +1,4 @@
-"""Write down why jobs wait and in which order they will be considered: only what changed."""
+"""Store why jobs wait and in which order they will be considered; writes changes only."""
 
 import hashlib
 import json
@@ -19,9 +19,9 @@ from scheduler.models.jobs import Explanation, QueueOrder
 from scheduler.rounds.copying import copy_rows
 from scheduler.rounds.fixed_ports import with_ports_named
 
-#: Positions deeper in a queue than this are not pushed to pages; they read them when they look.
+#: Positions deeper in a queue than this are not pushed to pages, which read them when they open.
 _PUSHED_POSITIONS = 1_000
-#: Likewise for reasons: of more changes than this, a tenant's pages hear by their next refetch.
+#: The same for reasons: a tenant's pages read more changes than this with their next refetch.
 _PUSHED_REASONS = 200
 
 EVENT_COLUMNS = (
@@ -30,7 +30,7 @@ EVENT_COLUMNS = (
 )  # fmt: skip
 
 
-# Where the stored reasons are others than a round's; a job that was deleted since the snapshot is left out.
+# Where the stored reasons differ from a round's; without jobs that were deleted since the snapshot.
 _CHANGED = """
 SELECT job.id, job.tenant_id, stored.reasons -> 0 ->> 'code'
 FROM unnest(%s::bigint[], %s::text[]) AS decided (job_id, digest)
@@ -43,14 +43,14 @@ ORDER BY job.id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChangedReasons:
-    """A job whose reasons are other ones than those stored, or said in other words."""
+    """A job whose reasons, or their words, differ from the stored ones."""
 
     job: JobId
     tenant_id: int
     reasons: tuple[Reason, ...]
     text: bytes
     digest: str
-    #: Code of the reason that was the decisive one; None: the job had none.
+    #: Code of the previous decisive reason; None: the job had none.
     code_before: str | None
 
 
@@ -62,7 +62,7 @@ def write_explanations(
     *,
     at: datetime,
 ) -> None:
-    """Store the reasons that differ from the stored ones; an event when the decisive one is another.
+    """Store the reasons that differ from the stored ones; make an event when the decisive one changes.
 
     `left_out`, `having_ports`: as in `apply_plan`.
     """
@@ -107,7 +107,7 @@ def _read_changed(found: Mapping[JobId, tuple[Reason, ...]]) -> list[_ChangedRea
 
 
 def _write_events(changed: Sequence[_ChangedReasons], plan: Plan, *, at: datetime) -> None:
-    """The history of a wait: one event each time its decisive reason becomes another one."""
+    """The history of a wait: one event each time its decisive reason changes."""
     actor = f"round {plan.round_number}"
     copy_rows(
         Event,
@@ -126,7 +126,7 @@ def _write_events(changed: Sequence[_ChangedReasons], plan: Plan, *, at: datetim
 def _publish(changed: Sequence[_ChangedReasons], plan: Plan, tenants: Mapping[int, str]) -> None:
     positions = positions_of(plan)
     by_tenant: dict[str, list[dict[str, object]]] = defaultdict(list)
-    # What was left out of the round stands so far behind that pages learn of it when they next read.
+    # Jobs that the round left out are so far behind that pages may read them later.
     seen = [each for each in changed if each.job in tenants]
     for each in sorted(seen, key=lambda each: positions.get(each.job, len(positions))):
         objects = by_tenant[tenants[each.job]]

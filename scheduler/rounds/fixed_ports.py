@@ -1,8 +1,8 @@
-"""Numbers at which jobs insist to listen: two jobs with the same one are not put on one node.
+"""Fixed ports of jobs: two jobs with the same one are not placed on one node.
 
-Jobs have the network of their node. A node where another job listens at one of its numbers is therefore no
-candidate for a job; `apply` keeps those apart that come in the same round. Replicas of one job, each of which
-finds the same number, are kept apart by a tag that only such jobs have, and a constraint on it.
+Jobs use the network of their node. So a node where another job listens at one of a job's ports is not a
+candidate for this job; `apply` keeps jobs of the same round apart. The replicas of one job have the same
+port. A tag that only such jobs have, and a constraint on it, keep them apart.
 """
 
 import json
@@ -17,9 +17,9 @@ from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.tag_constraints import TagConstraint
 
-#: Of several jobs in the way so many are named.
+#: The most jobs in the way that a reason names.
 _NAMED = 3
-#: Reasons of the core behind which a port may stand.
+#: Reasons of the core that a port may cause.
 _OF_CANDIDATES = frozenset({"candidate_nodes", "exceeds_candidates"})
 _IN_THE_WAY = """
 SELECT DISTINCT waiting.job, waiting.port, node.name, other.id
@@ -45,7 +45,7 @@ def kept_apart(
     running: Sequence[core.Running],
     nodes: Sequence[core.Node],
 ) -> list[core.Job]:
-    """Return the jobs, those with fixed ports as no candidates for nodes where another has one of these."""
+    """Return the jobs; for those with fixed ports, nodes where another job has one of these are excluded."""
     if not ports:
         return list(jobs)
     on = _taken(ports, running, nodes)
@@ -56,10 +56,10 @@ def kept_apart(
 
 
 def listening_alone(job: core.Job, ports: Collection[int], nodes: core.Candidates | None) -> core.Job:
-    """Return a job with fixed ports, to be put on nodes of `nodes`, and with one replica on each."""
+    """Return a job with fixed ports, limited to `nodes` and to one replica on each."""
     if sum([task.replicas for task in job.tasks]) == 1:
         return replace(job, nodes=nodes)
-    # No tag of a user's has a space.
+    # Tags of users have no spaces.
     tags = tuple([f"fixed port {port}" for port in sorted(ports)])
     apart = tuple([TagConstraint(tag=tag, most=0) for tag in tags])
     return replace(job, nodes=nodes, tags=(*job.tags, *tags), constraints=(*job.constraints, *apart))
@@ -68,7 +68,7 @@ def listening_alone(job: core.Job, ports: Collection[int], nodes: core.Candidate
 def candidates(
     job: core.Job, ports: Collection[int], taken: Mapping[int, Mapping[str, core.JobId]]
 ) -> core.Candidates | None:
-    """Return where a job may be, given who has which port on which node. Where it is itself it may stay."""
+    """Return where a job may be, given the jobs that have each port on each node. It may stay on its own."""
     there = {name for port in ports for name, by in taken.get(port, {}).items() if by == job.id}
     names = {name for port in ports for name, by in taken.get(port, {}).items() if by != job.id} - there
     if not names:
@@ -78,7 +78,7 @@ def candidates(
 
 
 def taken_ports(facts: core.Snapshot) -> Mapping[int, Mapping[str, core.JobId]]:
-    """Return by number and node who listens there."""
+    """Return by port and node the job that listens there."""
     ids = [job.id for job in facts.jobs]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -111,7 +111,7 @@ def with_ports_named(
     having_ports: Collection[core.JobId],
     unwritten: Ports | None = None,
 ) -> Mapping[core.JobId, tuple[Reason, ...]]:
-    """Return why jobs wait, with the ports that others have where these stand behind it.
+    """Return why jobs wait, with the ports of other jobs where these are the cause.
 
     `having_ports`: jobs that have fixed ports; `unwritten`: the fixed ports of jobs that have no row.
     """
@@ -141,5 +141,5 @@ def _named(others: Sequence[tuple[int, str, core.JobId]], given: tuple[Reason, .
         },
         hint="It starts when these end or there is room elsewhere. Without a number the node chooses one.",
     )
-    # That it fits on no other node is so only for as long as the port is in use.
+    # It fits on no other node only while the port is in use.
     return (first, *[reason for reason in given if reason.code not in _OF_CANDIDATES])

@@ -1,4 +1,4 @@
-"""The jobs of a snapshot: their rows, and beside each row what other tables say of the job."""
+"""The jobs of a snapshot: their rows, and for each row the job's facts from other tables."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ _CLOSING = """
 SELECT id, extract(epoch FROM drain_deadline - clock_timestamp())::float8 FROM scheduler_node
 WHERE drain_deadline IS NOT NULL ORDER BY id
 """
-# A job that was never preempted is taken to be like the latest of its virtual cluster that were.
+# A job that was never preempted counts like the latest preempted ones of its virtual cluster.
 _JOBS = """
 WITH costs AS (
     SELECT v.id, percentile_cont(0.5) WITHIN GROUP (ORDER BY latest.preemption_cost_seconds) AS seconds
@@ -105,7 +105,7 @@ class ReadJobs:
     jobs: tuple[core.Job, ...]
     #: Tenant and application of each.
     job_classes: Mapping[int, tuple[str, str]]
-    #: Of jobs that insist on ports of their nodes: which.
+    #: The fixed ports of the jobs that have any.
     ports: Mapping[core.JobId, tuple[int, ...]]
     #: Jobs that were not read.
     left_out: tuple[core.JobId, ...]
@@ -116,7 +116,7 @@ def read_jobs(
     throughputs: KnownThroughputs,
     choose: Callable[[Names], Sequence[core.JobId]] | None = None,
 ) -> ReadJobs:
-    """Read the jobs that have not ended, but for those that `choose` leaves out."""
+    """Read the jobs that have not ended, except those that `choose` leaves out."""
     beside = _read_beside(cursor, throughputs)
     left_out = [] if choose is None else list(choose(beside.names()))
     cursor.execute(_JOBS, [left_out])
@@ -148,18 +148,18 @@ def nodes_without_containers(cursor: Any) -> list[core.NodeId]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beside:
-    """What other tables say of jobs."""
+    """The facts of jobs from other tables."""
 
     throughputs: KnownThroughputs
     without_containers: list[core.NodeId]
-    #: Nodes that are being emptied, and seconds until then.
+    #: Nodes that are being drained, and seconds until their deadline.
     closing: list[tuple[core.NodeId, float]]
     trainings: Trainings
     scalings: Scalings
     losses: Mapping[int, Losses]
     profiles: Profiles
     awaited: Mapping[int, tuple[Awaited, ...]]
-    #: None where no policy looks at it.
+    #: None if no policy reads it.
     recurrence: Recurrence | None
 
     def job(self, row: JobRow, stated: Shape, job_class: tuple[str, str]) -> core.Job:
@@ -209,7 +209,7 @@ class _Beside:
         return self._on_trial(job, row, stated, job_class) if stated.after_trial else job
 
     def names(self) -> Names:
-        """Return which names of jobs matter."""
+        """Return the job names that matter."""
         classes = [*self.throughputs.job_classes, *self.profiles.job_classes]
         named = [application for _, application in classes if application.startswith(_NAMED)]
         return Names(
@@ -228,7 +228,7 @@ class _Beside:
         return tuple(sorted({*row.avoid_nodes, *self.without_containers}))
 
     def _outlasted(self, row: JobRow, stated: Shape) -> tuple[core.NodeId, ...]:
-        """Return the nodes that are emptied before the job's time limit is over."""
+        """Return the nodes that are drained before the job's time limit is over."""
         if not self.closing:
             return ()
         lasts_seconds = stated.limited(row.lasts_seconds)
@@ -276,7 +276,7 @@ def _after_namesakes(
 def _after_trial(
     job: core.Job, gang: Shape, known: JobThroughputs, time_limit_seconds: float | None
 ) -> core.Job:
-    """Return what a job will be that is on trial, or is to be."""
+    """Return the job itself behind a trial run, present or planned."""
     return replace(
         job,
         tasks=gang.tasks,
@@ -292,7 +292,7 @@ def _after_trial(
     )
 
 
-# What a job says of its steps changes once a minute.
+# The stored steps of a job change once a minute.
 @lru_cache(maxsize=16_384)
 def _pace_of(text: str) -> Pace:
     return Pace(**json.loads(text))

@@ -16,7 +16,7 @@ from scheduler.virtual_clusters.ledger.selectors import FIELDS
 from scheduler.virtual_clusters.ledger.services import publish_lines, row_of
 
 _JSON = frozenset({"gpus", "given", "details"})
-#: What the database adds to what the policy said.
+#: The fields that the database adds to those of the policy.
 _ADDED = frozenset({"id", "at", "round_number", "view", "position", "person"})
 _SAID = tuple(name for name in FIELDS if name not in _ADDED)
 
@@ -26,7 +26,7 @@ def write_lines(
 ) -> None:
     """Append the lines of a round, in the transaction that carries its plan out.
 
-    Those of mutations that were dropped (`rounds.market.carry_out`) are left out: nothing came of them.
+    Lines of dropped mutations (`rounds.market.carry_out`) are left out, as these changed nothing.
     """
     lines = _lines(plan, dropped)
     if not lines:
@@ -45,7 +45,7 @@ def _cell(row: LedgerLine, name: str) -> object:
 
 
 def lines_that_differ(plan: Plan, dropped: Iterable[Mapping[str, Any]] = ()) -> list[str]:
-    """Return in words where the table holds other lines for the round than its plan gives."""
+    """Return in words where the table's lines for the round differ from those of its plan."""
     written = {
         (row.view, row.position): row for row in LedgerLine.objects.filter(round_number=plan.round_number)
     }
@@ -73,5 +73,5 @@ def _lines(plan: Plan, dropped: Iterable[Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def values_of(row: LedgerLine) -> list[object]:
-    """Return what a policy says in a line, as the database gives it back."""
+    """Return the values of a policy's line, as the database returns them."""
     return [json.loads(json.dumps(getattr(row, name))) for name in _SAID]

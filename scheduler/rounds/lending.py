@@ -37,13 +37,13 @@ JOIN tenants_virtualcluster v ON v.id = a.virtual_cluster_id ORDER BY v.name
 
 
 def with_lending(snapshot: core.Snapshot, cursor: Any) -> core.Snapshot:
-    """Return a snapshot of what virtual clusters own with the market, and with what is in force now.
+    """Return a snapshot of what virtual clusters own, with the market and the guarantees in force now.
 
     Where nothing is offered or lent and there are no rules, there is no market and nothing changes.
     """
     cursor.execute(_OFFERS, [snapshot.now])
     offers = tuple(map(_offer, cursor.fetchall()))
-    # Those that have just ended are the reason why guarantees lapse.
+    # Loans that have just ended are the reason why guarantees lapse.
     cursor.execute(_LOANS, [snapshot.now - longest_gap(snapshot.round_seconds)])
     loans = tuple(map(_loan, cursor.fetchall()))
     cursor.execute(_RULES)
@@ -112,6 +112,6 @@ def _rule(row: Iterable[Any]) -> LendRule | BorrowRule:
 
 
 def _json(value: Any) -> Mapping[str, Any]:
-    """Django hands jsonb columns of a raw cursor over as text."""
+    """Django returns jsonb columns of a raw cursor as text."""
     read: Mapping[str, Any] = json.loads(value) if isinstance(value, str) else value
     return read

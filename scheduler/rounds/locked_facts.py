@@ -42,7 +42,7 @@ WHERE g.id = ANY(%s) AND g.healthy AND g.present AND n.state = 'ready' AND NOT n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedJob:
-    """What a start needs to know of its job, whose row is locked."""
+    """The facts of a job that its start needs; the row is locked."""
 
     tenant_id: int
     #: Whether its next attempt is a trial run.
@@ -51,13 +51,13 @@ class LockedJob:
     task_names: list[str]
     #: Number of its newest attempt; 0: it has had none.
     newest_attempt: int
-    #: Numbers at which it insists to listen.
+    #: Its fixed ports.
     ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlace:
-    """Where a GPU is, for an agent's eyes."""
+    """Where a GPU is, as its agent sees it."""
 
     node_id: int
     index: int
@@ -69,7 +69,7 @@ class Asks:
 
     #: By replica: the node that it is on.
     homes: Sequence[int]
-    #: What it has of those GPUs of which it has parts.
+    #: Its parts of GPUs, by GPU.
     parts: Mapping[GpuId, GpuPart]
     #: By job and node: the CPUs and memory that it takes.
     amounts: Mapping[JobId, Mapping[int, Amounts]]
@@ -92,7 +92,7 @@ class Facts:
     jobs: dict[JobId, LockedJob]
     #: Jobs that changed since the snapshot, with the reason in words.
     changed_jobs: dict[JobId, str]
-    #: Usable GPUs, and who holds them or is nominated for them.
+    #: Usable GPUs, and the allocations that hold them or are nominated for them.
     places: dict[GpuId, GpuPlace]
     holds: GpuHolds
     #: The jobs as the plan was made for them, which say what they have of their GPUs.
@@ -112,7 +112,7 @@ class Facts:
 
     @property
     def givers(self) -> dict[GpuId, AllocationId]:
-        """Who has each GPU, the first of several that have parts of it."""
+        """The allocation that has each GPU, the first of several that have parts of it."""
         return {gpu: min(there) for gpu in self.places if (there := self.holds.holders(gpu))}
 
     def asks_of(self, action: Action) -> Asks:
@@ -140,8 +140,8 @@ class Facts:
 def lock_and_read(snapshot: Snapshot, changes: Sequence[Action]) -> Facts:
     """Lock the jobs, then the nodes, in id order, and read what is true of them now.
 
-    Of who is joined the jobs are locked, too: else the last of them could end, and give back its GPUs, while
-    another is put beside it.
+    The jobs of a joined allocation are locked, too: otherwise the last of them could end, and give back its
+    GPUs, while another job is put beside it.
     """
     joined = {action.allocation for action in changes if action.kind is ActionKind.JOIN}
     hosts = {job for held in snapshot.running if held.allocation in joined for job in held.jobs}

@@ -1,7 +1,7 @@
-"""What rules do in the market, carried out with the plan of their round as far as it still holds.
+"""Actions of rules in the market, carried out with the plan of their round as far as they still hold.
 
-Each action stands alone: what no longer holds is dropped with a reason, and neither the other actions nor
-the jobs of the round are any the worse.
+Each action is independent: one that no longer holds is dropped with a reason, and affects neither the other
+actions nor the jobs of the round.
 """
 
 import logging
@@ -24,7 +24,7 @@ from tenants.models import VirtualCluster
 
 log = logging.getLogger(__name__)
 
-#: More than so many wait for the next round, so that no round's transaction grows long.
+#: Further ones wait for the next round, so that no round's transaction grows long.
 MOST_AT_ONCE = 50
 _BUSY = "guarantees are being changed at this moment"
 _TOO_MANY = f"more than {MOST_AT_ONCE} mutations in one round"
@@ -34,9 +34,9 @@ _GONE = "the virtual cluster is gone"
 def carry_out(plan: Plan) -> list[dict[str, Any]]:
     """Do what rules decided, in the round's own transaction; return what was dropped.
 
-    These are {kind, jobs, why, position}, the position that of the action, and of its line of the ledger.
-    Whoever changes guarantees has the lock and may be waiting for rows that this transaction holds, so it is
-    only tried: a round never waits for people, nor they for a round that waits for them.
+    These are {kind, jobs, why, position}: the position of the action, and of its line of the ledger.
+    A request that changes guarantees holds the lock and may wait for rows that this transaction holds. So
+    this only tries the lock: a round never waits for such a request, and cannot deadlock with it.
     """
     if not plan.market:
         return []
@@ -52,7 +52,7 @@ def carry_out(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _tried(action: MarketAction, virtual_cluster: VirtualCluster | None, round_number: int) -> str:
-    """Do it; return why it can not be done any more, empty when it is done."""
+    """Carry the action out; return why that is impossible by now, or empty."""
     if virtual_cluster is None:
         return _GONE
     try:

@@ -1,4 +1,4 @@
-"""The next round decided ahead of time, with something changed: a job that nobody has submitted yet, another
+"""The next round decided ahead of time, with something changed: a job that is not submitted yet, another
 division by cells, or a part of a guarantee lent away."""
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from scheduler.wiring.clock import database_now
 from tenants.errors import Conflict, FieldError
 from tenants.models import VirtualCluster
 
-#: Of the jobs that a division by cells takes a guarantee from, and that a lot to be lent is in use by.
+#: The most jobs that are listed: those that lose a guarantee by a division, or use a lot to be lent.
 MOST_JOBS = 20
 _MOST_NAMED = 10
 
@@ -39,7 +39,7 @@ def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
     """Decide on the present facts with the job of a specification added; return why it would wait, empty
     if it would start."""
     facts = _facts()
-    # The id it would get, or a later one: at equal priority and time, ids decide who comes first.
+    # The id it would get, or a later one: at equal priority and time, the smaller id comes first.
     job_id = core.JobId((Job.objects.aggregate(newest=Max("id"))["newest"] or 0) + 1)
     added = replace(submitted_now(job, spec, facts), id=job_id)
     plan = _decided(replace(facts, jobs=(*facts.jobs, added)))
@@ -67,7 +67,7 @@ def effects_of(layout: Layout) -> list[dict[str, Any]]:
 
 
 def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
-    """Return the same of the facts of any instant."""
+    """Return the same for the facts of any instant."""
     running: dict[str, list[JobId]] = defaultdict(list)
     home = {job.id: job.virtual_cluster for job in facts.jobs}
     divided = layout.gpu_models | (compiled(facts.cells).gpu_models if facts.cells else frozenset())
@@ -93,7 +93,7 @@ def effects(facts: Snapshot, layout: Layout) -> list[dict[str, Any]]:
 
 
 def _with(facts: Snapshot, layout: Layout) -> Snapshot:
-    """Return the facts as they would be if this were the specification; what is lent stays lent."""
+    """Return the facts as they would be with this specification; loans stay."""
     before = owned(facts)
     clusters = []
     for vc in before.virtual_clusters:

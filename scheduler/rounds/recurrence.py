@@ -13,7 +13,7 @@ from scheduler.jobspec.shape import shape_of
 JOBS_MOST = 10_000
 _GOOD_FOR_SECONDS = 60.0
 
-# What a job had of GPUs in all its attempts, by the model: whoever was stopped and went on counts once.
+# The GPU time of a job in all its attempts, by model: a job that was stopped and went on counts once.
 _ENDED = """
 SELECT t.name, u.username, j.name, j.shape::text, j.service
 FROM (SELECT * FROM scheduler_job WHERE state IN ('succeeded', 'failed', 'cancelled')
@@ -44,7 +44,7 @@ def read_recurrence() -> Recurrence:
         for tenant, user, name, shape, service in cursor.fetchall():
             stated = shape_of(shape)
             if not stated.gpus:
-                continue  # How long it ran is known by what it had of GPUs.
+                continue  # Its run time is computed from its GPU time.
             values = json.loads(service) if isinstance(service, str) else service
             # Service counts parts of GPUs as such.
             seconds = sum(map(float, values.values())) / stated.amount(stated.gpus)

@@ -19,11 +19,11 @@ from scheduler.rounds.watchdog import within_budget
 from scheduler.virtual_clusters.ledger.services import row_of
 from tenants.errors import Conflict, TooManyRequests
 
-#: A page waits no longer than this: for a round to be decided again, and for all that its policies compute.
+#: The longest that a page waits: for a round to be decided again, and for all computations of its policies.
 MOST_SECONDS = 3.0
-#: Whoever asks first after a restart waits until there is a process to compute in, as rounds do not.
+#: The first request after a restart waits this long for a process to compute in; rounds do not wait.
 START_SECONDS = 20.0
-#: Of the facts as they are kept: more than any round decides within that time.
+#: The most bytes of stored facts: more than any round decides within that time.
 MOST_BYTES = 4 * 2**20
 #: One at a time in a process, so that other pages do not wait for them.
 _turn = threading.Lock()
@@ -31,7 +31,7 @@ _turn = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What the round decided at the line's place when it was decided again; None: nothing."""
+    """What the round decided at the line's place when it was decided again; None: no line."""
 
     line: LedgerLine | None
     same: bool
@@ -40,9 +40,9 @@ class ReplayOutcome:
 
 
 def replay(row: LedgerLine) -> ReplayOutcome:
-    """Decide a line's round again from the facts that are kept. Raises Conflict where that can not be done.
+    """Decide a line's round again from the stored facts. Raises Conflict where that is impossible.
 
-    It is as much work as it was: rounds that took long, or whose policies now compute for longer than
+    This costs as much as the round did. Rounds that took long, or whose policies now compute for longer than
     `MOST_SECONDS`, are left to the command. Raises TooManyRequests while another one is decided again.
     """
     if row.round_number is None:
@@ -104,7 +104,7 @@ def decided_again(kept: Round, compute: Compute = run_inline, seconds: float = t
 
 
 def _overran(kept: Round) -> dict[str, str]:
-    """Return the views whose policy took too long then, with what was said of it."""
+    """Return the views whose policy took too long then, with the recorded reason."""
     assert kept.plan is not None
     stored = codec.loads_plan(bytes(kept.plan))
     return {view: stored.degraded[view] for view in stored.overran}

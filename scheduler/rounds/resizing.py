@@ -1,4 +1,4 @@
-"""What is written down of a job that gets another number of GPUs: from how many to how many, and why."""
+"""The event of a job that gets another number of GPUs: the old number, the new one, and why."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ def resize_event(
 ) -> tuple[Any, ...]:
     """Return the row of the event, in the order of `EVENT_COLUMNS`.
 
-    `attempt`: the number of the one that has the new size. For the rest see `resize_words`.
+    `attempt`: the number of the attempt with the new size. For the rest see `resize_words`.
     """
     assert action.placement is not None
     before, after = sum(map(len, had)), len(action.placement.gpus)
@@ -46,8 +46,8 @@ def resize_words(
 ) -> str:
     """Say from how many GPUs to how many, and why: `Resized from 2 to 4 GPUs: there were idle GPUs for it.`
 
-    `had`: the GPUs of each replica so far. `takers`: who gets GPUs in the round; `givers`: whose they are
-    until then.
+    `had`: the GPUs of each replica so far. `takers`: the jobs that get each GPU in the round; `givers`: the
+    allocations that have it until then.
     """
     assert action.placement is not None
     before, after = sum(map(len, had)), len(action.placement.gpus)
@@ -69,7 +69,7 @@ def _why(
     assert action.placement is not None
     gets = set(action.placement.gpus)
     if len(gets) > len(had):
-        # Its own old place is no other's.
+        # GPUs that it already had are not taken from another job.
         if all(gpu not in givers or givers[gpu] == action.allocation for gpu in gets):
             return "there were idle GPUs for it."
         return "its virtual cluster's policy gives it GPUs that others leave."

@@ -1,4 +1,4 @@
-"""One round: snapshot, decide, apply. Two short transactions with the thinking between them.
+"""One round: snapshot, decide, apply. Two short transactions, with the decision between them.
 
 Its number is its name, and the fence that keeps an overtaken one from writing.
 """
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class FenceError(Exception):
-    """Another round has been started over this one; what it decided is thrown away."""
+    """Another round has overtaken this one, whose decision is dropped."""
 
 
 def take_number() -> int | None:
@@ -70,7 +70,7 @@ def hold_fence(number: int) -> None:
 
 
 def renew_fence(number: int) -> None:
-    """Let the round have its whole lease once more; raise FenceError when the number is no longer ours."""
+    """Renew the lease of the round; raise FenceError when the number is no longer ours."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_leadership SET expires_at = clock_timestamp() + make_interval(secs => %s)"
@@ -91,7 +91,7 @@ def give_up(number: int) -> None:
 
 @cache
 def solver() -> Solver:
-    """Return this process's: its child is made when a policy first computes."""
+    """Return the solver of this process; its child starts when a policy first computes."""
     config = settings.CONFIG
     made = Solver(
         Limits(
@@ -146,7 +146,7 @@ def _run(number: int) -> None:
     stored = codec.dumps_snapshot(snapshot), stored_plan
     with transaction.atomic():
         hold_fence(number)
-        # Asked for first, so called first: pages and agents are told after the clock is stopped.
+        # Registered first, so called first: the clock stops before pages and agents are notified.
         after_commit(
             lambda: _write_timings(
                 number,
@@ -169,13 +169,13 @@ def _run(number: int) -> None:
                 took_seconds=time.perf_counter() - began,
             )
     for view, problem in plan.degraded.items():
-        # Said once for each attempt, and not in every round that does without one.
+        # Reported once for each attempt, not in every round without one.
         if view not in circuit_breaker.skipped:
             log.error("round %d: view %s is degraded: %s", number, view, problem)
 
 
 def _decided(snapshot: Snapshot, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
-    """Return the plan, and what its computations took: those of the attempt that was in time."""
+    """Return the plan, and the times of its computations, from the attempt that was in time."""
 
     def attempt(timekeeper: Timekeeper, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
         budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)

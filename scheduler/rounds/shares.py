@@ -1,4 +1,4 @@
-"""What CPUs and memory attempts have whose jobs leave them to the platform: written while they run."""
+"""The CPUs and memory of attempts whose jobs leave them to the platform: written while they run."""
 
 import json
 from collections.abc import Mapping
@@ -50,8 +50,7 @@ def share_json(share: AuxiliaryShare | None) -> dict[str, Any] | None:
 def write_shares(shares: Mapping[JobId, AuxiliaryShare]) -> None:
     """Write the shares that changed, and wake the nodes on which limits are to follow.
 
-    A job that somebody else has locked is passed over, so that nobody waits for anybody: it is the next
-    round's.
+    A job that another transaction has locked is left to the next round, so that this waits for no lock.
     """
     if not shares:
         return

@@ -40,7 +40,7 @@ _GPUS = """
 SELECT node_id, id, index, socket, switch, healthy AND present, memory_bytes FROM scheduler_gpu
 ORDER BY node_id, index
 """
-# A stopping attempt holds its GPUs until its nodes say otherwise; what they released is not listed.
+# A stopping attempt holds its GPUs until its nodes report their release; released ones are not listed.
 _RUNNING = """
 SELECT l.id, array_agg(DISTINCT a.job_id ORDER BY a.job_id) FILTER (WHERE a.state <> 'stopping'), l.gpu_model,
        l.replicas, l.phase, extract(epoch FROM coalesce(l.held_at, l.created_at))::float8, l.guaranteed,
@@ -120,7 +120,7 @@ class _RunningRow(NamedTuple):
     stopping: list[core.JobId] | None
     slice_seconds: float | None
     opportunistic_gpus: int
-    #: Since when jobs that came later are there, by job; None: none did.
+    #: The arrival of jobs that came later, by job; None: there are none.
     joined: str | None
     #: GPUs, by id.
     unreleased: list[core.GpuId] | None
@@ -153,7 +153,7 @@ class ForRound(NamedTuple):
     """What a round reads."""
 
     facts: core.Snapshot
-    #: Waiting jobs that it does not need (`alike`).
+    #: Waiting jobs that the round does not need (`alike`).
     left_out: Sequence[core.JobId]
     #: Jobs that have fixed ports.
     having_ports: Collection[core.JobId]
@@ -280,7 +280,7 @@ def _beside(
     throughputs: KnownThroughputs,
     job_classes: Mapping[int, tuple[str, str]],
 ) -> dict[core.JobId, float]:
-    """Return how fast two jobs are that share GPUs, where that was measured of both."""
+    """Return the speeds of two jobs that share GPUs, where both were measured."""
     if not all(job in job_classes for job in jobs):
         return {}
     gpus = sum(map(len, _json(replicas)))
@@ -342,7 +342,7 @@ _SETTINGS = (
 
 
 def _settings(cursor: Any) -> dict[str, Any]:
-    """Return what an operator chose for the whole cluster, if anything."""
+    """Return an operator's choices for the whole cluster, if any."""
     cursor.execute(f"SELECT {', '.join(_SETTINGS)} FROM scheduler_clustersettings")
     row = cursor.fetchone()
     found = dict(zip(_SETTINGS, row, strict=True)) if row else {}
@@ -350,7 +350,7 @@ def _settings(cursor: Any) -> dict[str, Any]:
 
 
 def _cells(cursor: Any) -> Specification | None:
-    """Return the specification in force; None when it divides nothing."""
+    """Return the specification of cells in force; None when it divides no GPUs."""
     cursor.execute("SELECT document FROM scheduler_cellspecification ORDER BY version DESC LIMIT 1")
     row = cursor.fetchone()
     specification = specification_of(row[0]) if row else None
@@ -358,14 +358,14 @@ def _cells(cursor: Any) -> Specification | None:
 
 
 def _interference(cursor: Any) -> tuple[Branch, ...]:
-    """Return what is foretold of pairs that nobody measured, where a virtual cluster shares freely."""
+    """Return the prediction for pairs without measurements, where a virtual cluster shares freely."""
     cursor.execute(_INTERFERENCE, [SHARE_FREE])
     row = cursor.fetchone()
     return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])
 
 
 def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
-    """Return what jobs of the last days asked for, as it was last counted, where a placer goes by it."""
+    """Return the demand of the last days, as last counted, if a placer uses it."""
     cursor.execute(_WORKLOAD)
     row = cursor.fetchone()
     return tuple(
@@ -383,5 +383,5 @@ def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
 
 
 def _json(value: Any) -> Any:
-    """Django hands jsonb columns of a raw cursor over as text, and json ones as values."""
+    """Django returns jsonb columns of a raw cursor as text, and json ones as values."""
     return json.loads(value) if isinstance(value, str) else value

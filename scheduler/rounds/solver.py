@@ -1,7 +1,7 @@
 """Where policies compute in the live loop: in a child process that can be ended when it takes too long.
 
 A worker has one child, made when a policy first wants to compute, with one thread and a limit on its memory.
-It is started anew after many calls, when it has grown, and when it had to be ended; starting is bounded, but
+It starts again after many calls, when it has grown, and when it had to be ended. Starting is bounded, but
 does not count as the policy's time. A round gives all computations of all its policies one `Budget`.
 
 Only rounds compute here, and those that are decided again for a page (`replay`). Previews, what-if questions
@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-#: Secrets and settings, of which a computation needs to know nothing.
+#: Secrets and settings, which a computation does not need.
 _NOT_INHERITED = ("ALLOT_", "DATABASE_URL", "REDIS_URL")
 _PIPE_BYTES = 1 << 16
 _MOST_ANSWER_BYTES = 1 << 30
-#: How long a process may take to be gone once it was killed, or has closed its pipes.
+#: How long a process may take to end after it was killed, or has closed its pipes.
 _ENDING_SECONDS = 1.0
-#: One that is not ready after so long never will be.
+#: A process that is not ready after this time never will be.
 _HOPELESS_SECONDS = 60.0
 MIB = 1024 * 1024
 
@@ -54,7 +54,7 @@ class _ChildTimeout(Exception):
 
 
 class _ChildExit(Exception):
-    """The child closed its end, or said what no child says."""
+    """The child closed its end, or sent an invalid message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Limits:
     start_seconds: float = 5.0
     #: Address space: what needs more fails as if the machine had no more.
     memory_bytes: int = 4096 * MIB
-    #: It is started anew after so many calls, or when it uses so much memory after one.
+    #: It starts again after this many calls, or when it uses this much memory after one.
     recycle_calls: int = 1_000
     recycle_bytes: int = 1024 * MIB
 
@@ -75,12 +75,12 @@ class TimeLeft:
 
     #: For computing.
     computing: float
-    #: For waiting until a process is ready, which is no policy's fault.
+    #: For waiting until a process is ready, which does not count for a policy.
     starting: float
 
 
 class _Child:
-    """One process, and the conversation with it."""
+    """One process, and the pipes to it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -107,7 +107,7 @@ class _Child:
         os.set_blocking(self._answering.fileno(), False)
 
     def wait_until_ready(self, deadline: float) -> None:
-        """Return once it has loaded what it needs; raise _Late or _Ended."""
+        """Return when it has loaded its modules; raise _Late or _Ended."""
         if not self._is_ready:
             if self._receive_exactly(len(READY), deadline) != READY:
                 raise _ChildExit
@@ -119,7 +119,7 @@ class _Child:
         return time.monotonic() > self._began + _HOPELESS_SECONDS
 
     def call(self, message: bytes, deadline: float) -> Answer:
-        """Return what became of a call; raise _Late or _Ended."""
+        """Return the result of a call; raise _Late or _Ended."""
         self._calls += 1
         self._send(HEADER.pack(len(message)), deadline)
         self._send(message, deadline)
@@ -127,12 +127,12 @@ class _Child:
         return answer
 
     def is_worn(self, answer: Answer) -> bool:
-        """Whether it has done its share, or has grown."""
+        """Whether it has answered enough calls, or has grown too much."""
         limits = self._limits
         return self._calls >= limits.recycle_calls or answer.resident_bytes >= limits.recycle_bytes
 
     def end(self) -> str:
-        """Kill it unless it has ended by itself; return in words how it ended."""
+        """Kill the process unless it has ended; return in words how it ended."""
         with suppress(subprocess.TimeoutExpired):
             if self._answering_is_closed():
                 self.process.wait(_ENDING_SECONDS)
@@ -206,7 +206,7 @@ class Solver:
         """Return what the function returns, or raise what it raises; count down the time that is left.
 
         Raises Overrun when that is not enough, when it needs too much memory or does not survive, and
-        TypeError for what is no function of the core or has arguments that can not be handed over.
+        TypeError for a function that is not of the core, or arguments that cannot be pickled.
         """
         message = _message(function, arguments, keywords)
         with self._lock:
@@ -299,7 +299,7 @@ class Solver:
 
 
 class Budget:
-    """What all computations of a round may take together: a Compute for `decide()` that keeps count.
+    """The time that all computations of a round may take together: a Compute for `decide()` that counts it.
 
     `start_seconds`: how long they may wait for the process; None: as the solver's limits say.
     """
@@ -308,7 +308,7 @@ class Budget:
         #: By view.
         self.computations: Counter[str] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
-        #: Views whose policy computed nothing, since those of others had taken all the time.
+        #: Views whose policy could not compute, because those of others had taken all the time.
         self.crowded_out: set[str] = set()
         self._solver, self._seconds = solver, seconds
         starting = solver.limits.start_seconds if start_seconds is None else start_seconds
@@ -318,7 +318,7 @@ class Budget:
         return self._compute("", function, *arguments, **keywords)
 
     def of_view(self, view: str) -> Compute:
-        """Return it for one view, on whose account it computes."""
+        """Return it for one view, which its computations count for."""
         return partial(self._compute, view)
 
     def _compute(self, view: str, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
@@ -351,7 +351,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in own.items()
-        # By its home one tells which installation a process belongs to.
+        # A process's home shows to which installation it belongs.
         if name == "ALLOT_HOME" or not name.startswith(_NOT_INHERITED)
     }
     path = os.pathsep.join(filter(None, (str(_ROOT), own.get("PYTHONPATH"))))

@@ -58,8 +58,8 @@ def serve(parent: int, memory_bytes: int) -> None:
 def warm_up() -> None:
     """Load what policies use, and run the solver once, with one thread.
 
-    HiGHS settles at its first run how many threads it will ever have: half of the processors, unless told.
-    SciPy hands the option over, though it warns that it does not know it.
+    HiGHS fixes its number of threads at its first run: half of the processors, without an option. SciPy
+    passes the option on, though it warns that it does not know it.
     """
     from scipy.optimize import OptimizeWarning, linprog
 
@@ -80,7 +80,7 @@ def _end_with(parent: int) -> None:
 
 
 def _limit(memory_bytes: int) -> None:
-    """Let this process have so much address space, unless it may have only less; and write no core dump."""
+    """Limit this process to this much address space, or to less if it may have only less; no core dumps."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     if most == resource.RLIM_INFINITY or memory_bytes < most:
         # Some systems other than Linux know no such limit.
@@ -90,7 +90,7 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _own_pipes() -> tuple[io.FileIO, io.FileIO]:
-    """Return the two pipes; what anybody prints goes to the log from now on, and not in between answers."""
+    """Return the two pipes; output of any code goes to the log from now on, and not between answers."""
     calls, answers = io.FileIO(os.dup(0), "rb"), io.FileIO(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -117,7 +117,7 @@ def _failed(error: Exception) -> bytes:
         message = pickle.dumps(Answer(error=(kind, error.args, attributes), resident_bytes=_resident_bytes()))
         pickle.loads(message)
     except Exception:
-        # Something that it carries can not travel.
+        # It has a value that cannot be pickled.
         said = f"{kind.__name__}: {error}"
         message = pickle.dumps(Answer(error=(RuntimeError, (said,), {}), resident_bytes=_resident_bytes()))
     return message
@@ -127,13 +127,13 @@ def _resident_bytes() -> int:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
-        # No such file here: the most that it ever was, in kilobytes.
+        # Without that file: the maximum so far, in kilobytes.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pages * resource.getpagesize()
 
 
 def _read(pipe: io.FileIO) -> bytes | None:
-    """Return the next message; None when there is nobody to send one."""
+    """Return the next message; None when the sender is gone."""
     header = _read_exactly(pipe, HEADER.size)
     return None if header is None else _read_exactly(pipe, HEADER.unpack(header)[0])
 

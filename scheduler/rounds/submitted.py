@@ -1,4 +1,4 @@
-"""A job that nobody has submitted yet, with the facts that a round would have of it."""
+"""A job that is not submitted yet, with the facts that a round would have of it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How fast the jobs of a snapshot are: the best that is known of each, by its job class."""
+"""The throughputs of the jobs of a snapshot: the best known ones of each, by its job class."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ _MOST_KEPT = 50_000
 
 
 class JobThroughputs(NamedTuple):
-    """What is known of a job's throughputs, as its facts state it."""
+    """The known throughputs of a job, as its facts state them."""
 
     throughput: Mapping[str, float] = {}
     #: The models for which that is an estimate.
@@ -25,9 +25,9 @@ class JobThroughputs(NamedTuple):
     not_on: frozenset[str] = frozenset()
 
     def accepted(self, gpu_models: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the models that a job accepts (none: any) and runs on; as they were, where it runs on none.
+        """Return the models that a job accepts (none: any) and runs on; unchanged, if it runs on none.
 
-        So that no policy, whether it looks at them or not, puts a job where it does not run.
+        So no policy puts a job where it does not run, whether the policy reads throughputs or not.
         """
         if not self.not_on:
             return gpu_models
@@ -40,8 +40,8 @@ _NOTHING = JobThroughputs()
 
 
 class KnownThroughputs:
-    """Answers for many jobs of few job classes: each job class and shape is thought about once, and again
-    when something else is known of it. `before`: who answered so far."""
+    """Throughputs of many jobs of few job classes, computed once for each class and shape, and again when
+    other facts are known of it. `before`: the predecessor, whose answers are kept where they still hold."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class KnownThroughputs:
 
     @property
     def job_classes(self) -> Iterable[JobClass]:
-        """Those of which something is on record."""
+        """The job classes with records."""
         return self._entries
 
     def of(
@@ -75,7 +75,7 @@ class KnownThroughputs:
         known = job_class in self._entries
         if not known and not declared:
             return _NOTHING
-        # Of job classes that nothing is known of, all that declare the same are alike.
+        # Unknown job classes that declare the same are alike.
         key = (job_class if known else None, shape)
         found = self._found.get(key)
         if found is None:
@@ -87,7 +87,7 @@ class KnownThroughputs:
     def _think(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> JobThroughputs:
         models = sorted({*self.prices, *declared})
         throughputs = self.estimator.throughputs(job_class, gpus, models, declared)
-        # What is only assumed is left out: whoever reckons with it assumes the same (`core.run_time`).
+        # Assumed ones are left out: the policies that need them assume the same (`core.run_time`).
         known = {
             model: throughputs[model]
             for model in models
@@ -113,7 +113,7 @@ class KnownThroughputs:
     def beside(
         self, first: JobClass, second: JobClass, gpu_model: str, gpus: int
     ) -> tuple[float, float] | None:
-        """Return how fast jobs of two job classes are that share GPUs, relative to alone; None: not known."""
+        """Return the speeds of jobs of two classes that share GPUs, relative to alone; None: not known."""
         one = self.estimator.beside(first, Setting(gpu_model, gpus, False, second.application))
         other = self.estimator.beside(second, Setting(gpu_model, gpus, False, first.application))
         return None if one is None or other is None else (one, other)
@@ -139,7 +139,7 @@ _newest = KnownThroughputs(ThroughputEstimator({}), {})
 
 
 def known_throughputs(cursor: Any) -> KnownThroughputs:
-    """Return what is known in the state that the cursor's transaction sees."""
+    """Return the throughputs that are known in the state of the cursor's transaction."""
     global _newest
     estimator = read_estimator(cursor)
     cursor.execute(_MODELS)

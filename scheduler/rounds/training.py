@@ -1,4 +1,4 @@
-"""What the jobs of a snapshot say of their training: epochs, batch sizes, losses, and how they scale."""
+"""What the jobs of a snapshot report of their training: epochs, batch sizes, losses, and how they scale."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,13 +17,13 @@ from scheduler.models.throughputs import ClassProfile
 _UNENDED = ("queued", "running")
 #: Profiles of job classes that are read in a round: those measured last.
 CLASS_PROFILES_MOST = 5_000
-# Asked in every round: where nobody looks at losses, all progress lines need not be searched for them.
+# Asked in every round: where no policy looks at losses, this saves a search of all progress lines.
 _IS_LOOKED_AT = """
 SELECT EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE policy = ANY(%(names)s))
        OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_policy = ANY(%(names)s))
 """
-# So many losses of each job, evenly over its progress lines, the latest of them always. What was done again
-# after a restart counts as it was the last time.
+# A sample of each job's losses, evenly over its progress lines, always with the latest. Steps that were
+# repeated after a restart count as they were the last time.
 _LOSSES = """
 SELECT job_id, array_agg(step ORDER BY step), array_agg(loss ORDER BY step) FROM (
     SELECT DISTINCT ON (job_id, part) job_id, step, loss FROM (
@@ -65,7 +65,7 @@ def read_trainings() -> Trainings:
 
 
 def is_looked_at(cursor: Any, what: str) -> bool:
-    """Whether a policy decides now that declares to read this: most need not be told what costs a search."""
+    """Whether a policy that reads this decides now: most do not, and reading it costs a search."""
     names = [name for name, policy in POLICIES.items() if getattr(policy, what, False)]
     cursor.execute(_IS_LOOKED_AT, {"names": names})
     return bool(cursor.fetchone()[0])
@@ -84,7 +84,7 @@ def read_losses(cursor: Any) -> dict[int, Losses]:
 
 
 class Profiles:
-    """What jobs make of their GPUs: by job, by user and job class, and by job class alone."""
+    """Profiles of jobs on their GPUs: by job, by user and job class, and by job class alone."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Profiles:
 
     @property
     def job_classes(self) -> Iterable[tuple[str, str]]:
-        """Those of which something is known."""
+        """The jobs with known facts."""
         return self._of_classes
 
     def of(self, job: int, user: str, job_class: tuple[str, str]) -> core.Profile | None:
-        """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""
+        """Return each figure of the job itself, else of its user's like jobs, else of any user's."""
         tenant, application = job_class
         found = [
             self._own.get(job),
@@ -133,7 +133,7 @@ class Scalings:
     def of(self, job: int, throughput: Mapping[str, float]) -> core.Goodput | None:
         """Return the facts of a job; None until there are a fit and the noise.
 
-        `throughput`: its speeds by GPU model, by which those are told that it never ran on.
+        `throughput`: its speeds by GPU model, from which the facts of models without runs are derived.
         """
         row = self._rows.get(job)
         return None if row is None else goodput_of(row, throughput)

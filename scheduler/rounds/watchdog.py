@@ -1,7 +1,7 @@
-"""A budget for the turn of each view: what ends a policy or placer that does not return.
+"""A budget for the turn of each view: ends a policy or placer that does not return.
 
 Rounds, previews, what-if questions and forecasts decide where they are, because handing all facts to another
-process would cost a healthy round a good part of its time. Meanwhile a thread looks whose turn it is. When a
+process would cost a healthy round a good part of its time. Meanwhile a thread watches the turns. When a
 turn lasts too long, it raises an exception inside the thread that decides, at whatever line of Python that
 is. What was decided so far is thrown away, since shared indexes may be half changed; the same facts are
 decided again with a cheap policy and placer for that view.
@@ -90,7 +90,7 @@ class Watchdog:
             try:
                 self._is_over.set()
                 self._thread.join()
-                # What was raised at the last moment arrives here, and not in what this thread does next. To
+                # An exception raised at the last moment arrives here, and not later in this thread. To
                 # take it back instead would slow the interpreter down for good: it would look for it again
                 # and again.
                 for _ in range(_MOMENTS):
@@ -105,8 +105,8 @@ class Watchdog:
             turn = self._turn
             if turn is None or time.monotonic() < turn.ends_at:
                 continue
-            # In every look again: a policy may have caught it. The lock is this thread's for ever where the
-            # exception came between its being taken and the block that gives it back.
+            # Raised again at every look: a policy may have caught it. This thread keeps the lock for good if
+            # the exception came between taking it and the block that releases it.
             if self._lock.acquire(timeout=pause):
                 if self._turn is turn:
                     self._ended = turn.view
@@ -123,10 +123,10 @@ def within_budget(
     seconds: float | None = None,
     renew: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return what an attempt decides, which may take any view at most so many seconds, or as is configured.
+    """Return what an attempt decides; each view may take at most `seconds`, or the configured time.
 
-    An attempt is given a timekeeper and the views that are known to take too long, with what is said of
-    them; it decides on the same facts each time. `renew` is called before each further attempt.
+    An attempt gets a timekeeper and the views that are known to take too long, with the reason of each. It
+    decides on the same facts each time. `renew` is called before each further attempt.
     """
     seconds = settings.CONFIG.view_budget_seconds if seconds is None else seconds
     found = dict(overran or {})

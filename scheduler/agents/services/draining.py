@@ -1,4 +1,4 @@
-"""Emptying nodes: at once, or at a deadline that their jobs are told of."""
+"""Draining nodes: at once, or at a deadline that their jobs know."""
 
 from datetime import datetime
 
@@ -37,7 +37,7 @@ def drain_overdue() -> None:
 @repeated_on_deadlock
 def _drain_now(*, node: Node, actor: str, why: str, only_overdue: bool = False) -> None:
     # Cordoned first and in a transaction of its own: from then on no round puts anything there, so what
-    # is found afterwards is all there is; and nobody takes a job's lock while holding a node's.
+    # is found afterwards is all there is; and no transaction takes a job's lock while it holds a node's.
     with transaction.atomic():
         node = node_locked(node)
         deadline = node.drain_deadline
@@ -52,7 +52,7 @@ def _drain_now(*, node: Node, actor: str, why: str, only_overdue: bool = False) 
         unended = _unended_attempts(node).select_related("job", "allocation").order_by("job_id", "id")
         for attempt in unended:
             attempt_stop(attempt, cause=StopCause.DRAINED, actor=actor, message=message)
-        # Only now: had this been broken off, whoever looks for overdue nodes would do it again.
+        # Last, so that a drain that breaks off is done again by `drain_overdue`.
         announced = Node.objects.filter(id=node.id, drain_deadline__isnull=False)
         if announced.filter(drain_deadline=deadline).update(drain_deadline=None, version=F("version") + 1):
             publish_nodes([node.id])

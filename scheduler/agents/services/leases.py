@@ -1,4 +1,4 @@
-"""Nodes that stopped reporting, gangs that never became ready: what no message will ever tell."""
+"""Nodes that stopped reporting and gangs that never became ready: what no message reports."""
 
 from datetime import datetime, timedelta
 
@@ -24,10 +24,10 @@ GANG_READY_SECONDS = 60
 
 
 def pulse() -> float:
-    """Write down that agents are served now; return for how long they were not, 0 as a rule.
+    """Record that agents are served now; return for how long they were not, usually 0.
 
-    Each lease is made longer by that time, to a whole one at most. That is only ever later than the
-    deadline that the node itself keeps: so no node runs what was started elsewhere.
+    Each lease becomes longer by that time, to a whole one at most. It then ends later than the deadline that
+    the node itself keeps, so no node still runs a job that was started elsewhere.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT at FROM scheduler_agentservice WHERE id = 1 FOR UPDATE")
@@ -56,11 +56,11 @@ def _are_served(now: datetime) -> bool:
 
 
 def expire_leases() -> None:
-    """Declare nodes lost whose lease and margin are over; stop gangs that wait for a node in vain.
+    """Declare nodes lost whose lease and margin are over; stop gangs whose nodes did not become ready.
 
-    None is while agents are not served, since it may be the server that is silent. Otherwise the node's own
-    shims have killed by then what ran there (their deadline is the lease itself), so its GPUs can be given
-    back and its jobs queued again without any of them running twice.
+    No node is declared lost while agents are not served, since then the server itself may be silent. By the
+    end of the margin the node's own shims have killed what ran there (their deadline is the lease itself). So
+    its GPUs can be given back and its jobs queued again, and no job runs twice.
     """
     now = database_now()
     margin = timedelta(seconds=settings.CONFIG.node_lease_margin_seconds)

@@ -51,11 +51,11 @@ _REPORTS_PER_LEASE = 6
 _NEVER_STARTED = 143
 #: What the replica of a trial run finds in its environment; its value is 1.
 _TRIAL_VARIABLE = "ALLOT_TRIAL"
-#: What those of a job of fixed world do: how many ranks they play together, however few they are themselves.
+#: What replicas of a job of a fixed world size find: the number of ranks that all of them play together.
 _LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
-#: What those of a task of an array do: its index, the array's number, and how many tasks that has.
+#: What replicas of a task of an array find: its index, the array's number, and the number of tasks.
 _ARRAY_VARIABLES = ("ALLOT_ARRAY_INDEX", "ALLOT_ARRAY", "ALLOT_ARRAY_SIZE")
-#: More than this no job counts, and the database holds no more than 2^63.
+#: No job counts further, and the database holds at most 2^63.
 _STEPS_MOST = 2**53
 
 
@@ -77,7 +77,7 @@ def report_apply(node: Node, report: Report) -> DesiredState:
     Raises NodeRefusal, and renews nothing, when the node runs jobs in a way that this server does not allow.
     """
     refuse_unisolated(node, report.inventory)
-    # Drawn before the desired state is read, so that a higher number was read later (see Node).
+    # Drawn before the desired state is read, so that a higher number means a later state (see Node).
     now, generation = _renew_lease(node)
     if report.inventory is not None:
         _inventory_set(node, report.boot, report.inventory, at=now)
@@ -101,9 +101,9 @@ def report_apply(node: Node, report: Report) -> DesiredState:
 
 
 def _renew_lease(node: Node) -> tuple[datetime, int]:
-    """Renew by the database's clock; return its time, and the number of this answer.
+    """Renew the node's lease by the database's clock; return its time, and the number of this answer.
 
-    One statement, and not put together anew by the ORM: every node asks for it every few seconds.
+    One statement, written here: the ORM would build it again for every node every few seconds.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -127,7 +127,7 @@ def _node_back(node: Node, *, at: datetime) -> None:
 
 @transaction.atomic
 def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime) -> None:
-    """Write down what the node is. GPUs that vanished stay, marked absent: history points to them."""
+    """Record what the node is. GPUs that vanished stay, marked absent: history points to them."""
     if len({gpu.index for gpu in inventory.gpus}) != len(inventory.gpus):
         raise MessageError("inventory.gpus: must name each index once")
     # A node that had GPUs and reports none has lost them: it stays one of its model.
@@ -252,7 +252,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
 
 
 def _measure_rest(attempt: Attempt) -> None:
-    """Measure what an attempt did last, its end being reported after its last line."""
+    """Measure the last work of an attempt; its end is reported after its last line."""
     newest = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence").first()
     if newest is not None:
         measure(attempt, newest, is_last=True)
@@ -274,7 +274,7 @@ def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:
 
 
 def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
-    """Every part that this node should be running, or stopping, and has not reported the end of."""
+    """Return every part that this node should run or stop, and whose end it has not reported."""
     if not _has_parts(node):
         return ()
     parts = (
@@ -293,7 +293,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
 
 
 def _gpu_parts(node: Node, allocations: Sequence[int]) -> dict[int, dict[int, GpuPart]]:
-    """Return by allocation what it has of those GPUs of the node, by id, of which it has parts."""
+    """Return by allocation its parts of the GPUs of the node, by GPU."""
     rows = AllocatedGpu.objects.filter(
         allocation_id__in=allocations, gpu__node=node, request__lt=gpu_parts.WHOLE_GPU
     )
@@ -307,7 +307,7 @@ def _gpu_parts(node: Node, allocations: Sequence[int]) -> dict[int, dict[int, Gp
 
 
 def _has_parts(node: Node) -> bool:
-    """Look before the parts are read with all that belongs to them: most nodes ask again and again."""
+    """Look before all parts are read with their relations: most nodes ask again and again."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT EXISTS (SELECT 1 FROM scheduler_attemptpart WHERE node_id = %s AND state <> 'exited')",
@@ -324,7 +324,7 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
     if job.array is not None:
         values = (job.array["index"], job.array_id, job.array["size"])
         variables |= dict(zip(_ARRAY_VARIABLES, map(str, values), strict=True))
-    # Of an elastic job, as many as it was granted.
+    # An elastic job has as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
         replicas = sum(task.replicas for task in stated.tasks)
@@ -378,7 +378,7 @@ def _replica(
     `shares`: by rank, the CPUs and memory that it has now of what its task leaves to the platform.
     """
     rank = placed["rank"]
-    # Of what nobody gave it a share, it has no limit.
+    # Without a share, a replica has no limit.
     cpus, memory = shares[rank] if rank < len(shares) else (0.0, 0)
     return Replica(
         rank=rank,

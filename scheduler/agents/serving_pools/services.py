@@ -1,7 +1,7 @@
 """Nodes of serving pools are lent whole, asked back, and given back when nothing of a job runs there.
 
-A return is announced with the instant by which the pool has the node; rounds shrink what can shrink at
-once, and stop who is left so long before that instant as the longest grace period there takes.
+A return is announced with the instant by which the pool has the node. Rounds shrink at once what can
+shrink. They stop the remaining jobs before that instant, by the longest grace period on the node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from tenants.errors import Conflict, FieldError, Invalid
 from tenants.models import Guarantee
 
 MAX_POOLS = 1_000
-#: Who acts when a load curve does.
+#: The actor of what a load curve does.
 ACTOR = "load curve"
 _NOT_RETURNING: Mapping[str, Any] = {"return_by": None, "return_stops_at": None}
 
@@ -78,7 +78,7 @@ def pool_remove(pool: ServingPool) -> None:
 def node_join(*, node: Node, pool: ServingPool | None, actor: str) -> None:
     """Make the node one of a serving pool, or the cluster's own again.
 
-    A node on which jobs run is lent from the beginning; ask it back to have it.
+    A node on which jobs run is lent from the beginning; ask it back to get it.
     """
     node = node_locked(node)
     if node.serving_pool_id == (pool and pool.id):
@@ -94,7 +94,7 @@ def node_join(*, node: Node, pool: ServingPool | None, actor: str) -> None:
 
 
 def _refuse_in_cells(node: Node) -> None:
-    """Raise Conflict for a node on which virtual clusters may have to rely."""
+    """Raise Conflict for a node that the guarantees of virtual clusters may need."""
     chains = cells_in_force().layout.chains.values()
     if any(leaf.node == node.name for chain in chains for leaf in chain.leaves):
         raise Conflict(
@@ -136,7 +136,7 @@ def _check_curve(times: Mapping[str, int] | None) -> None:
 
 @transaction.atomic
 def node_lend(*, node: Node, actor: str, why: str = "", until: datetime | None = None) -> None:
-    """Lend a node of a serving pool whole, for ever or until its pool has it back; a return is called off."""
+    """Lend a node of a serving pool whole, forever or until its pool has it back; cancel its return."""
     node = node_locked(node)
     _pool_by_name(node)
     change_node(node, "node.lent", actor=actor, why=why, **_loan(LoanState.LENT, actor, why, until=until))
@@ -144,7 +144,7 @@ def node_lend(*, node: Node, actor: str, why: str = "", until: datetime | None =
 
 @transaction.atomic
 def node_ask_back(*, node: Node, actor: str, why: str = "", by: datetime | None = None) -> None:
-    """Ask a node that is lent back, by an instant or as soon as its pool's returns allow."""
+    """Ask a lent node back, by an instant or as soon as its pool's returns allow."""
     node = node_locked(node)
     pool = _pool_by_name(node)
     if node.loan_state == LoanState.SERVING:
@@ -153,7 +153,7 @@ def node_ask_back(*, node: Node, actor: str, why: str = "", by: datetime | None 
 
 
 def _pool_by_name(node: Node) -> ServingPool:
-    """Return the pool of a node that is lent by name; raise Conflict where there is none."""
+    """Return the pool of a node that is lent by name; raise Conflict if it is in no pool."""
     pool = node.serving_pool
     if pool is None:
         raise Conflict(f"Node {node.name} is of no serving pool; PUT nodes/{node.name}/serving-pool first.")
@@ -170,7 +170,7 @@ def _ask_back(node: Node, pool: ServingPool, *, actor: str, why: str, by: dateti
     by = now + timedelta(seconds=pool.return_seconds) if by is None else by
     there = _unended_attempts(node)
     grace = max([attempt.job.grace_seconds for attempt in there], default=0.0)
-    # A round later than that they are told to stop at the latest.
+    # The order to stop follows at most a round later.
     stops_at = max(now, by - timedelta(seconds=grace + settings.CONFIG.round_seconds))
     at = f"{by:%Y-%m-%d %H:%M %Z}"
     columns = _loan(LoanState.RETURNING, actor, why) | {"return_by": by, "return_stops_at": stops_at}
@@ -213,7 +213,7 @@ def _is_in_use(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedBack:
-    """A node that was asked back, and the jobs that this stops or shrinks."""
+    """A node that was asked back, with the jobs that this stops or shrinks."""
 
     node: Node
     preempts: Sequence[int]
@@ -223,7 +223,7 @@ class AskedBack:
 def pool_ask_back(
     *, pool: ServingPool, count: int, actor: str, why: str = "", by: datetime | None = None
 ) -> list[AskedBack]:
-    """Ask so many nodes of a pool back: those whose return costs least. All where it lends fewer."""
+    """Ask this many nodes of a pool back, those whose return costs least; all if it lends fewer."""
     if pool.nodes_needed is not None:
         raise Conflict(f"The load curve of serving pool {pool.name} decides; change its nodes_needed.")
     return _ask_cheapest_back(pool, read_snapshot(0), count, actor=actor, why=why, by=by)
@@ -241,7 +241,7 @@ def _asked_back(
     pool: ServingPool, chosen: NodeReturn, *, actor: str, why: str, by: datetime | None
 ) -> AskedBack | None:
     node = node_locked(Node(id=chosen.node))
-    # Somebody else may have done it meanwhile.
+    # It may have been asked back meanwhile.
     if node.serving_pool_id != pool.id or node.loan_state != LoanState.LENT:
         return None
     _ask_back(node, pool, actor=actor, why=why, by=by)
@@ -249,7 +249,7 @@ def _asked_back(
 
 
 def watch_serving_pools() -> None:
-    """Give back the nodes that nobody is on any more, ask back whose time is over, and follow load curves."""
+    """Give back returning nodes without jobs, ask back those whose time is over, and follow load curves."""
     returning = Node.objects.filter(loan_state=LoanState.RETURNING).order_by("id")
     for node in returning:
         _give_back(node)

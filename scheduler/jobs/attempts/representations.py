@@ -33,7 +33,7 @@ def attempts_by_id(rows: Iterable[Attempt]) -> dict[int, Representation]:
 
 
 def failures(ids: Iterable[int]) -> list[Representation]:
-    """Return attempts that failed: of what, where, and what can be done about it."""
+    """Return attempts that failed: the cause, the place, and what can be done about it."""
     ids = list(ids)
     rows = Attempt.objects.filter(id__in=ids).select_related(
         "allocation", "job__tenant", "job__virtual_cluster", "job__submitted_by"
@@ -74,8 +74,8 @@ def _failure(attempt: Attempt, nodes: list[str]) -> Representation:
     }
 
 
-# Rounds start thousands of attempts at once and tell of thousands of GPUs: their rows are read as they are,
-# which costs a third of what model instances do.
+# Rounds start thousands of attempts at once, with thousands of GPUs. Their rows are read as they are, which
+# costs a third of what model instances do.
 def _placements_of(attempt_ids: Collection[int]) -> dict[int, list[Representation]]:
     found: dict[int, list[Representation]] = defaultdict(list)
     rows = AttemptPart.objects.filter(attempt_id__in=attempt_ids).order_by("attempt_id", "node__name")

@@ -1,4 +1,4 @@
-"""Who used how many GPU-hours, in any range of time and by any grouping.
+"""GPU-hours used, in any range of time and by any grouping.
 
 An attempt counts each of its GPUs from when it had them until it gave them back; a part of a GPU counts as
 such, and jobs that have GPUs together count an equal part for each while they are beside one another. So
@@ -17,7 +17,7 @@ from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Guarantee, Role, Tenant
 from tenants.selectors import Viewer, tenant_get
 
-#: A person reads no more rows than this.
+#: The most rows of one answer.
 MOST_ROWS = 10_000
 #: What each grouping shows, by its name.
 _COLUMNS: Mapping[str, str] = {
@@ -29,7 +29,7 @@ _COLUMNS: Mapping[str, str] = {
     "day": "(held.start AT TIME ZONE 'UTC')::date",
 }
 GROUPINGS = tuple(_COLUMNS)
-#: Groupings for which it can be said what was guaranteed.
+#: Groupings for which the guarantee is known.
 _OF_A_GUARANTEE = frozenset({"virtual_cluster", "gpu_model", "day"})
 
 _USED = """
@@ -94,7 +94,7 @@ GROUP BY GROUPING SETS (({grouped}), ()) ORDER BY grouping({grouped}), {columns}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuestion:
-    """Whose use of what, in which time, by which groupings. Empty: all of it."""
+    """The time, groupings and filters of the use. An empty filter: all."""
 
     since: datetime
     until: datetime
@@ -107,7 +107,7 @@ class UsageQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What was used together; `key` has the value of each grouping."""
+    """The use of one group; `key` has the value of each grouping."""
 
     key: Mapping[str, Any]
     jobs: int
@@ -115,7 +115,7 @@ class Used:
     #: The part of them on GPUs that the virtual cluster was guaranteed.
     guaranteed_gpu_hours: Decimal
     cost: Decimal
-    #: What the present guarantee of the virtual cluster amounts to in this time; None: not of a guarantee.
+    #: The GPU-hours of the virtual cluster's present guarantee in this time; None: not about a guarantee.
     entitled_gpu_hours: Decimal | None = None
 
 
@@ -129,10 +129,10 @@ _NOTHING = Used(key={}, jobs=0, gpu_hours=Decimal(), guaranteed_gpu_hours=Decima
 
 
 def usage(viewer: Viewer, question: UsageQuestion) -> Usage:
-    """Return what the viewer may know of the use of GPUs.
+    """Return the use of GPUs that the viewer may see.
 
-    Operators know of all tenants, members of their own. By user, and of others, only admins of a tenant know.
-    Raises NotAllowed for what is not the viewer's to know, Invalid for more than `MOST_ROWS` rows.
+    Operators see all tenants, members their own. Only admins of a tenant see its use by user, or that of
+    other users. Raises NotAllowed for what the viewer may not see, Invalid for more than `MOST_ROWS` rows.
     """
     conditions, values = _conditions(viewer, question)
     columns = [_COLUMNS[name] for name in question.by]
@@ -180,7 +180,7 @@ def _conditions(viewer: Viewer, question: UsageQuestion) -> tuple[str, dict[str,
 
 
 def _tenants(viewer: Viewer, question: UsageQuestion) -> list[int] | None:
-    """Return the tenants whose use it is; None: all there are."""
+    """Return the tenants whose use is asked for; None: all tenants."""
     of_others = question.user != viewer.user.username
     is_personal = ("user" in question.by or bool(question.user)) and of_others
     if question.tenant:
@@ -204,7 +204,7 @@ def _tells_of_guarantees(question: UsageQuestion) -> bool:
 
 
 def _with_guarantees(viewer: Viewer, question: UsageQuestion, rows: Sequence[Used]) -> list[Used]:
-    """Say beside each row what is guaranteed, and add rows for guarantees of which nothing was used."""
+    """Add to each row what is guaranteed, and add rows for guarantees that were not used."""
     found = {tuple(row.key.values()): row for row in rows}
     for key, hours in _entitled(viewer, question).items():
         row = found.get(key) or replace(_NOTHING, key=dict(zip(question.by, key, strict=True)))
@@ -245,7 +245,7 @@ def _between(start: datetime, end: datetime) -> Decimal:
 
 
 def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
-    """Return by day of UTC how many hours of it are in the time."""
+    """Return by day (UTC) how many hours of it are in the time."""
     days: dict[date | None, Decimal] = {}
     start = since.astimezone(UTC)
     while start < until:

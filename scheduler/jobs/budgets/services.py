@@ -1,4 +1,4 @@
-"""Budgets of tenants: what of them is used up, told at thresholds, and enforced where an operator says so.
+"""Budgets of tenants: their use, reported at thresholds, and enforced where an operator says so.
 
 What was used is computed from the allocations, those that run included: each GPU counts from when it was
 held until it was given back, and for jobs that share it an equal part for each of them meanwhile.
@@ -18,11 +18,11 @@ from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.models import Tenant
 from tenants.selectors import Viewer
 
-#: In percent; each is told of once in a period.
+#: In percent; each is reported once in a period.
 THRESHOLDS = (50, 80, 100)
-#: What is expected until the period's end follows from what was used in so long.
+#: The forecast until the period's end continues the average use of this last while.
 _PACE = timedelta(days=1)
-# Who shares, and when, is looked for once for each attempt, before there is a row for each GPU.
+# Sharing attempts and their times are looked up once for each attempt, before there is a row for each GPU.
 _USED = """
 WITH own AS (
     SELECT a.id, a.allocation_id, least(l.released_at, a.ended_at, %(until)s) AS own_end,
@@ -62,7 +62,7 @@ FROM held WHERE own_end > start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From when to when use counts; without end when the budget is for all time."""
+    """The start and end of the time that counts; without an end if the budget is for all time."""
 
     starts_at: datetime
     ends_at: datetime | None
@@ -92,7 +92,7 @@ def used(tenant: Tenant, unit: str, since: datetime, until: datetime) -> float:
 def budget_state(tenant: Tenant) -> dict[str, Any]:
     """Return the budget, what of it is used, and what is expected, JSON-ready.
 
-    Of a tenant without one, it tells the GPU-hours of the month.
+    For a tenant without one, it has the GPU-hours of the month.
     """
     budget = Budget.objects.filter(tenant=tenant).first()
     now = database_now()
@@ -117,11 +117,11 @@ def budget_state(tenant: Tenant) -> dict[str, Any]:
 def _reached_at(
     budget: Budget | None, spent: float, per_second: float, now: datetime, ends_at: datetime | None
 ) -> str | None:
-    """Return when the budget will be used up if things go on so; None: not in this period."""
+    """Return when the budget will be used up at the present rate; None: not in this period."""
     if budget is None or spent >= budget.amount or per_second <= 0:
         return None
     seconds = (budget.amount - spent) / per_second
-    # Beyond some years it is no forecast.
+    # Beyond some years it is not a forecast.
     if seconds > timedelta(days=3_650).total_seconds():
         return None
     reached_at = now + timedelta(seconds=seconds)
@@ -172,7 +172,7 @@ def budget_remove(*, by: Viewer, tenant: Tenant) -> None:
 
 
 def watch_budgets() -> None:
-    """Look at each budget: tell of thresholds, hold back or let go."""
+    """Look at each budget: report thresholds, hold back or release."""
     for tenant in Budget.objects.order_by("pk").values_list("pk", flat=True):
         with transaction.atomic():
             rows = Budget.objects.select_for_update(of=("self",)).select_related("tenant")

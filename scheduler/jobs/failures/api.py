@@ -60,7 +60,7 @@ class FailureRule(serializers.Serializer[Mapping[str, object]]):
     )
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        # A word of Python's: it can not be declared as the others are.
+        # A keyword of Python: it cannot be declared as the others are.
         said = "One of the built-in classes, or one of your own."
         return {**super().get_fields(), "class": serializers.CharField(max_length=40, help_text=said)}
 

@@ -1,7 +1,7 @@
 """The site's rules for failures: read, replaced as a whole, and tried on what an attempt wrote last.
 
-Their patterns are given to PostgreSQL, as are those that people search output with (`log_search`): its engine
-does not backtrack, and its statements can be given up.
+PostgreSQL matches their patterns, as it matches the searches of output (`log_search`): its engine does not
+backtrack, and its statements can be cancelled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RULES_MOST = 100
 PATTERN_CHARACTERS_MOST = 500
 ADVICE_CHARACTERS_MOST = 300
 CODES_MOST = 32
-#: As much as a node sends of the end of an attempt's output, and some more for what is tried by hand.
+#: What a node sends of the end of an attempt's output, and some more for trials by hand.
 TEXT_CHARACTERS_MOST = 64 * 1024
 #: For all rules together: a job's failure waits for it.
 PATTERNS_SECONDS = 2.0
@@ -34,7 +34,7 @@ PROBLEMS_REPORTED = 100
 
 _NAME = re.compile(r"[a-z]([a-z0-9_-]{0,38}[a-z0-9])?")
 _NAME_EXPECTED = "1 to 40 lower-case letters, digits, '_' and '-', beginning with a letter"
-# Flags: case does not matter, ^ and $ are at every line's ends, and a dot is no end of a line.
+# Flags: case does not matter, ^ and $ match at each line, and a dot does not match an end of line.
 _FIRST_MATCH = """
 SELECT rule.place - 1 FROM unnest(%(patterns)s::text[]) WITH ORDINALITY AS rule (pattern, place)
 WHERE rule.pattern = '' OR regexp_like(%(text)s, rule.pattern, 'in') ORDER BY rule.place LIMIT 1
@@ -48,7 +48,7 @@ class MatchTimeout(Exception):
 
 
 def rules_read(value: object, *, where: str = "rules") -> list[SiteRule]:
-    """Return the rules that somebody wrote; raise Invalid naming every wrong field."""
+    """Return the checked rules of a request; raise Invalid naming every wrong field."""
     problems: list[FieldError] = []
     if not isinstance(value, list) or len(value) > RULES_MOST:
         problem = f"{described(value)} is no list of rules" if not isinstance(value, list) else "is too long"
@@ -99,7 +99,7 @@ def rules_in_force() -> list[SiteRule]:
 
 @transaction.atomic
 def rules_replace(value: object, *, by: Viewer) -> list[SiteRule]:
-    """Put other rules in the place of all there are. What failed already keeps its class."""
+    """Replace all rules. Attempts that failed already keep their class."""
     by.require_operator()
     rules = rules_read(value)
     FailureRules.objects.get_or_create(id=1, defaults={"changed_at": database_now()})
@@ -123,9 +123,9 @@ def rule_for(exit_code: int, text: str) -> SiteRule | None:
 
 
 def rules_try(*, log: str, exit_code: int, rules: object = None) -> dict[str, Any]:
-    """Say which rule an attempt that ended so would match, of those given or of those in force, JSON-ready.
+    """Return which rule such an attempt would match, of those given or of those in force, JSON-ready.
 
-    Raises Invalid for rules that are none, or whose patterns take too long.
+    Raises Invalid for wrong rules, or for patterns that take too long.
     """
     tried = rules_in_force() if rules is None else rules_read(rules)
     try:
@@ -224,7 +224,7 @@ def _codes(fields: Fields, name: str, *, most: int) -> tuple[int, ...]:
     value = fields.take(name)
     if value is None:
         return ()
-    # In JSON as in YAML, true is no number.
+    # In JSON as in YAML, true is not a number.
     are_right = isinstance(value, list) and all(type(code) is int and 1 <= code <= most for code in value)
     if are_right and len(value) <= CODES_MOST:
         return tuple(value)

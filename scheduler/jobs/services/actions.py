@@ -1,7 +1,7 @@
-"""What people do with many jobs at once: cancel, hold, release, requeue, change their priority and labels.
+"""Actions on many jobs at once: cancel, hold, release, requeue, change their priority and labels.
 
-Jobs that already are as the action would leave them do not match it. So the same request, asked again,
-goes on where it ended.
+Jobs that already are as the action would leave them do not match it. So a repeated request goes on where
+the first one ended.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from tenants.selectors import Viewer
 MOST_AT_ONCE = 200
 #: Jobs that wait and are cancelled in one transaction.
 _CANCELLED_TOGETHER = 1_000
-#: An answer says of no more jobs why they were left as they are.
+#: The most unchanged jobs of an answer, with the reason of each.
 _MOST_REFUSALS = 20
 _STARTED = (AttemptState.STARTING, AttemptState.RUNNING)
 
@@ -45,7 +45,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What `Action.UPDATE` sets; a label without a value is taken away, the other labels stay."""
+    """What `Action.UPDATE` sets; it removes labels without a value, and keeps the other labels."""
 
     priority: int | None = None
     labels: Mapping[str, str | None] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A job that was left as it is, and why."""
+    """A job that was not changed, and why."""
 
     job: int
     message: str
@@ -81,7 +81,7 @@ class Refusal:
 class Outcome:
     #: Done, or under way.
     jobs: int
-    #: That match too, and are left for another request.
+    #: Matching jobs that are left for another request.
     remaining: int
     refused: tuple[Refusal, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Changing a job that was submitted already."""
+"""Changing a submitted job."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -107,20 +107,20 @@ def _require_known(changes: Mapping[str, Any]) -> None:
 
 
 def _changed(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:
-    """Return the old and the new value of what differs, in the normal form."""
+    """Return the old and the new value of each changed field, in the normal form."""
     old, new = before.to_dict(), after.to_dict()
     pairs = {name: (old.get(name), new.get(name)) for name in CHANGEABLE}
     return {name: values for name, values in pairs.items() if values[0] != values[1]}
 
 
 def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
-    """Return the columns that change with `begin`. What has started has begun: later than that, the column
-    keeps it from a next attempt after a failure."""
+    """Return the columns that change with `begin`. A started job has begun: after that, the column delays the
+    next attempt after a failure."""
     if job.attempts_started:
         problem = f"can not be changed, since job {job.id} has started before"
         raise Conflict(f"begin {problem}.", [FieldError("begin", problem, "hold the job, and release it")])
     begins = begins_at(after.begin, job.submitted_at)
-    # The column changes by back-off, too, so no change of it leaves an entry by itself.
+    # Back-off changes the column too, so a change of it alone makes no entry.
     before, after_that = iso(job.eligible_at), iso(begins)
     record(
         "job.change",
@@ -135,7 +135,7 @@ def _beginning(job: Job, after: JobSpec) -> dict[str, Any]:
 
 
 def _require_possible_while_it_runs(viewer: Viewer, job: Job, changed: Mapping[str, tuple[Any, Any]]) -> None:
-    """Others have reckoned with when it ends: only an operator may let it run on for longer."""
+    """Plans of others rest on its end, so only an operator may let it run for longer."""
     for name, (old, new) in changed.items():
         if name not in WHILE_IT_RUNS:
             problem = f"can not be changed while job {job.id} has GPUs"

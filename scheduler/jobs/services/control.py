@@ -1,4 +1,4 @@
-"""What people do with jobs: submit, cancel, hold, release."""
+"""Actions on a job: submit, cancel, hold, release."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from tenants.models import Tenant, VirtualCluster
 from tenants.selectors import Viewer
 
 MAX_JOBS_PER_REQUEST = 1_000
-#: Jobs that wait and are cancelled in one transaction, and that run and are by one request.
+#: The most waiting jobs that one transaction cancels, and running jobs that one request cancels.
 _CANCELLED_TOGETHER = 1_000
 _RUNNING_CANCELLED = 200
 
@@ -106,7 +106,7 @@ def _row(
 
 
 def _tasks(checked: Sequence[FeasibleJob]) -> list[FeasibleJob]:
-    """Return each array as its tasks, of which each names only its own index."""
+    """Return each array as its tasks; each task names only its own index."""
     found: list[FeasibleJob] = []
     for one in checked:
         array = one.spec.array
@@ -144,7 +144,7 @@ WHERE scheduler_job.id = task.id
 @repeated_on_deadlock
 @transaction.atomic
 def job_cancel(*, job_id: int, actor: str) -> None:
-    """End a waiting job at once; tell a running one to stop. Cancelling again changes nothing."""
+    """End a waiting job at once; stop a running one. Cancelling again changes nothing."""
     job = lock_jobs([job_id])[job_id]
     if job.cancelling or job.state == JobState.CANCELLED:
         return
@@ -197,7 +197,7 @@ def _set_held(job_id: int, *, held: bool, kind: str, actor: str) -> None:
     if held and job.state != JobState.QUEUED:
         raise Conflict(f"Job {job.id} is running; only a waiting job can be held.")
     at = database_now()
-    # Why the platform held it is over with that. On hold it grows no older.
+    # The platform's reason to hold it ends with that. A held job does not age.
     touch_job(job, held=held, message="", **({} if held else {"waits_since": at}))
     job_event(job, kind, at=at, actor=actor).save()
     publish_jobs([job.id])

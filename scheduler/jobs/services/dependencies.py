@@ -1,4 +1,4 @@
-"""What jobs wait for of others: written with the job, settled before each round."""
+"""Dependencies of jobs: written with the job, settled before each round."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,23 +18,23 @@ from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import FieldError, Invalid
 
 _ACTOR = "dependencies"
-#: Of a chain whose first job failed, so many links are cancelled before a round; the next one goes on.
+#: The most links of a chain with a failed first job that are cancelled before a round; the next goes on.
 _MOST_LINKS = 20
 _WORDS = {SUCCEEDED: "to succeed", ENDED: "to end", FAILED: "to fail", STARTED: "to start"}
 _ENDED_WORDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled"}
 
 
 class AwaitedStates:
-    """The states of jobs of one tenant that others of it are to wait for; each is read once."""
+    """The states of a tenant's jobs that its other jobs await; each is read once."""
 
     def __init__(self, tenant_id: int, tenant: str) -> None:
         self._tenant_id, self._tenant = tenant_id, tenant
-        #: By job, or array: the state of each, and whether it ever started; empty: the tenant has none such.
+        #: By job, or array: the state of each, and whether it ever started; empty: no such job of the tenant.
         self._known: dict[int, list[tuple[str, bool]]] = {}
 
     def require_possible(self, awaited: Sequence[Awaited], where: str) -> tuple[Awaited, ...]:
-        """Return what has not happened yet; raise Invalid naming jobs that there are not, and what can not
-        happen any more."""
+        """Return the dependencies that are not met yet; raise Invalid naming jobs that do not exist, and
+        dependencies that cannot be met any more."""
         unknown = [each.job for each in awaited if each.job not in self._known]
         if unknown:
             found = Job.objects.filter(Q(id__in=unknown) | Q(array_id__in=unknown), tenant_id=self._tenant_id)
@@ -67,7 +67,7 @@ def _ended_words(job: int, tasks: Sequence[tuple[str, bool]]) -> str:
 
 
 def _became(when: str, tasks: Sequence[tuple[str, bool]]) -> DependencyState:
-    """Return what became of the hope that a job, or all tasks of an array, succeed, end, fail or start.
+    """Return whether a job, or all tasks of an array, did or still can succeed, end, fail or start.
 
     `tasks`: the state of each, and whether it ever started. An array has failed when it has ended and one of
     its tasks failed.
@@ -85,7 +85,7 @@ def _became(when: str, tasks: Sequence[tuple[str, bool]]) -> DependencyState:
 
 
 def dependencies_write(jobs: Iterable[Job], specs: Iterable[JobSpec]) -> None:
-    """Write down what new jobs wait for."""
+    """Store the dependencies of new jobs."""
     rows = [
         Dependency(job=job, awaited_id=each.job, when=each.when, cancels=spec.on_unmet == CANCEL)
         for job, spec in zip(jobs, specs, strict=True)
@@ -95,7 +95,7 @@ def dependencies_write(jobs: Iterable[Job], specs: Iterable[JobSpec]) -> None:
         Dependency.objects.bulk_create(rows)
 
 
-# As `_became` says of each; of a job that waits no more nothing is awaited.
+# By the rule of `_became`; a job that waits no longer awaits nothing.
 _SETTLE = """
 WITH awaited AS MATERIALIZED (
     -- Once for each, since all tasks of one array may wait for all of another.
@@ -136,10 +136,10 @@ UPDATE scheduler_job SET waits_since = clock_timestamp() WHERE state = 'queued' 
 
 
 def dependencies_settle() -> None:
-    """Note what has happened that jobs wait for; cancel those for which it can not happen any more.
+    """Settle the dependencies that are met; cancel the jobs whose dependencies cannot be met any more.
 
-    Rounds call it before they read their facts. Only open dependencies are looked at, so that a round without
-    any pays for one statement.
+    Rounds call it before they read their facts. It reads open dependencies only, so a round without any
+    costs one statement.
     """
     for _ in range(_MOST_LINKS):
         if not _settle():

@@ -1,4 +1,4 @@
-"""What could ever run here: the core's answer, asked when a job is submitted."""
+"""Whether a job could ever run here: the core answers when it is submitted."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -43,18 +43,18 @@ class Judge:
 
     @property
     def node_names(self) -> frozenset[str]:
-        """The nodes that have reported what they have."""
+        """The nodes that have reported their inventory."""
         return frozenset([node.name for fleet in self.cluster.fleets.values() for node in fleet.nodes])
 
     def never_fits(self, job: core.Job) -> Reason | None:
-        """Return why the job could never run, or None: what is lent comes back, what is borrowed is here."""
+        """Return why the job could never run, or None. GPUs count that are lent, or borrowed."""
         reasons = [way.never_fits(job) for way in self._ways]
         if not all(reasons) or self._may_borrow(job, reasons[0]):
             return None
         return reasons[0]
 
     def _may_borrow(self, job: core.Job, never: Reason | None) -> bool:
-        """Whether only a guarantee is lacking that its virtual cluster has a rule to borrow."""
+        """Whether the job lacks only a guarantee that a rule of its virtual cluster borrows."""
         if never is None or never.code not in TOO_LARGE:
             return False
         if self._ways[0].never_fits(replace(job, guaranteed=False)) is not None:
@@ -78,7 +78,7 @@ def _borrow_rule(row: MarketRule, virtual_cluster: str) -> BorrowRule:
 
 
 def _cluster(inventory: tuple[int | None, ...]) -> Cluster:
-    """Return every node that has reported what it has, in any state: what failed comes back."""
+    """Return every node that has reported its inventory, in any state: failed nodes come back."""
     global _built
     if _built is None or _built[0] != inventory:
         _built = inventory, Cluster(_nodes(), TOPOLOGY_LEVELS)

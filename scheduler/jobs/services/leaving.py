@@ -1,7 +1,7 @@
-"""What becomes of a user's jobs when the account is deactivated (decision 0080).
+"""Hold or cancel a user's jobs when the account is deactivated (decision 0080).
 
-Jobs are the tenant's, so nothing that runs is lost. Nothing new starts in the name of a person who may not
-ask for it any more: waiting jobs are held until a member of the tenant releases them.
+Jobs belong to the tenant, so running jobs go on. No new job starts in the name of a person who may not ask
+for it any more: waiting jobs are held until a member of the tenant releases them.
 """
 
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ _HELD_TOGETHER = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """What becomes of the jobs of a user; numbers of jobs."""
+    """What happens to the jobs of a user, in numbers of jobs."""
 
     #: Go on to their end.
     running: int = 0
     #: Wait, and do not start until they are released.
     held: int = 0
-    #: Ended, or told to stop.
+    #: Ended, or being stopped.
     cancelled: int = 0
-    #: To be cancelled by asking again: one request does not cancel all jobs of a user who has many running.
+    #: Not cancelled yet: one request does not cancel all jobs of a user with many; repeat it.
     remaining: int = 0
 
 
@@ -56,7 +56,7 @@ def leaving_foreseen(*, by: Viewer, username: str, cancel: bool) -> Leaving:
 def user_deactivate(*, by: Viewer, username: str, cancel: bool) -> Leaving:
     """End a user's sign-ins and tokens, then hold the waiting jobs, or cancel all that have not ended.
 
-    Safe to repeat: what was submitted while the account was being closed is met by the next call.
+    Safe to repeat: the next call includes jobs that were submitted while the account was being closed.
     """
     by.require_operator()
     if by.user.username == username:

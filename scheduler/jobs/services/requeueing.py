@@ -1,4 +1,4 @@
-"""Letting a running job wait again."""
+"""Queueing a running job again."""
 
 from django.db import transaction
 
@@ -17,7 +17,7 @@ from tenants.errors import Conflict
 @repeated_on_deadlock
 @transaction.atomic
 def job_requeue(*, job_id: int, actor: str) -> None:
-    """Stop what runs of a job as a preemption would, checkpoint included, and let it wait for GPUs again.
+    """Stop a job's attempts as a preemption would, checkpoint included, and queue the job again.
 
     Raises Conflict for a job that has no GPUs: one that waits, has ended, or is being cancelled.
     """

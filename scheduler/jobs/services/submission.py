@@ -1,4 +1,4 @@
-"""From a written specification to one that may be submitted: who submits, where to, and could it ever run."""
+"""Turn a written specification into one that may be submitted: by its user, there, and able to run at all."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
 _QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
-#: Of many jobs that are refused together, each kind of problem is shown once.
+#: When many jobs are refused together, each kind of problem is shown once.
 _KINDS_SHOWN = 20
 _TENANTS_NAMED = 50
-#: To count ten thousand jobs takes longer than all the rest of submitting one; a count is good for so long.
+#: Counting ten thousand jobs takes longer than the rest of submitting one; a count is kept for this time.
 COUNT_KEPT_SECONDS = 1.0
 
-#: A tenant, and a user whose waiting jobs there are meant; None: all unfinished jobs of the tenant.
+#: A tenant, and a user for the waiting jobs of this user there; None: all unfinished jobs of the tenant.
 Queue = tuple[int, int | None]
 
-#: How many there are, those let in since included, and when they were counted.
+#: The number of jobs, with those accepted since the count, and the time of the count.
 _counted_jobs: dict[Queue, tuple[int, float]] = {}
 
 
@@ -48,9 +48,9 @@ class FeasibleJob:
     spec: JobSpec
     tenant: str
     virtual_cluster: VirtualClusterFacts
-    #: The array that it is a task of, whole; its specification names its own index.
+    #: The whole array of a task; its specification names its own index.
     array: JobArray | None = None
-    #: What has not happened yet of what it waits for.
+    #: Its dependencies that are not met yet.
     awaits: tuple[Awaited, ...] = ()
 
     def core_job(self) -> CoreJob:
@@ -58,7 +58,7 @@ class FeasibleJob:
 
 
 class Submission:
-    """Checks specifications of one tenant; what they have in common is looked up once."""
+    """Checks specifications of one tenant; looks common facts up once."""
 
     def __init__(self, viewer: Viewer, tenant: str | None, *, role: Role = Role.MEMBER) -> None:
         """`role`: what the viewer must be in the tenant; a viewer of it may have specifications checked."""
@@ -66,18 +66,18 @@ class Submission:
         self._feasibility = Judge(self.facts)
         usable = list(self.facts.virtual_clusters.values())
         private = [one for one in usable if one.is_private]
-        #: Where a job goes that says nothing: the tenant's own, or the only one it can use.
+        #: The default: the tenant's own, or the only one that it can use.
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
         self._submitter = viewer.user
         self._awaited = AwaitedStates(self.facts.tenant_id, self.facts.tenant)
 
     @cached_property
     def _scopes(self) -> Mapping[str, frozenset[str]]:
-        """Whose secrets there are, by name; most jobs name none."""
+        """The scopes of each secret, by name; most jobs name none."""
         return scopes_by_name(self._submitter, self.facts.tenant_id)
 
     def check_room(self, more: int) -> None:
-        """Raise QuotaExceeded when the tenant may not have so many more jobs."""
+        """Raise QuotaExceeded when the tenant may not have this many more jobs."""
         most = self.facts.most_unfinished_jobs
         if most is None:
             most = settings.CONFIG.unfinished_jobs_per_tenant
@@ -214,7 +214,7 @@ class Submission:
             raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
 
     def _check_throughput(self, spec: JobSpec, where: str) -> None:
-        """Refuse a job that by its own word runs on no model that it accepts."""
+        """Refuse a job that, by its own throughputs, runs on no model that it accepts."""
         known = self._feasibility.cluster.models
         accepted = spec.gpu_models or known
         if not accepted or any(spec.throughput.get(model) != 0 for model in accepted):
@@ -234,7 +234,7 @@ def _counted(first: FieldError, count: int) -> FieldError:
 
 
 def _facts_for_submit(viewer: Viewer, name: str | None, role: Role) -> SubmissionFacts:
-    """Return the facts about the tenant to submit for: the one named, or the viewer's only one."""
+    """Return the facts about the tenant to submit for: the named one, or the viewer's only one."""
     mine = [held.tenant for held in viewer.held if viewer.may(held.tenant_id, role)]
     if name is None:
         if viewer.is_operator:
@@ -294,7 +294,7 @@ def _join(where: str, field: str) -> str:
 
 
 def warnings_for(checked: FeasibleJob) -> list[str]:
-    """Return what is allowed, but perhaps not meant."""
+    """Return warnings: what is allowed, but perhaps not meant."""
     warnings = []
     if checked.spec.time_limit_seconds is None:
         hours = checked.virtual_cluster.default_time_limit_seconds / 3600
@@ -314,11 +314,10 @@ def warnings_for(checked: FeasibleJob) -> list[str]:
 
 
 def jobs_before(queue: Queue, more: int, *, most: int) -> int | None:
-    """Return None where so many more jobs may be submitted, and count them in; else how many there are.
+    """Return None where this many more jobs may be submitted, and count them; else how many there are.
 
-    `most`: how many there may be. What other processes let in since the last count is
-    missed: the bound is there to stop queues without end, and one job more does no harm. Nobody is refused
-    but by a fresh count.
+    `most`: how many there may be. Jobs that other processes accepted since the last count are missed: the
+    bound prevents endless queues, and one job more does no harm. Only a fresh count refuses a job.
     """
     now = time.monotonic()
     count, counted_at = _counted_jobs.get(queue, (most, now))

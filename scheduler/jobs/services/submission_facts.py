@@ -1,4 +1,4 @@
-"""All that a submit needs to know of one tenant, in one statement, since every submit asks for it."""
+"""The facts of one tenant that each submit needs, read by one statement."""
 
 import json
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class VirtualClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionFacts:
-    """One tenant, as far as it matters to whoever submits for it."""
+    """What submitting for a tenant needs to know of it."""
 
     tenant_id: int
     tenant: str
@@ -72,7 +72,7 @@ class SubmissionFacts:
 
 
 def submission_facts(tenant: str) -> SubmissionFacts | None:
-    """Return the facts about a tenant; None: there is no such."""
+    """Return the facts about a tenant; None: it does not exist."""
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, [tenant])
         row = cursor.fetchone()

@@ -1,1 +1,1 @@
-"""Sessions into running jobs."""
+"""Sessions inside running jobs."""

@@ -1,4 +1,4 @@
-"""Who is inside a job, and tickets for the pages of its programs. The sessions themselves are WebSockets."""
+"""Sessions inside a job, and tickets for the pages of its programs. Sessions themselves are WebSockets."""
 
 from collections.abc import Mapping
 

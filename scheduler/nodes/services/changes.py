@@ -1,4 +1,4 @@
-"""The one way in which an operator's or the platform's word about a node is written down and told."""
+"""The only way to record and publish what an operator or the platform decides about a node."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -57,7 +57,7 @@ def uncordon_node(node: Node, kind: str, *, actor: str, why: str = "") -> None:
 
 
 def withdrawn(actor: str, why: str) -> dict[str, object]:
-    """Return the columns that say who takes a node out of service."""
+    """Return the columns with the actor that takes a node out of service, and why."""
     return {"cordoned_by": actor[:80], "cordon_why": why[:500], "cordoned_at": database_now()}
 
 

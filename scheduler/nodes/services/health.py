@@ -1,4 +1,4 @@
-"""What becomes of a node when its health checks find something, and when they find it well again.
+"""Cordon a node when its health checks fail, and return it when they pass again.
 
 A failed check of the node itself cordons it. When every such check has been ok for a while, the platform
 lifts that cordon, which is its own; it never lifts a person's. A node that has returned too often lately
@@ -20,14 +20,14 @@ from scheduler.nodes.services.changes import change_node, cordon_node, node_even
 from scheduler.wiring.clock import database_now
 
 ACTOR = "health"
-#: Of one node: more than any has devices.
+#: The most checks of one node: more than any node has devices.
 MOST_CHECKS = 200
 _A_DAY = timedelta(days=1)
 
 
 @transaction.atomic
 def findings_apply(node: Node, findings: Sequence[Finding], *, at: datetime) -> None:
-    """Write down what all checks of a node say; cordon it when one has failed that had not."""
+    """Record the results of all checks of a node; cordon it when one has newly failed."""
     node = node_locked(node)
     known = {check.name: check for check in node.checks.all()}
     found = {check.name: check for check in map(_check, findings[:MOST_CHECKS])}
@@ -43,7 +43,7 @@ def findings_apply(node: Node, findings: Sequence[Finding], *, at: datetime) -> 
             check.since = before.since
         else:
             check.since = at
-            # Of a new check that is ok there is nothing to tell.
+            # A new check that is ok makes no event.
             if before is not None or check.verdict != Verdict.OK:
                 turned.append(check)
     node.checks.filter(name__in=gone).delete()
@@ -88,7 +88,7 @@ def _event(node: Node, check: NodeCheck, before: NodeCheck | None, *, at: dateti
 
 def _withdraw(node: Node, why: str, *, at: datetime) -> None:
     if node.draining and not node.cordoned:
-        # Whoever drains it has to give it back in any case; until then it takes nothing more.
+        # The actor that drains it gives it back, whatever checks say later; until then no job starts there.
         change_node(node, "node.cordoned", actor=ACTOR, why=why, cordoned=True)
         return
     if node.cordoned:

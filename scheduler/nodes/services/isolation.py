@@ -1,4 +1,4 @@
-"""Nodes whose jobs nothing keeps apart: refused by a server that others reach, and counted and named."""
+"""Nodes that run jobs without isolation: refused by a server that others reach, and counted and named."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,13 +12,13 @@ from scheduler.models.nodes import Node, NodeState
 from scheduler.nodes.services.health import findings_apply
 from scheduler.wiring.clock import database_now
 
-#: Of the finding that an agent has about the same; the agent's replaces ours once it is let in.
+#: The name of the agent's finding about the same, which replaces ours once the agent is accepted.
 CHECK = "isolation"
 _NAMED = 3
 
 
 class NodeRefusal(Exception):
-    """This server takes no reports of such a node; says why, and what would be right."""
+    """This server refuses reports of such a node; the message has the reason, and what would be right."""
 
 
 def refuse_unisolated(node: Node, inventory: Inventory | None) -> None:
@@ -44,7 +44,7 @@ def unisolated_nodes() -> QuerySet[Node]:
 
 
 def unisolated_warning(gpu_models: Sequence[str]) -> str:
-    """Return what somebody should know whose job accepts these models, or any if none is named; or ""."""
+    """Return a warning for a job that accepts these models (any if none is named), or ""."""
     nodes = unisolated_nodes()
     if gpu_models:
         nodes = nodes.filter(gpu_model__name__in=gpu_models)
@@ -57,7 +57,7 @@ def unisolated_warning(gpu_models: Sequence[str]) -> str:
 
 def _note(node: Node, message: str, *, at: datetime) -> None:
     others = [
-        # The column has these choices alone.
+        # The column has only these choices.
         Finding(name=check.name, verdict=cast(Verdict, check.verdict), message=check.message, gpu=check.gpu)
         for check in node.checks.exclude(name=CHECK)
     ]

@@ -22,20 +22,20 @@ from tenants import tokens
 from tenants.errors import Conflict, FieldError, Invalid
 
 MAX_NODES = 20_000
-#: Every report begins with it, and the ORM would put it together anew each time.
+#: Every report begins with this query, and the ORM would build it again each time.
 _BY_TOKEN = "SELECT * FROM scheduler_node WHERE token_key = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A node and the token its agent signs in with; the text is known nowhere else."""
+    """A node and the token of its agent; the token's text is stored nowhere."""
 
     node: Node
     token: str
 
 
 def node_of_token(text: str) -> Node | None:
-    """Return the node that this token belongs to, None when it is no node's."""
+    """Return the node that this token belongs to, or None."""
     parts = tokens.split(text, tokens.NODE_PREFIX)
     if parts is None:
         return None
@@ -68,7 +68,7 @@ def node_create(*, name: str, rack: str, actor: str) -> NewToken:
 def node_change(*, node: Node, cordoned: bool | None, rack: str | None, actor: str, why: str = "") -> None:
     """Cordon or uncordon a node, or say that it stands in another rack. Its jobs stay.
 
-    Who cordons a node that a health check cordoned takes it over: it does not return by itself any more.
+    Cordoning a node that a health check cordoned takes it over: it no longer returns automatically.
     """
     node = node_locked(node)
     if rack is not None and rack != node.rack:
@@ -91,7 +91,7 @@ def node_token_rotate(*, node: Node, actor: str) -> NewToken:
 
 @transaction.atomic
 def node_remove(*, node: Node, actor: str) -> None:
-    """Forget a node that never ran anything; history holds on to the others, which can be cordoned."""
+    """Delete a node that never ran a job; history needs the others, which can be cordoned."""
     node = node_locked(node)
     if AttemptPart.objects.filter(node=node).exclude(state=PartState.EXITED).exists():
         raise Conflict(f"Node {node.name} still runs jobs; drain it first.")

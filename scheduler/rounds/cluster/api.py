@@ -111,7 +111,7 @@ class ClusterSettings(APIView):
 
 
 def _represented(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings as the API tells them."""
+    """Return the settings as the API returns them."""
     return {
         **settings,
         "overrun": overruns([job_selectors.SPARE_VIEW]).get(job_selectors.SPARE_VIEW),

@@ -1,5 +1,5 @@
-"""What an operator decides for the cluster as a whole: how the spare GPUs are handed out, how far policies
-may go against jobs that run, and when GPUs that do nothing are too many.
+"""Settings of an operator for the whole cluster: how the spare GPUs are handed out, how far policies may
+preempt running jobs, and when idle GPUs are too many.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tenants.selectors import Viewer
 
 @transaction.atomic
 def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Change what is given, plug-ins as `ChosenPlugin`; return the settings.
+    """Change the given settings, plug-ins as `ChosenPlugin`; return all settings.
 
     Raise Invalid naming the field at fault.
     """

@@ -1,5 +1,5 @@
-"""What is made of an attempt that failed: whether its job is tried again, where not, and what that says of
-the node."""
+"""The consequences of a failed attempt: whether its job is tried again, on which nodes it is not, and what
+the failure says about the node."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,21 +14,21 @@ from scheduler.models.jobs import Job
 from scheduler.models.nodes import LoanState, Node, NodeState
 from scheduler.nodes.services.changes import cordon_node, node_locked
 
-#: A job avoids no more nodes than these, the newest, and never more than half of those that it could use.
+#: A job avoids at most this many nodes, the newest, and never more than half of those that it could use.
 MOST_AVOIDED = 8
-#: A node is cordoned when the hardware failed so many jobs on it within this time. What a job's log says is
-#: its own word, so that one tenant alone can not take nodes from others.
+#: A node is cordoned when its hardware failed this many jobs, of this many tenants, within this time. A job
+#: writes its own log, so one tenant alone must not be able to take nodes from others.
 SUSPECT_WITHIN = timedelta(hours=6)
 SUSPECT_JOBS, SUSPECT_TENANTS = 3, 2
 
-#: The platform stopped it for one of these, and that is a failure.
+#: An attempt that the platform stopped for one of these causes has failed.
 _FAILED_BY_CAUSE = {StopCause.STUCK: STUCK, StopCause.IDLE_GPUS: IDLE_GPUS}
-#: Not by the attempt's own doing: what its output says is of no matter.
+#: The attempt did not cause these ends, so its output does not matter.
 _NOT_ITS_OWN = frozenset({"", "stopped", "lost"})
 
 
 def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
-    """Return what becomes of a job whose attempt failed; None where it was stopped and did not fail."""
+    """Return the next state of a job whose attempt failed; None if it was stopped and did not fail."""
     failed = _failed(attempt)
     if failed is None:
         return None
@@ -38,7 +38,7 @@ def verdict_on(job: Job, attempt: Attempt) -> Verdict | None:
 
 
 def _failed(attempt: Attempt) -> FailedAttempt | None:
-    """Return as what an attempt failed; None where it was stopped for another reason."""
+    """Return the failure class of an attempt; None if it was stopped for another reason."""
     if attempt.stop_cause in _FAILED_BY_CAUSE:
         return FailedAttempt(_FAILED_BY_CAUSE[StopCause(attempt.stop_cause)], attempt.stop_message)
     if attempt.stop_cause not in ("", StopCause.PART_FAILED) or not attempt.category:
@@ -49,15 +49,15 @@ def _failed(attempt: Attempt) -> FailedAttempt | None:
 
 
 def match_site_rules(attempt: Attempt, part: AttemptPart, last_lines: str) -> None:
-    """Keep with the attempt which of the site's rules the part that failed first matches; not saved here."""
+    """Set on the attempt the site's rule that the first failed part matches; does not save it."""
     if part.category not in _NOT_ITS_OWN:
-        # What never started has a message and no output.
+        # An attempt that never started has a message and no output.
         rule = rule_for(part.exit_code or 0, f"{last_lines}\n{part.message}")
         attempt.matched_rule = None if rule is None else to_match(rule)
 
 
 def verdict_on_loss(job: Job, attempt: Attempt, *, at: datetime) -> AfterLoss:
-    """Return what becomes of a job whose attempt was lost just now."""
+    """Return the next state of a job whose attempt was lost just now."""
     ended = Attempt.objects.filter(job=job, state=AttemptState.ENDED).exclude(id=attempt.id)
     ran_seconds = [_ran_seconds(attempt, at)]
     for before in ended.order_by("-number").iterator(chunk_size=20):
@@ -85,7 +85,7 @@ def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:
 
 
 def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
-    """Let no more jobs start on a node whose hardware has failed several jobs of several tenants."""
+    """Cordon a node whose hardware has failed several jobs of several tenants."""
     for part in attempt.parts.filter(category="hardware").select_related("node").order_by("node_id"):
         failed = AttemptPart.objects.filter(
             node=part.node, category="hardware", attempt__planned_at__gte=at - SUSPECT_WITHIN
@@ -100,5 +100,5 @@ def cordon_if_suspect(attempt: Attempt, *, at: datetime) -> None:
                 f"Its hardware failed {len(jobs)} jobs of {len(tenants)} tenants within"
                 f" {SUSPECT_WITHIN.total_seconds() / 3600:g} hours, the last one: {part.message}"
             )
-            # Not to return by itself: whether that hardware is sound again no check can tell.
+            # It does not return automatically: no check shows whether that hardware is sound again.
             cordon_node(node, actor="health", why=why)

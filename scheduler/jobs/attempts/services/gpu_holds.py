@@ -1,4 +1,4 @@
-"""Who holds which GPU, and who is to hold it next: the rows. `core.model.holds` decides about them."""
+"""Which allocations hold a GPU, and which are nominated for it: the rows. `core.model.holds` decides."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -18,7 +18,7 @@ from scheduler.models.nodes import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
 from tenants.after_commit import after_commit
 
-# Each phase is found by an index that knows nothing of history.
+# Each phase is found by an index without history.
 _HOLDS = """
 SELECT a.gpu_id, a.phase, a.allocation_id, a.request, a."limit", a.memory_bytes, g.memory_bytes
 FROM (
@@ -49,7 +49,7 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
     gpus = list(held.values_list("gpu_id", flat=True))
     if gpus:
         held.update(phase=HoldPhase.RELEASED, released_at=at)
-    # Replicas without GPUs have their CPUs and memory until all of it is over.
+    # Replicas without GPUs keep their CPUs and memory until the whole allocation ends.
     may_be_over = bool(gpus) if allocation.nodes is None else node_id is None
     left = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)
     if may_be_over and not left.exists():
@@ -71,9 +71,9 @@ def hold(allocation_id: int, *, at: datetime) -> None:
 
 
 def may_promote(allocation_id: int) -> bool:
-    """Whether those who hold the GPUs of a nominated allocation leave it room.
+    """Whether the holders of the GPUs of a nominated allocation leave it room.
 
-    The GPUs of which it is to have parts stay locked: else two might each find the room that is for one.
+    The GPUs of which it gets parts stay locked: otherwise two allocations might both find the room for one.
     """
     with connection.cursor() as cursor:
         cursor.execute(_LOCK_GPUS, [allocation_id, WHOLE_GPU])
@@ -88,11 +88,11 @@ def nominees(gpus: Collection[int]) -> list[int]:
 
 
 def overdue() -> list[int]:
-    """Return the nominated allocations that those who hold their GPUs leave room for, the oldest first."""
+    """Return the nominated allocations for which the holders of their GPUs leave room, the oldest first."""
     nominated = _nominated()
     holds = holds_on({gpu for gpus in nominated.values() for gpu in gpus})
     ready = {allocation for allocation, gpus in nominated.items() if holds.may_promote(allocation, gpus)}
-    # Those that have replicas without GPUs look for themselves, with their nodes locked.
+    # Allocations with replicas without GPUs are checked again, with their nodes locked.
     return sorted(ready.union(nominees_on(None)))
 
 
@@ -106,7 +106,7 @@ def _nominated(**which: Any) -> dict[AllocationId, list[GpuId]]:
 
 
 def holds_on(gpus: Collection[int]) -> GpuHolds:
-    """Return who holds these GPUs and who is nominated for them."""
+    """Return which allocations hold these GPUs and which are nominated for them."""
     devices: dict[GpuId, int] = {}
     holds = GpuHolds(lambda gpu: devices.get(gpu, 0))
     if not gpus:
@@ -124,16 +124,16 @@ def holds_on(gpus: Collection[int]) -> GpuHolds:
 def touch_nodes(ids: Collection[int]) -> None:
     """Raise the nodes' versions and publish them, once this transaction is committed.
 
-    Not in it: many jobs share a node, and one that held the node's row while it waits for another job's
-    would close a circle. Should the process die in between, the pages miss one version of the node,
-    as they do when a message is lost.
+    Not in it: many jobs share a node. A transaction that held the node's row while it waits for a job's row
+    could deadlock. If the process dies in between, the pages miss one version of the node, as when a message
+    is lost.
     """
     after_commit(_touch_nodes, sorted(ids))
 
 
 @transaction.atomic
 def _touch_nodes(ids: list[int]) -> None:
-    # In id order, which an UPDATE of many rows does not promise.
+    # In id order, which an UPDATE of many rows does not guarantee.
     list(Node.objects.select_for_update(no_key=True).filter(id__in=ids).order_by("id").values_list("id"))
     Node.objects.filter(id__in=ids).update(version=F("version") + 1)
     publish_nodes(ids)

@@ -1,4 +1,4 @@
-"""Jobs that run and do nothing, as far as their owners or the site can tell; and trial runs that are over."""
+"""Jobs that run and do nothing, by the rules of their owners or the site; and trial runs that are over."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,7 +23,7 @@ _WARNING = "attempt.stuck"
 
 
 def watch_jobs() -> None:
-    """Warn of each attempt that is silent once, or stop it, as its job says."""
+    """Warn once of each silent attempt, or stop it, as its job says."""
     watched = Attempt.objects.filter(state=AttemptState.RUNNING, job__spec__watch__silent__isnull=False)
     heard = watched.exclude(job__spec__watch__silent=None).annotate(
         heard_at=Coalesce(Max("progress__at"), F("running_at"))
@@ -39,7 +39,7 @@ def watch_jobs() -> None:
 
 
 def watch_idle_gpus() -> None:
-    """Warn of each attempt whose GPUs do nothing once, or stop it, as its job or else the site says."""
+    """Warn once of each attempt with idle GPUs, or stop it, as its job or else the site says."""
     settings = cluster_settings()
     usual = None
     if settings["idle_gpus_seconds"] is not None:
@@ -54,7 +54,7 @@ def watch_idle_gpus() -> None:
         rule = (_own_rule(attempt.job) if attempt.has_own_rule else None) or usual
         if rule is None or attempt.running_at is None:
             continue
-        # Only then may it have been idle for so long: most are asked nothing.
+        # Only such a job can have been idle for that long, so most cost no query.
         if now - _later(attempt.running_at, since) < timedelta(seconds=rule["seconds"]):
             continue
         idle_seconds = idle_gpu_seconds(attempt, below_percent=rule["below_percent"])
@@ -64,7 +64,7 @@ def watch_idle_gpus() -> None:
 
 
 def _own_rule(job: Job) -> dict[str, Any] | None:
-    """Return what the job says of its idle GPUs; None: nothing."""
+    """Return the job's own rule for idle GPUs; None: it has none."""
     watch = job.specification.watch
     if watch is None or watch.idle_seconds is None:
         return None
@@ -95,7 +95,7 @@ def _act(attempt_id: int, job_id: int, cause: StopCause, then: str, message: str
 
 
 def end_trials() -> None:
-    """Stop the trial runs that have shown that their jobs work: told of a step, or run for long enough."""
+    """Stop the trial runs that have shown that their jobs work: by a step, or by running long enough."""
     trials = Attempt.objects.filter(state=AttemptState.RUNNING, is_trial=True).exclude(running_at=None)
     now = database_now()
     for attempt in trials.select_related("job"):

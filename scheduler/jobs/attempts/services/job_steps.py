@@ -1,10 +1,10 @@
-"""What becomes of a job when an attempt of it has ended: its row.
+"""The next state of a job when one of its attempts has ended: its row.
 
-The attempt may be a trial run: one replica of a job on a few GPUs, before the whole gang is given what it
-asks for. Most jobs that fail do so soon and by their own doing; a large gang that waited a day, and for which
-others had to leave, should not be the one that finds out. While a trial is due, `Job.shape` tells rounds what
-the trial needs, so that they know of nothing but a small job. A trial is over when it has told of a step, has
-run for as long as its job says, or has ended well. One that fails is a failure of the job like any other.
+The attempt may be a trial run: one replica of the job on a few GPUs, before the whole gang gets the GPUs that
+it asks for. Most jobs that fail do so soon and by their own doing. A trial prevents that a large gang finds
+this out after it waited a day and other jobs were stopped for it. While a trial is due, `Job.shape` has what
+the trial needs, so rounds see a small job only. A trial is over when it has reported a step, has run for as
+long as its job says, or has succeeded. A failed trial is a failure of the job like any other.
 """
 
 import json
@@ -29,7 +29,7 @@ from scheduler.models.virtual_clusters import PreemptionLimits
 
 
 def job_step_after(job: Job, attempt: Attempt, end: EndJob, *, at: datetime, actor: str) -> None:
-    """Take the step of the job that follows from the end of its attempt, which is written already."""
+    """Take the step of the job that follows from the recorded end of its attempt."""
     received = _received(job, attempt, was_live=end.was_live, at=at)
     done: dict[str, Any] = {
         "service": received,
@@ -68,7 +68,7 @@ def _received(job: Job, attempt: Attempt, *, was_live: bool, at: datetime) -> di
 def _trial_passed(
     job: Job, attempt: Attempt, received: dict[str, float], *, at: datetime, actor: str
 ) -> None:
-    """Queue the job as what it is, its trial being over. `received`: its service until now."""
+    """Queue the job itself, after its trial is over. `received`: its service until now."""
     ran = (at - (attempt.running_at or at)).total_seconds()
     step_job(
         job,
@@ -82,7 +82,7 @@ def _trial_passed(
 
 
 def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, Any], str]:
-    """Return the columns of a job that change when it is preempted, and why it was."""
+    """Return the columns of a job that change when it is preempted, and the reason."""
     columns: dict[str, Any] = {}
     if attempt.stop_cause not in GOES_ON_AT_ONCE:
         columns["preemptions"] = job.preemptions + 1
@@ -94,7 +94,7 @@ def _after_preemption(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict
 def _backed_off(job: Job, attempt: Attempt, *, at: datetime) -> dict[str, Any]:
     """Return the columns that say from when on a preempted job may borrow again.
 
-    One that had not run for long enough waits for a while.
+    A job that had not run for long enough waits for a while.
     """
     chosen = (
         PreemptionLimits.objects.filter(virtual_cluster_id=job.virtual_cluster_id).first()
@@ -130,7 +130,7 @@ def _after_loss(job: Job, attempt: Attempt, *, at: datetime) -> tuple[dict[str, 
 def _after_failure(
     job: Job, attempt: Attempt, received: dict[str, float], *, was_live: bool, at: datetime, actor: str
 ) -> None:
-    """Try a job that failed again where that is worth while, later and perhaps elsewhere."""
+    """Try a failed job again where that is worthwhile, later and perhaps elsewhere."""
     message = attempt.message or attempt.stop_message
     if attempt.is_trial:
         attempt_event(attempt, "attempt.trial_failed", at=at, actor=actor, why=message).save()

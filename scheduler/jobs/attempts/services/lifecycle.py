@@ -1,8 +1,8 @@
-"""The one writer of attempts: what `core.model.attempts` says is to be done, done on rows.
+"""The only writer of attempts: carries out on rows the effects that `core.model.attempts` returns.
 
-Whatever happens to an attempt after a round planned it is an event of that machine; the functions below let
-one happen, and the writer carries out the effects. All of it runs inside the caller's transaction, with the
-job's row locked (see `steps`).
+After a round has planned an attempt, all that happens to it is an event of that machine. Each function below
+is one event, and the writer carries out its effects. All of it runs inside the caller's transaction, with
+the job's row locked (see `steps`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -49,13 +49,13 @@ def attempt_stop(
     preempted_by: Iterable[int] = (),
     at: datetime | None = None,
 ) -> None:
-    """Tell an attempt to stop. A planned one ends at once; a live one when its nodes say so."""
+    """Stop an attempt. A planned one ends at once, a live one when its nodes report its end."""
     writer = _Writer(attempt, at=at or database_now(), actor=actor, why=message, preempted_by=preempted_by)
     writer.take(machine.Stopped(cause=StopCause(cause)))
 
 
 def part_ready(part: AttemptPart, *, master_port: int | None) -> None:
-    """A node is ready; when it was the last of the gang, all are told to go."""
+    """Note that a node is ready; when it was the last of the gang, all nodes get the order to go."""
     writer = _Writer(
         part.attempt, at=database_now(), actor="", part=part, columns={"master_port": master_port}
     )
@@ -63,7 +63,7 @@ def part_ready(part: AttemptPart, *, master_port: int | None) -> None:
 
 
 def part_running(part: AttemptPart, *, at: datetime) -> None:
-    """A node runs its replicas; the attempt runs when all of its nodes do."""
+    """Note that a node runs its replicas; the attempt runs when all of its nodes do."""
     writer = _Writer(part.attempt, at=at, actor=f"node {part.node.name}", part=part)
     writer.take(machine.PartRunning(node=part.node_id))
 
@@ -79,7 +79,7 @@ def part_exited(
     last_lines: str = "",
     signal: str = "",
 ) -> None:
-    """A node's part is over; the attempt ends with its last part, or is stopped when it can not go on.
+    """End a node's part; the attempt ends with its last part, or is stopped when it cannot go on.
 
     `last_lines`: the end of the output of the replica that failed.
     """
@@ -99,7 +99,7 @@ def part_exited(
 
 
 class _Writer:
-    """Carries out what follows from an event of one attempt."""
+    """Carries out the effects of an event of one attempt."""
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class _Writer:
         columns: dict[str, Any] | None = None,
         last_lines: str = "",
     ) -> None:
-        """`why`: the words of a stop. `part`: the one reported on, and the `columns` of it that change."""
+        """`why`: the message of a stop. `part`: the reported part, with the `columns` of it that change."""
         self._attempt, self._at, self._actor, self._why = attempt, at, actor, why
         self._preempted_by = list(preempted_by)
         self._part, self._columns, self._last_lines = part, columns or {}, last_lines
         self.state = state_of(attempt)
 
     def take(self, event: machine.Event) -> None:
-        """Let it happen. Raises InvalidTransition when it can not."""
+        """Apply the event. Raises InvalidTransition when it is impossible."""
         self.state, effects = machine.step(self.state, event)
         for effect in effects:
             self._carry_out(effect)
@@ -179,7 +179,7 @@ class _Writer:
     def _note_part(self, node: int) -> None:
         part, columns = self._part, self._columns
         if part is None:
-            # Nothing was reported: the part ends with an attempt that never began.
+            # Without a report: the part ends with an attempt that never began.
             part, columns = self._attempt.parts.get(node_id=node), {}
         columns = {"state": self.state.parts[node].state, **columns}
         for name, value in columns.items():
@@ -296,7 +296,7 @@ def has_rank_zero(part: AttemptPart) -> bool:
     return any(replica["rank"] == 0 for replica in part.replicas)
 
 
-# GPUs that come free, and who is nominated for them
+# GPUs that come free, and the allocations nominated for them
 
 
 def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> None:
@@ -312,11 +312,11 @@ def release_gpus(allocation: Allocation, *, at: datetime, node_id: int | None = 
 
 
 def promote_overdue() -> None:
-    """Start every nominated allocation that waits for nothing any more, each in a transaction of its own.
+    """Start every nominated allocation that need not wait any more, each in a transaction of its own.
 
     A release and the round that names a successor for the same GPUs may commit without having seen each
-    other: the one finds no successor yet, the other a holder still. The release asks for a round, and
-    that one begins with this.
+    other: the release finds no successor yet, and the round still finds a holder. The release asks for
+    another round, which begins with this.
     """
     for allocation_id in gpu_holds.overdue():
         _promote_alone(allocation_id)
@@ -325,8 +325,8 @@ def promote_overdue() -> None:
 def promote(allocation_id: int) -> None:
     """Turn a nominated allocation into a held one if all its GPUs are free and its jobs have stopped.
 
-    The caller has locked another job, so to wait for these could close a circle (decision 0004). Where
-    somebody else has one of them, it is done after the commit, in a transaction that holds nothing yet.
+    The caller has locked another job, so waiting for these could deadlock (decision 0004). If another
+    transaction has locked one of them, this runs after the commit, in a transaction that holds no lock yet.
     """
     if not _promote(allocation_id, waits=False):
         after_commit(_promote_alone, allocation_id)
@@ -338,16 +338,16 @@ def _promote_alone(allocation_id: int) -> None:
 
 
 def _promote(allocation_id: int, *, waits: bool) -> bool:
-    """Return whether all its jobs could be locked: then it is promoted, or not to be.
+    """Promote an allocation if it may be; return whether all its jobs could be locked to decide this.
 
-    It is held from now on, and not from when whoever lets it begin read the clock: another predecessor may
-    have gone since then, by a later time.
+    It is held from the present time, not from the time that its caller read: another predecessor may have
+    gone since then, by a later time.
     """
     planned = Attempt.objects.filter(allocation_id=allocation_id, state=AttemptState.PLANNED)
     job_ids = list(planned.values_list("job_id", flat=True))
     if len(lock_jobs(job_ids, waits=waits)) < len(job_ids):
         return False
-    # Looked at under the locks: whoever had them may have changed all of it.
+    # Read under the locks: the transaction that had them may have changed all of it.
     attempts = list(planned.select_related("job", "allocation").order_by("job_id"))
     needs_nodes = bool(attempts) and attempts[0].allocation.nodes is not None
     if needs_nodes and not waits:

@@ -1,4 +1,4 @@
-"""CPUs and memory of the nodes on which replicas without GPUs are, or are to be: who has how much of them."""
+"""CPUs and memory of the nodes with replicas without GPUs, present or planned: which attempts take them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _NODES = """
 SELECT id, cpus, memory_bytes, state = 'ready' AND NOT cordoned AND loan_state IN ('', 'lent')
 FROM scheduler_node WHERE id = ANY(%s)
 """
-# A part of an attempt that is planned is a promise.
+# A part of a planned attempt counts as a promise.
 _TAKEN = """
 SELECT p.node_id, a.state, p.cpus, p.memory_bytes
 FROM scheduler_attemptpart p JOIN scheduler_attempt a ON a.id = p.attempt_id
@@ -54,20 +54,20 @@ class _Node:
     taken: list[_Taken] = field(default_factory=list)
 
     def has(self, needed: Amounts, taken: Collection[_Taken]) -> bool:
-        """Whether it has that much beside those. A node that states none of either has enough of it."""
+        """Whether it has this much beside those. A node has enough of what it does not state."""
         cpus = needed[0] + sum([each.cpus for each in taken])
         memory = needed[1] + sum([each.memory for each in taken])
         return (not self.cpus or cpus <= self.cpus + _ROUNDING) and (not self.memory or memory <= self.memory)
 
 
 class NodeRoom:
-    """What some nodes have, and who has it: attempts that stay, those that leave, those that are promised."""
+    """What some nodes have, and which attempts take it: those that stay, leave, or are promised."""
 
     def __init__(self, nodes: dict[int, _Node]) -> None:
         self._nodes = nodes
 
     def problem_with(self, needed: Mapping[int, Amounts]) -> str | None:
-        """Return why so much can not be promised, not even after those who leave."""
+        """Return why this cannot be promised, not even after the leaving attempts have ended; else None."""
         for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None or not node.takes_work:
@@ -78,7 +78,7 @@ class NodeRoom:
         return None
 
     def waits(self, needed: Mapping[int, Amounts]) -> bool:
-        """Whether those who leave have to be gone before: where none does, there is nothing to wait for."""
+        """Whether leaving attempts have to end first; without any there is nothing to wait for."""
         for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None:
@@ -98,7 +98,7 @@ class NodeRoom:
 
 
 def room_on(nodes: Collection[int]) -> NodeRoom:
-    """Return what these nodes have; the caller has locked them where it goes by that."""
+    """Return what these nodes have; a caller that acts on it has locked them."""
     if not nodes:
         return NodeRoom({})
     with connection.cursor() as cursor:
@@ -119,9 +119,9 @@ def nominees_on(nodes: Collection[int] | None) -> list[int]:
 
 
 def has_room(allocation: int) -> bool:
-    """Whether those who leave the nodes of a nominated allocation leave it what it takes there.
+    """Whether the nodes of a nominated allocation have what it takes there, beside the leaving attempts.
 
-    The nodes stay locked: else two might each find the room that is for one.
+    The nodes stay locked: otherwise two allocations might both find the room for one.
     """
     with connection.cursor() as cursor:
         cursor.execute(_OWN, [allocation])

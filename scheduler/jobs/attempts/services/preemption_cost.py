@@ -2,11 +2,11 @@
 
 The cost of one is the time from the order to stop until the attempt has left its GPUs, the time the next one
 takes from having GPUs to running, and the work that is done again. Waiting for GPUs in between
-is left out: it is the scheduler's doing and not the job's. A job is told the median of its latest ones.
+is left out: the scheduler causes it and not the job. The cost of a job is the median of its latest ones.
 
-Of the work, the attempt's progress lines are known. At its end, whatever it did after the last one is
-counted as lost, which is right to a line for a job that saves its state when it is told to stop. Where the
-next attempt goes on from says how much it really was, and then that is written instead.
+The progress lines show the work of an attempt. When it ends, all work after the last line counts as lost;
+for a job that saves its state on the order to stop, this is right to a line. The step from which the next
+attempt goes on shows how much was really lost, and then replaces this value.
 """
 
 from datetime import datetime
@@ -35,7 +35,7 @@ _OF_ATTEMPTS = """
     ) next ON true
     WHERE a.outcome = 'preempted' AND a.running_at IS NOT NULL AND a.stopping_at IS NOT NULL
 """
-#: To move and to be resized cost as much, but take nothing from a job: it goes on at once.
+#: Moves and resizes cost as much, but the job goes on at once.
 _TAKEN = "AND a.stop_cause NOT IN ('migrated', 'resized')"
 _SETTLE = f"""
 UPDATE scheduler_job SET preemption_cost_seconds = (
@@ -67,7 +67,7 @@ FROM (
 
 
 def settle_preemption_cost(job_id: int) -> None:
-    """Work out anew what a preemption costs a job, now that it runs again or has said what it lost."""
+    """Compute again what a preemption costs a job, which runs again or has reported what it lost."""
     with connection.cursor() as cursor:
         cursor.execute(_SETTLE, [job_id, LATEST, job_id])
 
@@ -107,9 +107,9 @@ def lost_seconds_at_end(attempt: Attempt, outcome: Outcome, *, at: datetime) -> 
 
 
 def settle_lost_work(attempt: Attempt, first: ProgressPoint) -> None:
-    """Correct what the attempt before this one lost, now that this one has said from where it goes on.
+    """Correct what the previous attempt lost, by the step from which this one goes on.
 
-    It says so by `restored_step`; else its first line is about the first step it did itself.
+    It reports it as `restored_step`; otherwise its first line is about the first step that it did itself.
     """
     interrupted = Attempt.objects.filter(job_id=attempt.job_id, number__lt=attempt.number)
     before = interrupted.exclude(running_at=None).order_by("-number").first()

@@ -1,8 +1,8 @@
-"""Keeping what running jobs make of their GPUs, for each job and for those of its user that are like it.
+"""Keeping the profiles of running jobs, for each job and for the jobs of its user that are like it.
 
-Stage times come with progress lines. What devices tell is read once a minute, when readings have been put
-together: of minutes in which an attempt ran throughout and had its GPUs alone. It may have been stopped
-since, as happens to who is only profiled.
+Stage times come with progress lines. Device readings are read once a minute, after they have been put
+together. Only minutes count in which an attempt ran throughout and had its GPUs alone. The attempt may have
+been stopped since, as happens to a job that is only profiled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from scheduler.wiring.clock import database_now
 WARM_UP, MINUTE = timedelta(seconds=WARM_UP_SECONDS), timedelta(seconds=MINUTE_SECONDS)
 #: A minute that is put together later than this is not counted any more.
 _LATE = timedelta(minutes=10)
-#: Of what is not measured any more no more is kept, and of a tenant not of more classes.
+#: How long profiles are kept that are not measured any more; the most classes that are kept of a tenant.
 KEPT = timedelta(days=90)
 CLASSES_MOST = 1_000
 _MEASURES = [
@@ -44,7 +44,7 @@ _MEASURES = [
 
 
 def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines, of which most say nothing of stages. The job is locked by the caller."""
+    """Count new progress lines, most of them without stages. The caller has locked the job."""
     lines = [point for point in points if STAGES[0] in point.values or "amp" in point.values]
     if not lines:
         return
@@ -60,7 +60,7 @@ def profile_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
 
 
 def profiles_measure(now: datetime | None = None) -> None:
-    """Count what devices say of attempts that run, or did a moment ago, minute by minute."""
+    """Count the device readings of attempts that run, or did a moment ago, minute by minute."""
     now = now or database_now()
     rows = (
         PartMetrics.objects.filter(seconds=Resolution.MINUTE, at__gte=now - _LATE)
@@ -81,7 +81,7 @@ def profiles_measure(now: datetime | None = None) -> None:
 
 
 def _ran_throughout(attempt: Attempt, minute: datetime) -> bool:
-    """Whether a minute that begins then counts: after it was warm, and before it was told to stop."""
+    """Whether a minute that begins then counts: after the warm-up, and before the order to stop."""
     ends = [at for at in (attempt.stopping_at, attempt.ended_at) if at is not None]
     if attempt.running_at is None or minute < attempt.running_at + WARM_UP:
         return False
@@ -97,7 +97,7 @@ def prune_class_profiles() -> None:
 def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
     lock_jobs([job_id])
     attempt = rows[0].part.attempt
-    # Who was ever beside it makes what its devices did another's.
+    # If another attempt was ever beside it, its devices did that attempt's work too.
     if not has_gpus_alone(attempt):
         return
     before = known = _report_of(JobProfile.objects.filter(job_id=job_id).first())
@@ -111,7 +111,7 @@ def _measure(job_id: int, rows: Sequence[PartMetrics]) -> None:
 
 
 def _minute_profile(rows: Sequence[PartMetrics]) -> Profile:
-    """Return the means over the GPUs of all parts in a minute; of memory the most."""
+    """Return the means over the GPUs of all parts in a minute; for memory the maximum."""
     by_measure: list[list[tuple[int, float, float, float]]] = [[], [], []]
     for row in rows:
         for group in row.values["gpus"].values():
@@ -142,7 +142,7 @@ def _report_of(row: JobProfile | None) -> ProfileReport:
 
 
 def _write(job: Job, known: ProfileReport) -> None:
-    """Keep what is known of the job, and let its user's jobs of its class follow."""
+    """Store the profile of the job, and update that of its user's jobs of its class."""
     JobProfile.objects.update_or_create(
         job_id=job.id,
         defaults={

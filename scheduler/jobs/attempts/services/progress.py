@@ -1,12 +1,11 @@
-"""Keeping what running jobs say of themselves in their progress lines: steps, epochs and batch sizes, how
-they scale.
+"""Keeping what running jobs report in their progress lines: steps, epochs, batch sizes, and how they scale.
 
-By the steps rounds know how long jobs will run. An attempt's lines are counted once in `EVERY_SECONDS`,
-and its last: one write a minute. Trial runs do not count, since they are on other GPUs than the job will
-be.
+Rounds derive run times from the steps. An attempt's lines are counted once in `EVERY_SECONDS`, and its last
+lines at its end: one write a minute. Trial runs do not count, since they are on other GPUs than the job
+will be.
 
-A batch size that changes asks for a round. Of how adaptive jobs scale a report of an agent only counts
-lines; the fits, some milliseconds each, are a task's (`fit_due`).
+A batch size that changes asks for a round. For the scaling of adaptive jobs, a report of an agent only counts
+lines; a task fits them, in some milliseconds each (`fit_due`).
 """
 
 import logging
@@ -33,7 +32,7 @@ from scheduler.wiring.wakeups import request_round_on_commit
 
 
 def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: bool) -> None:
-    """Count new progress lines, as soon as it is time. The job is locked by the caller."""
+    """Count new progress lines, as soon as it is time. The caller has locked the job."""
     job = attempt.job
     if attempt.is_trial or attempt.total_steps is None:
         return
@@ -43,7 +42,7 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
         return
     goes_on = before.attempt == attempt.id
     steps = [before.step] * goes_on + [point.step for point in fresh]
-    # A line that goes back may be made up for by the next one: it is never passed over.
+    # The next line may make up for one that goes back, so such a line is never skipped.
     is_rising = steps == sorted(steps)
     seconds = fresh[-1].at.timestamp() - before.at
     if goes_on and is_rising and not is_last and seconds < EVERY_SECONDS:
@@ -59,18 +58,18 @@ def pace_note(attempt: Attempt, points: Sequence[ProgressPoint], *, is_last: boo
 
 
 def pace_of(job: Job) -> Pace | None:
-    """Return what is known of a job's steps; None: it has told nothing of them."""
+    """Return what is known of a job's steps; None: it has reported none."""
     return None if job.pace is None else Pace(**job.pace)
 
 
 def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, since_seconds: float) -> Pace:
     allocation, now = attempt.allocation, database_now()
     gpus = attempt.job.needs.amount(sum(map(len, allocation.replicas)))
-    # By the database's clock, as in a round's facts; lines have that of their node.
+    # By the database's clock, as in a round's facts; lines have the clock of their node.
     held = now - (attempt.starting_at or attempt.planned_at)
     service = dict(attempt.job.service)
     service[allocation.gpu_model] = service.get(allocation.gpu_model, 0.0) + held.total_seconds() * gpus
-    # Of parts of GPUs its own is what it will have further on, whoever is beside it.
+    # A job with parts of GPUs keeps these, whichever jobs are beside it, so its pace counts as alone.
     is_alone = has_parts(attempt.job) or partners(attempt, now - timedelta(seconds=since_seconds)) == []
     for point in points:
         known = known.after(
@@ -90,7 +89,7 @@ def _after(known: Pace, attempt: Attempt, points: Sequence[ProgressPoint], *, si
 
 
 def training_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines, of which most say nothing of epochs. The job is locked by the caller."""
+    """Count new progress lines, most of them without epochs. The caller has locked the job."""
     lines = [point for point in points if "epoch" in point.values]
     if not lines:
         return
@@ -155,7 +154,7 @@ _MARK = "initial_batch"
 
 
 def scaling_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Count new progress lines of an adaptive job. The job is locked by the caller."""
+    """Count new progress lines of an adaptive job. The caller has locked the job."""
     lines = [point for point in points if _MARK in point.values]
     if not lines:
         return
@@ -188,7 +187,7 @@ def scaling_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
             limits.min_local_batch,
             limits.max_local_batch,
         ],
-        # Without what is not known of it, which comes last.
+        # Without its unknown fields, which come last.
         "batch": [value for value in known.batch if value is not None],
         "noise": None if known.noise is None else list(known.noise),
         "times": _rows(known.times),
@@ -215,7 +214,7 @@ def scaling_of(row: JobScaling) -> GoodputReport:
 
 
 def fit_due() -> int:
-    """Fit the jobs of which enough is new; return how many were."""
+    """Fit the jobs with enough new lines; return their number."""
     due = list(JobScaling.objects.filter(is_fit_due=True).order_by("job_id")[:FITS_AT_ONCE])
     for row in due:
         try:

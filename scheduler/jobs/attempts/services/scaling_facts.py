@@ -1,4 +1,4 @@
-"""How a job scales, for people: the GPUs that it had, its batch now, what more or fewer GPUs would do."""
+"""How a job scales, for pages: the GPUs that it had, its present batch, its speed on more or fewer GPUs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,14 +20,14 @@ from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu
 from scheduler.wiring.representation import iso
 
-#: Attempts that are told of, the newest; numbers of GPUs that the speedup is predicted for.
+#: The most attempts that are listed, the newest; the most numbers of GPUs with a predicted speedup.
 ALLOCATIONS_MOST, POINTS_MOST = 100, 64
 #: Where no node of the model is left.
 _GPUS_OF_A_NODE = 8
 
 
 def scaling_of_job(job: Job) -> dict[str, Any]:
-    """Return it JSON-ready; what is not known is None, and lists are empty."""
+    """Return it JSON-ready; unknown values are None, unknown lists are empty."""
     shape = job.needs
     if shape.after_trial:
         shape = shape_of(shape.after_trial)
@@ -106,7 +106,7 @@ def _curve(model: GoodputModel, shape: Shape, gpu_model: str) -> list[CurvePoint
 def _now(
     known: GoodputReport, model: GoodputModel | None, points: Sequence[CurvePoint], newest: Attempt
 ) -> dict[str, Any] | None:
-    """Return the batch that the job has, or had last, with what was measured with it, else is predicted."""
+    """Return the batch that the job has, or had last, with its measured or else predicted speed."""
     if known.batch is None or known.limits is None:
         return None
     batch, allocation = known.batch, newest.allocation

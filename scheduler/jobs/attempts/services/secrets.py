@@ -1,4 +1,4 @@
-"""Secrets given to a node, for an attempt that is about to start there."""
+"""Secrets that a node gets when an attempt is about to start there."""
 
 from django.db import transaction
 
@@ -15,8 +15,8 @@ from tenants.secrets import secret_values
 def secrets_hand_out(node: Node, request: SecretsRequest) -> SecretsAnswer:
     """Return the secrets of an attempt that is to start on the node, or why it cannot have them.
 
-    Every reading of them is an event of the attempt, as is every refusal. Raise MessageError for an attempt
-    that has no business with them on this node, or no longer.
+    Every reading of them is an event of the attempt, and so is every refusal. Raise MessageError for an
+    attempt that does not need them on this node, or no longer does.
     """
     part = (
         AttemptPart.objects.filter(attempt_id=request.attempt, node=node)

@@ -1,7 +1,7 @@
 """The only way a job or an attempt changes state: the transition table, a conditional UPDATE and the
-event that tells of it, in the caller's transaction.
+event that reports it, in the caller's transaction.
 
-Whoever changes several things takes row locks in this order, so that nobody waits in a circle:
+A transaction that changes several rows locks them in this order, which prevents deadlocks:
 jobs by id, then attempts, then nodes by id.
 """
 
@@ -30,7 +30,7 @@ from tenants.errors import Conflict
 def lock_jobs(ids: list[int], *, waits: bool = True) -> dict[int, Job]:
     """Lock the jobs in id order, without blocking inserts that refer to them; return them by id.
 
-    Without `waits` those that somebody else has locked are left out.
+    Without `waits`, jobs that another transaction has locked are left out.
     """
     rows = Job.objects.select_for_update(no_key=True, skip_locked=not waits).filter(id__in=ids).order_by("id")
     return {job.id: job for job in rows}
@@ -69,13 +69,13 @@ def cancel_waiting_jobs(ids: list[int], *, actor: str, why: Mapping[int, str] | 
     `why`: a sentence by job, for its page and its history.
     """
     with connection.cursor() as cursor:
-        # Locked first: whether a round gave one an attempt meanwhile is seen by a later statement only.
+        # Locked first: only a later statement sees whether a round gave one an attempt meanwhile.
         cursor.execute(_LOCK, [ids])
         cursor.execute(_CANCEL_WAITING, {"ids": ids, "actor": actor, "why": json.dumps(why or {})})
         return [job_id for (job_id,) in cursor.fetchall()]
 
 
-#: As `lock_jobs`, of which a thousand rows as objects cost more than all the rest.
+#: As `lock_jobs`, whose rows as objects would cost more than all the rest for a thousand jobs.
 _LOCK = "SELECT id FROM scheduler_job WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 #: The step of `job_step` from queued by cancelled, and its events.
 _CANCEL_WAITING = """
@@ -106,7 +106,7 @@ def touch_job(job: Job, **columns: Any) -> None:
 
 
 def _take_over(row: Job | Attempt, **columns: Any) -> None:
-    """Let the instance say what its row says since the UPDATE."""
+    """Make the instance equal to its row after the UPDATE."""
     for name, value in columns.items():
         setattr(row, name, value)
 

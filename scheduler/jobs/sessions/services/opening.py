@@ -1,7 +1,7 @@
-"""Ways into running attempts: who may have one, where it leads, and what becomes of it.
+"""Sessions inside running attempts: the right to one, its target, and its end.
 
 A session ends with the right to it: `session_problem` is asked when its user's rights change, and every
-minute for what else may end it. The bytes themselves never come here (`controlplane.sessions`).
+minute for other causes. The bytes themselves never come here (`controlplane.sessions`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,19 @@ from tenants.errors import Conflict, Invalid, NotAllowed
 from tenants.models import Role, Scope
 from tenants.selectors import Viewer
 
-#: One that nobody has held for so long is over: its server process was killed.
+#: A session that no server process has held for this time is over: its process was killed.
 UNSEEN = timedelta(minutes=3)
 KEPT = timedelta(days=30)
 #: Connections to a port make one event, not one each.
 _SAME_VISIT = timedelta(minutes=10)
 _COMMAND_CHARACTERS = 500
-#: What they can be visited in. One that is stopping may be worth a look, too.
+#: States of attempts that sessions can enter, a stopping one too.
 _OPEN = (AttemptState.RUNNING, AttemptState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """What somebody wants to do: a command with or without a terminal, or a connection to a port."""
+    """What a session is for: a command with or without a terminal, or a connection to a port."""
 
     rank: int = 0
     command: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ class SessionRequest:
 def session_open(
     *, viewer: Viewer, job_id: int, request: SessionRequest, address: str, attempt_id: int | None = None
 ) -> Session:
-    """Write a session down and offer it to the node's agent; raise an ApplicationError where it may not be.
+    """Record a session and offer it to the node's agent; raise an ApplicationError where it may not be.
 
-    `address` is where the agent's joining is to be told; `attempt_id` where it must be this attempt.
+    `address` is where its joining by the agent is announced; `attempt_id` says which attempt it must be.
     """
     job = job_get(viewer, job_id)
     require_may_enter(viewer, job)
@@ -94,7 +94,7 @@ def session_open(
 
 
 def session_join(*, node: Node, session_id: UUID) -> Session | None:
-    """Let the agent of its node, and nobody else, join a session, and only once."""
+    """Let the agent of its node join a session, no other agent, and only once."""
     at = database_now()
     waiting = Session.objects.filter(id=session_id, node=node, joined_at=None, ended_at=None)
     if not waiting.update(joined_at=at):
@@ -103,7 +103,7 @@ def session_join(*, node: Node, session_id: UUID) -> Session | None:
 
 
 def session_problem(session_id: UUID, viewer: Viewer | None) -> str:
-    """Say why a session must end, "" when it may go on; what goes on has been seen."""
+    """Return why a session must end, "" if it may go on; then it counts as seen now."""
     if viewer is None:
         return "You are no longer signed in."
     session = Session.objects.select_related("attempt__job__tenant", "user").get(id=session_id)
@@ -131,13 +131,13 @@ def session_is_open(session_id: UUID, node_token_key: str) -> bool:
 def require_may_enter(viewer: Viewer, job: Job) -> None:
     """Raise NotAllowed unless the viewer may do inside the job what the job itself may.
 
-    That is its submitter while he is a member, and the admins of its tenant unless it has secrets of the
-    submitter's own; operators where the installation says so. Others of the tenant can see and cancel the
-    job, but not act in its name.
+    The submitter may while a member, and so may the admins of its tenant unless it has secrets of the
+    submitter's own, and operators where the installation says so. Other members of the tenant can see and
+    cancel the job, but not act in its name.
     """
     viewer.require_scope(Scope.SUBMIT)
     role = viewer.roles.get(job.tenant_id)
-    # To open a session is to change something, also where it is a WebSocket that asks.
+    # Opening a session is a change, also through a WebSocket.
     operates = viewer.is_operator and Scope.OPERATE in viewer.scopes
     is_own = job.submitted_by_id == viewer.user.pk and (role in (Role.MEMBER, Role.ADMIN) or operates)
     if uses_own_secrets(job) and not is_own:
@@ -149,7 +149,7 @@ def require_may_enter(viewer: Viewer, job: Job) -> None:
 
 
 def uses_own_secrets(job: Job) -> bool:
-    """Whether whoever is in the job can read secrets that are not its tenant's."""
+    """Whether a session in the job can read secrets that are not its tenant's."""
     return any(use.scope == "user" for use in job.specification.secrets)
 
 
@@ -160,12 +160,12 @@ def require_port(job: Job, name: str) -> None:
 
 
 def ports_of(job: Job) -> Mapping[str, int]:
-    """Return the job's ports by name, and the numbers that it insists on, else 0."""
+    """Return the job's ports by name, with the fixed number of each, else 0."""
     return {name: number or 0 for name, number in job.specification.ports.items()}
 
 
 def attempt_open(job: Job) -> Attempt:
-    """Return the job's attempt that can be visited; raise Conflict when none can."""
+    """Return the job's attempt that sessions can enter; raise Conflict when there is none."""
     attempt = Attempt.objects.filter(job=job, state__in=_OPEN).first()
     if attempt is None:
         raise Conflict(f"Job {job.id} does not run now: it is {job.state}.")
@@ -234,5 +234,5 @@ def _text(command: Sequence[str]) -> str:
 
 
 def offer_session(node_id: int, offer: Mapping[str, Any]) -> None:
-    """Let the node's agent know that somebody wants to get into one of its attempts."""
+    """Notify the node's agent that a session wants to enter one of its attempts."""
     on_commit(send, [((node_group(node_id),), {"type": "agent.session", "session": dict(offer)})])

@@ -20,7 +20,7 @@ from tenants.errors import ApplicationError
 from tenants.rights import SignIn, viewer_now
 from tenants.selectors import Viewer
 
-#: A ticket is in an address, which browsers and proxies write down: it is good for once, and soon.
+#: A ticket is in an address, which browsers and proxies record, so it is valid once and for a short time.
 TICKET_VALID = timedelta(minutes=1)
 PASS_VALID = timedelta(hours=12)
 PREFIX = "altp"
@@ -28,7 +28,7 @@ PREFIX = "altp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPass:
-    """A pass that is good now, and who holds it."""
+    """A pass that is valid now, and its holder."""
 
     id: int
     viewer: Viewer
@@ -40,7 +40,7 @@ class HeldPass:
 
 @transaction.atomic
 def ticket_issue(*, viewer: Viewer, job_id: int, port: str, session_key: str) -> tuple[Job, str]:
-    """Return the job and a ticket for a port it names; raise an ApplicationError where there is none."""
+    """Return the job and a ticket for one of its ports; raise an ApplicationError if it has no such port."""
     job = job_get(viewer, job_id)
     require_may_enter(viewer, job)
     require_port(job, port)
@@ -60,7 +60,7 @@ def ticket_issue(*, viewer: Viewer, job_id: int, port: str, session_key: str) ->
 
 @transaction.atomic
 def ticket_exchange(text: str, *, job_id: int, port: str) -> str | None:
-    """Return the secret of a cookie for a ticket; None when it is not good (any more)."""
+    """Return the secret of a cookie for a ticket; None when the ticket is invalid or has expired."""
     ticket = _find(text, job_id=job_id, port=port, is_ticket=True)
     if ticket is None:
         return None
@@ -75,13 +75,13 @@ def ticket_exchange(text: str, *, job_id: int, port: str) -> str | None:
 
 
 def pass_held(text: str, *, job_id: int, port: str) -> HeldPass | None:
-    """Return what a cookie is good for; None when it is for nothing (any more)."""
+    """Return the pass of a cookie; None when it is invalid or has expired."""
     found = _find(text, job_id=job_id, port=port, is_ticket=False)
     return None if found is None else _held(found)
 
 
 def pass_held_still(pass_id: int) -> HeldPass | None:
-    """Return the same of a pass that was good a while ago."""
+    """Return the present state of a pass that was valid a while ago."""
     found = PortPass.objects.select_related("attempt__job__tenant").filter(id=pass_id).first()
     return None if found is None else _held(found)
 
