@@ -1,4 +1,4 @@
-"""Where what was made is: a repeated POST is told again."""
+"""Keep the path of a new object, for the answer to a repeated POST."""
 
 from django.db import migrations, models
 
