@@ -78,7 +78,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
 
 
 def describe(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Status, body and headers for an exception; unknown ones are logged under an id that is told."""
+    """Status, body and headers for an exception; unknown ones are logged under the request's name."""
     if isinstance(error, ApplicationError):
         wait = getattr(error, "retry_after_seconds", None)
         headers = {"Retry-After": str(wait)} if wait is not None else {}

@@ -22,7 +22,7 @@ DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 class HeadersMiddleware:
     """Adds what holds for every answer; a view that set its own policy keeps it.
 
-    Browsers are told to distrust what this server did not mean. The answer names its request, as the caller
+    Browsers load only what this server means them to. The answer names its request, as the caller
     did or by a random name, and an unforeseen error is logged under that name.
     """
 

@@ -1956,8 +1956,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask so many nodes back, those whose return costs jobs least
-         * @description Ask so many nodes back, those whose return costs jobs least. For operators.
+         * Ask this many nodes back, those whose return costs jobs least
+         * @description Ask this many nodes back, those whose return costs jobs least. For operators.
          */
         post: operations["serving_pools_returns"];
         delete?: never;

@@ -132,7 +132,7 @@ class ServingPoolReturns(APIView):
 
     @extend_schema(request=PoolReturnInput, responses={200: schemas.NodesAskedBack})
     def post(self, request: Request, name: str) -> Response:
-        """Ask so many nodes back, those whose return costs jobs least. For operators."""
+        """Ask this many nodes back, those whose return costs jobs least. For operators."""
         by = _operator(request)
         pool = _pool(name)
         body = _checked(PoolReturnInput, request)
