@@ -161,9 +161,11 @@ class Searching(Offers):
 
     def _find_in(self, model: str, reach: int, demand: Demand) -> Fit | None:
         offered = self._offered(model, reach, demand)
-        if offered is None or offered.gpus < demand.gpus or not offered.has_gpus_for(demand):
+        if offered is None or offered.gpus < demand.gpus:
             return None
         offered = self._but(demand, model, offered)
+        if not offered.has_gpus_for(demand):
+            return None
         fleet, node_rank = self.cluster.fleets[model], self.cluster.node_rank
         for rank in demand.ranks:
             if reach > RELEASING:
