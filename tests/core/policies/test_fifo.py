@@ -181,7 +181,7 @@ gangs = st.tuples(st.sampled_from((2, 3, 4, 6, 8)), st.sampled_from((50.0, 60.0,
 
 @settings(max_examples=examples(300), derandomize=True)
 @given(st.lists(gangs, min_size=3, max_size=8), st.lists(gangs, min_size=4, max_size=8), st.floats(1.0, 49.0))
-@example([(8, 500.0), (3, 50.0), (2, 60.0)], [(6, 500.0), (2, 500.0)], 20.0)
+@example([(8, 500.0), (3, 70.0), (2, 90.0)], [(6, 500.0), (2, 500.0)], 40.0)
 @example([(5, 70.0), (4, 500.0)], [(8, 500.0), (3, 500.0), (2, 60.0)], 1.0)
 def test_a_round_in_which_only_time_has_passed_starts_nobody(
     running: list[tuple[int, float]], waiting: list[tuple[int, float]], later: float
