@@ -7,7 +7,8 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 - Fitting is by nodes and topology, as for placements, not by a count of processors.
 - A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
   though it might have been put elsewhere.
-- A job that outlives its estimate is taken to end one round from now, again and again.
+- A job that outlives its estimate is taken to end one round from now, again and again. It keeps its place in
+  the order of ends: what may start ahead is never more than it was, as long as nothing but time passes.
 - When the head would not fit even after all jobs of its view had ended (what it waits for is held by
   other views, or broken), there is no reservation and nothing is held back for it.
 """
@@ -27,9 +28,14 @@ _ROUNDING_SECONDS = 1e-6
 
 
 class BackfillReservation:
-    """The earliest instant at which a gang fits, by what is known of the jobs that run: `ends`, in order."""
+    """The earliest instant at which a gang fits, by what is known of the jobs that run: `ends`, in order.
 
-    def __init__(self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]]) -> None:
+    Where all should have ended that it needs, it starts at the `soonest` instant.
+    """
+
+    def __init__(
+        self, demand: Demand, capacity: Capacity, ends: Iterable[tuple[float, Holding]], *, soonest: float
+    ) -> None:
         self._demand = demand
         self._then = capacity.fork()
         #: Unix seconds; None when no instant can be named.
@@ -47,6 +53,7 @@ class BackfillReservation:
             # Once there is enough, what else comes free at that instant is there for others.
             last = self.starts_at + _ROUNDING_SECONDS
             self._then.drop_all([holding for _, holding in takewhile(lambda end: end[0] <= last, ends)])
+            self.starts_at = max(self.starts_at, soonest)
 
     def outlasts(self, ends_at: float) -> bool:
         """Whether a job that would end then is out of the way when the reservation begins."""

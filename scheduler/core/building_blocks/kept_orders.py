@@ -6,11 +6,9 @@ from its jobs: that is the plain computation, with which a property test compare
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from heapq import merge
-from itertools import islice
-from operator import attrgetter
 from typing import NamedTuple
 
 from scheduler.core.fitting.demand import shape_of
@@ -139,18 +137,11 @@ class Ends:
         limit = job.time_limit_seconds
         return self._default_limit if limit is None else limit
 
-    def in_order(self, now: float, soonest: float) -> Iterator[tuple[float, Holding]]:
-        """Yield when each ends, the first first; what should have ended before ends at the `soonest`."""
-        due = bisect_right(self._held, soonest, key=_at)
-        late = sorted([(soonest, place, holding) for _, place, holding in self._held[:due]])
-        promised = sorted(
-            [(max(now + limit, soonest), place, holding) for limit, place, holding in self._promised.values()]
-        )
-        for at, _, holding in merge(late, promised, islice(self._held, due, None)):
+    def in_order(self, now: float) -> Iterator[tuple[float, Holding]]:
+        """Yield when each ends, or should have ended, the first first."""
+        promised = [_Entry(now + limit, place, holding) for limit, place, holding in self._promised.values()]
+        for at, _, holding in merge(self._held, sorted(promised)):
             yield at, holding
-
-
-_at = attrgetter("at")
 
 
 class KeptOrders:

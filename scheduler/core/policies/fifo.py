@@ -84,30 +84,33 @@ class _Line:
 
     def reserve_for(self, head: Job) -> BackfillReservation:
         smallest = demand_of(head, self.capacity.cluster, sizes_of(head)[-1])
-        running = self.view.ends.in_order(self.view.now, self.view.now + self.view.round_seconds)
+        running = self.view.ends.in_order(self.view.now)
         # Of equal ends those that run come first.
         ends = merge(running, sorted(self._started, key=_end), key=_end)
-        return BackfillReservation(smallest, self.capacity, ends)
+        soonest = self.view.now + self.view.round_seconds
+        return BackfillReservation(smallest, self.capacity, ends, soonest=soonest)
 
     def backfill(self, head: Job, reservation: BackfillReservation, depth: int) -> Iterable[JobId]:
         """Start the jobs behind the head that fit without delaying it; yield those that would delay it.
 
-        Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit, or
-        delayed the reservation, will do so again.
+        Whole kinds of jobs are passed over at once: the capacity only shrinks, so that what did not fit will
+        not fit. What delayed the reservation where it was found a place may be found another one after later
+        starts. It is looked at again, so that the next round, should one happen, finds nothing to start.
         """
-        jobs = self.view.jobs
+        jobs, started = self.view.jobs, len(self.grants)
         #: By shape that did not fit: whose turn it was. By shape that would delay the head: its rows, and the
         #: place of the first.
         misfits: dict[object, Rank] = {}
         breakers: dict[object, list[tuple[Row, int]]] = {}
-        line: list[tuple[Rank, int, Row]] = []
-        for row in self.view.line.kinds.values() if self._is_anything_left() else ():
-            place = bisect_right(row.ranks, rank_of(head))
-            if place < len(row.ranks):
-                line.append((row.ranks[place], place, row))
-        heapify(line)
+        line = self._rows_behind(head) if self._is_anything_left() else []
         end: Rank | None = None
-        while line:
+        while line or len(self.grants) > started:
+            if not line:
+                started = len(self.grants)
+                line = [(row.ranks[place], place, row) for rows in breakers.values() for row, place in rows]
+                heapify(line)
+                breakers.clear()
+                continue
             rank, place, row = line[0]
             job = jobs[rank[2]]
             shape = shape_in(self.capacity.cluster, job)
@@ -146,6 +149,16 @@ class _Line:
             for row, place in rows
             for number in row.between(place, misfits.get(shape), end)
         ]
+
+    def _rows_behind(self, head: Job) -> list[tuple[Rank, int, Row]]:
+        """Return a heap of the kinds of jobs by the first behind the head: its rank, its place, and its row."""
+        line: list[tuple[Rank, int, Row]] = []
+        for row in self.view.line.kinds.values():
+            place = bisect_right(row.ranks, rank_of(head))
+            if place < len(row.ranks):
+                line.append((row.ranks[place], place, row))
+        heapify(line)
+        return line
 
     def _is_anything_left(self) -> bool:
         capacity = self.capacity

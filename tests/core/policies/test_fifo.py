@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.plan import ActionKind, Plan
@@ -154,6 +154,67 @@ def test_what_else_comes_free_when_the_head_starts_is_there_for_others() -> None
         )
     )
     assert started(plan) == [4]
+
+
+def test_what_delayed_the_head_where_it_would_have_been_put_may_start_elsewhere_later_on() -> None:
+    """Job 3 would fill node 1, which the head needs, until job 4 is there; then it is put on node 2."""
+    first, second = make_job(1, 4, time_limit_seconds=HOUR), make_job(2, 2, time_limit_seconds=9 * HOUR)
+    plan = decide(
+        make_snapshot(
+            nodes=make_cluster(2),
+            jobs=[
+                *(first, second, make_job(10, 8)),
+                *(make_job(11, 4), make_job(12, 3, time_limit_seconds=HOUR / 2)),
+            ],
+            running=[
+                make_running(first, range(100, 104), since=NOW),
+                make_running(second, range(200, 202), since=NOW),
+            ],
+            virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16})],
+        )
+    )
+    assert sorted(started(plan)) == [11, 12]
+
+
+gangs = st.tuples(st.sampled_from((2, 3, 4, 6, 8)), st.sampled_from((50.0, 60.0, 70.0, 500.0)))
+
+
+@settings(max_examples=examples(300), derandomize=True)
+@given(st.lists(gangs, min_size=3, max_size=8), st.lists(gangs, min_size=4, max_size=8), st.floats(1.0, 49.0))
+@example([(8, 500.0), (3, 70.0), (2, 90.0)], [(6, 500.0), (2, 500.0)], 40.0)
+@example([(5, 70.0), (4, 500.0)], [(8, 500.0), (3, 500.0), (2, 60.0)], 1.0)
+def test_a_round_in_which_only_time_has_passed_starts_nobody(
+    running: list[tuple[int, float]], waiting: list[tuple[int, float]], later: float
+) -> None:
+    """Nobody has ended, so that rounds which other virtual clusters cause change nothing (decision 0082)."""
+    jobs = [
+        make_job(number, gpus, time_limit_seconds=limit) for number, (gpus, limit) in enumerate(running, 1)
+    ]
+    facts = make_snapshot(
+        nodes=make_cluster(2),
+        jobs=jobs,
+        round_seconds=60.0,
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 16})],
+    )
+    facts = after(facts, decide(facts))
+    held = {job for on in facts.running for job in on.jobs}
+    queue = [
+        make_job(number, gpus, time_limit_seconds=limit) for number, (gpus, limit) in enumerate(waiting, 11)
+    ]
+    facts = replace(facts, jobs=(*[job for job in facts.jobs if job.id in held], *queue))
+    facts = after(facts, decide(facts))
+    assert started(decide(replace(facts, now=facts.now + later))) == []
+
+
+def after(facts: Snapshot, plan: Plan) -> Snapshot:
+    """Return the facts in which those that start run."""
+    jobs = {job.id: job for job in facts.jobs}
+    starts = [
+        make_running(jobs[action.jobs[0]], action.placement.gpus, since=facts.now)
+        for action in plan.actions
+        if action.placement is not None
+    ]
+    return replace(facts, running=(*facts.running, *starts))
 
 
 #: GPUs and seconds that are left: of those that run, then of those that wait.

@@ -40,7 +40,7 @@ def cluster(cells: bool) -> Snapshot:
     clusters = [make_virtual_cluster(name, layout.guaranteed(name)) for name in OWNERS]
     return make_snapshot(
         now=0.0,
-        round_seconds=10.0,
+        round_seconds=60.0,
         nodes=make_cluster(8),
         virtual_clusters=clusters,
         cells=specification if cells else None,
@@ -48,19 +48,22 @@ def cluster(cells: bool) -> Snapshot:
 
 
 def workload(seed: int, opportunistic: float) -> list[Arrival]:
-    """More than the cluster can take; of the jobs, that part is opportunistic."""
+    """More than the cluster can take; of the jobs, that part is opportunistic, and most have time limits."""
     dice = random.Random(seed)
     arrivals, at = [], 0.0
     for number in range(1, 201):
         at += dice.expovariate(1 / 60)
         name = dice.choice(tuple(OWNERS))
         replicas, gpus = dice.choice(OWNERS[name][1])
+        work = dice.expovariate(1 / 1_500) + 10
+        limit = dice.choice((None, work, work, 1.5 * work))
         arrivals.append(
             arrival(
                 number,
                 at,
-                dice.expovariate(1 / 1_500) + 10,
+                work,
                 gpus,
+                time_limit_seconds=limit,
                 replicas=replicas,
                 virtual_cluster=name,
                 guaranteed=dice.random() >= opportunistic,
@@ -81,6 +84,23 @@ def compared(facts: Snapshot, arrivals: list[Arrival]) -> tuple[Comparison, ...]
 def test_with_cells_every_job_waits_as_long_as_in_the_private_cluster(seeded: tuple[int, float]) -> None:
     for one in compared(cluster(cells=True), workload(*seeded)):
         assert one.jobs > 20
+        assert one.anomalies == ()
+        assert one.real == one.private
+
+
+def test_no_job_is_backfilled_because_others_caused_a_round() -> None:
+    """Job 3 ends at 100 s and job 4 at 110 s: both before the round at 120 s, but job 5 needs the first only.
+
+    Beside job 5 nothing is left for job 7, which would delay job 6 by an hour. Whether beta's job lets a
+    round happen at 60 s is no matter.
+    """
+    shapes = ((8, 7_200.0), (8, 7_200.0), (4, 100.0), (2, 110.0), (6, 100.0), (8, 100.0), (2, 3_600.0))
+    alpha = [
+        arrival(number, 0.0, seconds, gpus, virtual_cluster="alpha", time_limit_seconds=seconds)
+        for number, (gpus, seconds) in enumerate(shapes, start=1)
+    ]
+    beta = arrival(8, 30.0, 10.0, virtual_cluster="beta")
+    for one in compared(cluster(cells=True), [*alpha, beta]):
         assert one.anomalies == ()
         assert one.real == one.private
 

@@ -166,7 +166,8 @@ class _Starts:
             if model not in self._reservations:
                 smallest = demand_of(job, self.capacity.cluster, sizes_of(job)[-1], model)
                 ends = sorted(self.ends[model], key=lambda end: end[0])
-                self._reservations[model] = BackfillReservation(smallest, self.capacity, ends)
+                reservation = BackfillReservation(smallest, self.capacity, ends, soonest=0.0)
+                self._reservations[model] = reservation
         return False
 
     def has_room_for(self, jobs: Iterable[Job]) -> bool:
