@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,15 @@ async def test_two_take_turns_and_never_run_together(clock: MovedClock, node: Ru
     node.runtime.take_turns(2, None)  # The other has ended, say: from now on it runs all the time.
     await both_tick(node, 2, time.time())
     await both_tick(node, 1, time.time())
+
+
+@pytest.mark.parametrize("node", ["signals"], indirect=True)
+async def test_what_goes_on_in_the_turn_of_another_is_stopped_again(node: RuntimeNode) -> None:
+    """Made while the others were stopped, or let go on by another process of its user."""
+    await start_and_freeze(node)
+    for pid in node.alive():
+        os.kill(pid, signal.SIGCONT)
+    await stands_still(node, 1)
 
 
 @pytest.mark.clock

@@ -35,7 +35,15 @@ from nodeagent.procfs import (
 )
 from nodeagent.shim.disk import SHORTEST_SECONDS, DiskMeter
 from nodeagent.shim.enclosure import Enclosure, EnclosureError
-from nodeagent.shim.freezing import CONTAINER_FREEZE_SECONDS, FREEZE_SECONDS, Freezer, Lapse, Turns
+from nodeagent.shim.freezing import (
+    CONTAINER_FREEZE_SECONDS,
+    FREEZE_SECONDS,
+    LOOK_FIRST_SECONDS,
+    LOOK_SECONDS,
+    Freezer,
+    Lapse,
+    Turns,
+)
 from nodeagent.shim.guest import Guests
 from nodeagent.shim.landlock import Confinement, ConfinementError
 from nodeagent.shim.replica import CommandNotStarted, OutputFile, RunningReplica
@@ -73,6 +81,8 @@ class Shim:
         self.guests = Guests(folder.door, self.replicas)
         self.freezer = Freezer(self.replicas)
         self.turns = Turns.read(read_json(folder.turns))
+        #: In the turn of another: whether everything was seen to be frozen.
+        self.stands_still = False
         self.sharing = Sharing(folder.held, self.replicas)
         self.poll = select.poll()
         sandbox = spec["sandbox"]
@@ -336,8 +346,14 @@ class Shim:
             self.freezer.thaw()
             self.sharing.step(boot_clock_seconds())
         elif not self.freezer.is_frozen:
+            self.stands_still = False
             self.freezer.freeze()
             self.sharing.stand_down()
+        else:
+            self.stands_still = self.freezer.is_complete()
+            if not self.stands_still:
+                # A process was made while the others were stopped, or was let go on.
+                self.freezer.freeze()
 
     def sleep_seconds(self) -> float:
         now = boot_clock_seconds()
@@ -354,6 +370,8 @@ class Shim:
         if self.turns is not None:
             wall = wall_clock_seconds()
             times.append(now + self.turns.changes_at(wall) - wall)
+            if self.freezer.is_frozen:
+                times.append(now + (LOOK_SECONDS if self.stands_still else LOOK_FIRST_SECONDS))
         if self.kill_at is not None:
             times = [now + LONGEST_SLEEP_SECONDS, self.kill_at, self.lease_end() - self.kill_margin_seconds]
             if self.reason == "disk":
