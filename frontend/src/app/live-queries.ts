@@ -1,6 +1,6 @@
 /** Ties the stream to the queries: what to fetch again, and when. */
 
-import type { QueryClient } from "@tanstack/react-query";
+import type { Query, QueryClient } from "@tanstack/react-query";
 
 import { meQuery } from "@/api/queries";
 import { live } from "@/live/live";
@@ -11,12 +11,14 @@ const REFETCH_EVERY_MS = 60_000;
 const LIST_PAUSE_MS = 1500;
 
 export function startLive(queries: QueryClient): () => void {
-  const refetchAll = () => void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "me" });
+  const all = { predicate: (query: Query) => query.queryKey[0] !== "me" };
+  const refetchAll = () => void queries.invalidateQueries(all);
   const checkSession = () => void queries.refetchQueries({ queryKey: meQuery.queryKey });
   // What changed before a connection, the first one too, was told to nobody.
   const stop = live.start(() => {
     checkSession();
-    refetchAll();
+    // A first answer that is under way was perhaps read before: to invalidate it alone would wait for just that one.
+    void queries.cancelQueries(all).then(refetchAll);
   }, checkSession);
   const minute = setInterval(refetchAll, REFETCH_EVERY_MS);
   const unsubscribe = refetchChangedLists(queries);

@@ -28,13 +28,19 @@ class TestSocket {
   }
 }
 
-/** Open the stream for one test; the function it returns lets a message arrive and waits until it is drawn. */
-export function openStream(): (message: ServerMessage) => Promise<void> {
+/**
+ * Open the stream for one test; the function it returns lets a message arrive and waits until it is drawn.
+ * `start` opens the socket, and returns what closes it.
+ */
+export function openStream(
+  start = () =>
+    live.start(
+      () => undefined,
+      () => undefined,
+    ),
+): (message: ServerMessage) => Promise<void> {
   vi.stubGlobal("WebSocket", TestSocket);
-  const stop = live.start(
-    () => undefined,
-    () => undefined,
-  );
+  const stop = start();
   onTestFinished(() => {
     stop();
     live.apply({ type: "forget" });
