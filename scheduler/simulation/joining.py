@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.core.model import wording
+from scheduler.core.model.changing import changed
 from scheduler.core.model.snapshot import JobId, Member, Tenant
 from scheduler.core.sim.workload import Workload
 from scheduler.simulation.errors import ClusterError
@@ -58,7 +59,7 @@ def _moved(workload: Workload, to: str, strangers: Sequence[str]) -> Workload:
     arrivals = tuple(
         arrival
         if arrival.job.virtual_cluster == to
-        else replace(arrival, job=replace(arrival.job, virtual_cluster=to))
+        else changed(arrival, job=changed(arrival.job, virtual_cluster=to))
         for arrival in workload.arrivals
     )
     count = f"{len(strangers)} virtual clusters" if len(strangers) > 1 else f"virtual cluster {strangers[0]}"

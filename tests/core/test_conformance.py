@@ -14,12 +14,12 @@ import pytest
 
 from scheduler.core.fitting.demand import demand_of
 from scheduler.core.model.codec import dumps_plan, dumps_snapshot, loads_snapshot
-from scheduler.core.model.plan import ActionKind, Plan, Tier
+from scheduler.core.model.plan import ActionKind, Decision, Plan, Tier
 from scheduler.core.model.snapshot import NodeId, Snapshot, Task, Tenant
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.preemption_limits.displacing import placed_by
-from scheduler.core.round.registry import PLACERS, POLICIES
+from scheduler.core.round.registry import PLACERS, POLICIES, make_policy
 from tests.builders import (
     NOW,
     make_cluster,
@@ -429,3 +429,14 @@ def test_an_elastic_job_keeps_its_guarantee_and_what_is_beyond_goes_to_whoever_i
         loop.step()
     (now,) = [running for running in loop.snapshot.running if not running.stopping]
     assert (len(now.gpus), now.opportunistic_gpus, now.replicas[:2]) == (8, 6, grown.replicas[:2])
+
+
+@pytest.mark.parametrize("name", [name for name, kind in POLICIES.items() if hasattr(kind, "by_arrival")])
+def test_a_policy_that_goes_by_arrival_says_nothing_about_a_view_without_jobs(name: str) -> None:
+    """So a round need not ask it: `run_view` does not."""
+    views = RoundEngine(make_snapshot()).views().values()
+    assert views
+    for view in views:
+        assert not view.jobs
+        decision = make_policy(name).allocate(view, {})
+        assert replace(decision, keep_running=True) == Decision(grants=(), keep_running=True)

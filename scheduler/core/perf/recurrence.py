@@ -19,7 +19,7 @@ The error is how far off estimates were that were made before their jobs ended: 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -73,7 +73,7 @@ class Recurrence:
 
     def __init__(self, levels: Sequence[str] = LEVELS) -> None:
         self._levels = tuple(levels)
-        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._kinds: defaultdict[tuple[object, ...], _Kind] = defaultdict(_Kind)
 
     def usual(self, like: Like) -> Usual | None:
         """Return how long jobs like it ran; None: too few ended."""
@@ -93,7 +93,7 @@ class Recurrence:
             known = self._kinds[_key(foretold.by, like)]
             known.errors.append(abs(foretold.seconds - seconds) / seconds)
         for level in self._levels:
-            self._kinds.setdefault(_key(level, like), _Kind()).seconds.append(seconds)
+            self._kinds[_key(level, like)].seconds.append(seconds)
 
 
 def _key(level: str, like: Like) -> tuple[object, ...]:

@@ -7,15 +7,15 @@ happened, and asks for the next round. That both give the same plan is a propert
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from scheduler.core.building_blocks.computing import Compute, Timekeeper, run_inline, untimed
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
+from scheduler.core.model.changing import changed
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import AllocationId, Snapshot
+from scheduler.core.model.snapshot import AllocationId, Snapshot, VirtualCluster
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.auxiliary import auxiliary_shares
 from scheduler.core.round.beyond_guarantees import Growth, beyond_guarantees
@@ -65,6 +65,14 @@ class RoundEngine:
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
         self._growth: Growth | None = None
+        self._plugins: dict[str, Plugins] = {}
+        frame = self.facts.frame
+        self._spare_plugins = Plugins(
+            policy=frame.spare_policy,
+            policy_parameters=frame.spare_policy_parameters,
+            placer=frame.spare_placer,
+            placer_parameters=frame.spare_placer_parameters,
+        )
         self._beside = WithoutGpus(self.facts, self.admission)
 
     @property
@@ -74,20 +82,14 @@ class RoundEngine:
 
     def outcomes(self) -> Sequence[ViewOutcome]:
         """Admit, reserve, allocate and place: serve the guaranteed views in turn, then the spare one."""
-        cluster, frame = self._refreshed(), self.facts.frame
+        cluster = self._refreshed()
         limits = PreemptionLimits(self.facts, moves=self._moves)
         whereabouts = Whereabouts(self.facts)
         outcomes = []
         candidates: list[Downgrade] = []
         for vc in self._reservation.order():
             view = self._reservation.guaranteed(vc, cluster, self._lapse.lapsed(vc.name))
-            plugins = Plugins(
-                policy=vc.policy,
-                policy_parameters=vc.policy_parameters,
-                placer=vc.placer,
-                placer_parameters=vc.placer_parameters,
-            )
-            outcome = self._run_view(whereabouts.shown_to(view), plugins, limits)
+            outcome = self._run_view(whereabouts.shown_to(view), self._plugins_of(vc), limits)
             found = downgrades(self.facts, outcome)
             candidates.extend(found.values())
             if self.binding is None:
@@ -96,7 +98,7 @@ class RoundEngine:
                 placements, cluster, unbound = self.binding.realised(
                     view, outcome.decision, outcome.placements, outcome.capacity, cluster, found, whereabouts
                 )
-                outcome = replace(outcome, placements=placements, unbound=unbound)
+                outcome = changed(outcome, placements=placements, unbound=unbound)
             outcome, cluster = joined(self.facts, self.admission.partings, outcome, cluster)
             whereabouts.take_in(outcome.decision, outcome.placements)
             outcomes.append(outcome)
@@ -105,18 +107,25 @@ class RoundEngine:
             self._downgraded, cluster = kept_on(self.facts, candidates, cluster)
         cluster = self._beside.guaranteed(cluster)
         view = self._reservation.spare(cluster)
-        plugins = Plugins(
-            policy=frame.spare_policy,
-            policy_parameters=frame.spare_policy_parameters,
-            placer=frame.spare_placer,
-            placer_parameters=frame.spare_placer_parameters,
-        )
-        spare = self._run_view(whereabouts.shown_to(view), plugins, limits)
+        spare = self._run_view(whereabouts.shown_to(view), self._spare_plugins, limits)
         spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
-        outcomes.append(replace(spare, capacity=left))
+        outcomes.append(spare if left is spare.capacity else changed(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
-        outcomes[-1] = replace(outcomes[-1], capacity=self._beside.opportunistic(self._growth.capacity))
+        idle = self._beside.opportunistic(self._growth.capacity)
+        if idle is not left:
+            outcomes[-1] = changed(outcomes[-1], capacity=idle)
         return outcomes
+
+    def _plugins_of(self, vc: VirtualCluster) -> Plugins:
+        """Return the policy and the placer of a virtual cluster, the same objects in every round."""
+        if vc.name not in self._plugins:
+            self._plugins[vc.name] = Plugins(
+                policy=vc.policy,
+                policy_parameters=vc.policy_parameters,
+                placer=vc.placer,
+                placer_parameters=vc.placer_parameters,
+            )
+        return self._plugins[vc.name]
 
     def views(self) -> dict[str, View]:
         """Return what each virtual cluster could use if it were the first to be served."""

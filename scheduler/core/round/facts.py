@@ -16,6 +16,7 @@ from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.model.changing import changed
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action, Placement
 from scheduler.core.model.snapshot import (
@@ -93,7 +94,7 @@ class Facts:
 
     def turn_to(self, round_number: int, now: float, memory: Mapping[str, Memory]) -> None:
         """Move on to another round."""
-        self.frame = replace(self.frame, round_number=round_number, now=now, memory=memory)
+        self.frame = changed(self.frame, round_number=round_number, now=now, memory=memory)
 
     def put_job(self, job: Job) -> None:
         """Take in a new job, or what is now true of a known one."""

@@ -40,7 +40,6 @@ from scheduler.core.model.snapshot import Job, JobId, Memory, NodeId, Running
 from scheduler.core.round.admit import Admission, is_due
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.preemption_limits.displacing import placed_by
-from scheduler.core.round.registry import make_placer
 from scheduler.core.round.run_view import Plugins, ViewOutcome, place, settle_exactly
 
 #: Under this name a round remembers who has a turn; no virtual cluster may have it.
@@ -251,8 +250,8 @@ def _at_once(job: Job, size: int, view: View, plugins: Plugins) -> _Turn | None:
     """Return the place that the view's placer gives a job beside what runs; None where it gives none."""
     grant = Grant(jobs=(job.id,), gpus=size)
     try:
-        placer = make_placer(plugins.placer, plugins.placer_parameters)
-        placed, _ = place(view, Decision(grants=(grant,), keep_running=True), placer)
+        decision = Decision(grants=(grant,), keep_running=True)
+        placed, _ = place(view, decision, plugins.made_placer)
     except (PolicyError, UnknownPlugin):
         return None
     placement = placed.placements.get(0)

@@ -13,7 +13,7 @@ than is guaranteed, no one gains from its name.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -115,7 +115,7 @@ class Reservation:
     ) -> None:
         self._facts, self._admission, self._binding = facts, admission, binding
         self._compute = compute
-        self._parts: dict[str, _Part] = {SPARE: _Part()}
+        self._parts: defaultdict[str, _Part] = defaultdict(_Part)
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
         #: Allocations that no single view decides about: their jobs are of several views.
@@ -137,7 +137,7 @@ class Reservation:
                 self._parts[before].drop_job(number)
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                self._part(view).put_job(job)
+                self._parts[view].put_job(job)
             if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
@@ -152,9 +152,6 @@ class Reservation:
             job.id not in self._admission.outgrown if running is None else self._facts.is_guaranteed(running)
         )
         return job.virtual_cluster if job.guaranteed and holds else SPARE
-
-    def _part(self, view: str) -> _Part:
-        return self._parts.setdefault(view, _Part())
 
     def _leave(self, allocation: AllocationId) -> None:
         if allocation not in self._view_of_allocation:
@@ -184,7 +181,7 @@ class Reservation:
         """Yield the virtual clusters, those that use the smallest part of their guarantee first."""
 
         def use(vc: VirtualCluster) -> tuple[float, str]:
-            return self._part(vc.name).gpus / max(sum(vc.guaranteed.values()), 1), vc.name
+            return self._parts[vc.name].gpus / max(sum(vc.guaranteed.values()), 1), vc.name
 
         yield from sorted(self._facts.virtual_clusters.values(), key=use)
 
@@ -200,7 +197,7 @@ class Reservation:
             members=vc.members,
             default_time_limit_seconds=vc.default_time_limit_seconds,
             capacity=cluster.narrowed(
-                limits, pending, used, lapsed, may_evict=True, has_parts=bool(self._part(vc.name).with_parts)
+                limits, pending, used, lapsed, may_evict=True, has_parts=bool(self._parts[vc.name].with_parts)
             ),
             **common,
         )
@@ -208,13 +205,13 @@ class Reservation:
     def spare(self, cluster: Capacity) -> View:
         """Return the view of the opportunistic jobs of every virtual cluster."""
         pending, used, common = self._still_there(SPARE, cluster)
-        has_parts = bool(self._part(SPARE).with_parts)
+        has_parts = bool(self._parts[SPARE].with_parts)
         capacity = cluster.narrowed(None, pending, used, may_evict=False, has_parts=has_parts)
         return View(name=SPARE, guaranteed=False, members=(), capacity=capacity, **common)
 
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
-        part, frame = self._part(name), self._facts.frame
+        part, frame = self._parts[name], self._facts.frame
         pending: Pending = part.pending
         used: Mapping[str, int] = part.used
         running: Mapping[JobId, Running] = part.running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
@@ -23,14 +24,25 @@ CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
 MOST_TIMES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plugins:
-    """A view's policy and placer, by name and parameters."""
+    """A view's policy and placer, by name and parameters; made when they are first asked for.
+
+    Asking raises UnknownPlugin for a wrong name or parameter.
+    """
 
     policy: str
     policy_parameters: Mapping[str, object]
     placer: str
     placer_parameters: Mapping[str, object]
+
+    @cached_property
+    def made_policy(self) -> Policy:
+        return make_policy(self.policy, self.policy_parameters)
+
+    @cached_property
+    def made_placer(self) -> Placer:
+        return make_placer(self.placer, self.placer_parameters)
 
 
 #: Instead of those that take too long.
@@ -102,8 +114,11 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     Whoever waits for a must between tags would have been granted GPUs for nothing: the policy decides again
     without him.
     """
-    policy = make_policy(plugins.policy, plugins.policy_parameters)
-    placer = make_placer(plugins.placer, plugins.placer_parameters)
+    policy, placer = plugins.made_policy, plugins.made_placer
+    if not view.jobs and not memory and getattr(policy, "by_arrival", False):
+        # Most clusters have no opportunistic jobs, and their spare view comes by in every round.
+        nothing = Decision(grants=(), keep_running=True)
+        return nothing, PlacerDecision(placements={}), view.capacity
     barred: dict[JobId, tuple[Reason, ...]] = {}
     for _ in range(MOST_TIMES):
         served = view.without(barred) if barred else view
@@ -320,8 +335,12 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        together = getattr(placer, "together", False)
         offered = _offered(view, decision)
+        if not decision.grants:
+            for holding in list(offered.pending.values()):
+                offered.drop(holding)
+            return PlacerDecision(placements={}), offered
+        together = getattr(placer, "together", False)
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from scheduler.core.model.attempts import EndJob, JobAfter, job_after
+from scheduler.core.model.changing import changed
 from scheduler.core.model.lifecycle import JobEvent
 from scheduler.core.model.snapshot import Job, JobId, Running, Trial
 from scheduler.core.round.facts import Facts
@@ -45,7 +45,7 @@ class JobSteps:
     def begin(self, job: JobId) -> None:
         """Count an attempt that begins."""
         known = self._facts().jobs[job]
-        self._facts().put_job(replace(known, attempts=known.attempts + 1))
+        self._facts().put_job(changed(known, attempts=known.attempts + 1))
         if self.dependents.started(job):
             # The round under way has decided without them.
             self._events.schedule(self._events.now, nothing)
@@ -70,10 +70,10 @@ class JobSteps:
         """Queue a job as what it is, its trial being over."""
         progress, known = self._progress[job], self._facts().jobs[job]
         best = self._rules.speeds.best(trial.gang, self._facts().cluster.models)
-        progress.become(replace(trial.gang, profile=progress.job.profile), best)
+        progress.become(changed(trial.gang, profile=progress.job.profile), best)
         self._wait_again(job)
         service, attempts, profile = known.attained_service, known.attempts, known.profile
-        gang = replace(trial.gang, attained_service=service, attempts=attempts, profile=profile)
+        gang = changed(trial.gang, attained_service=service, attempts=attempts, profile=profile)
         self._facts().put_job(gang)
 
     def _after_failure(self, job: JobId, failure: Failure | None) -> None:
@@ -85,7 +85,7 @@ class JobSteps:
             return
         self._wait_again(job)
         eligible_at = self._events.now + progress.failures * failures.backoff_seconds
-        self._facts().put_job(replace(self._facts().jobs[job], eligible_at=eligible_at))
+        self._facts().put_job(changed(self._facts().jobs[job], eligible_at=eligible_at))
         self._events.schedule(eligible_at, nothing)
 
     def hold_off(self, job: JobId, running: Running) -> None:
@@ -100,7 +100,7 @@ class JobSteps:
             longest_wait=facts.frame.most_backoff_seconds,
         )
         if short_runs != known.short_runs:
-            facts.put_job(replace(known, short_runs=short_runs, may_borrow_at=now + waits))
+            facts.put_job(changed(known, short_runs=short_runs, may_borrow_at=now + waits))
             self._events.schedule(now + waits, nothing)
 
     def _wait_again(self, job: JobId) -> None:

@@ -6,7 +6,6 @@ It carries out plans and lets attempts end. What it learns it puts into the fact
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -21,6 +20,7 @@ from scheduler.core.model.attempts import (
     step,
     stop_cause,
 )
+from scheduler.core.model.changing import changed
 from scheduler.core.model.holds import GpuHolds
 from scheduler.core.model.lifecycle import GOES_ON_AT_ONCE, AttemptState, HoldPhase, JobEvent, StopCause
 from scheduler.core.model.plan import Action, ActionKind, Plan
@@ -114,7 +114,7 @@ class SimulatedCluster:
         assert action.allocation is not None
         running = self.facts.running[action.allocation]
         if running.guaranteed != action.guaranteed:
-            self.facts.put_running(replace(running, guaranteed=action.guaranteed))
+            self.facts.put_running(changed(running, guaranteed=action.guaranteed))
 
     def _stop(self, action: Action) -> None:
         assert action.allocation is not None
@@ -140,7 +140,7 @@ class SimulatedCluster:
         """Let the jobs leave their GPUs, those that go on elsewhere when they have written a checkpoint."""
         self._tell_to_stop(running, end, preempted_by)
         if OUTCOME_BY_CAUSE[CAUSES[end]] in GOES_ON and self._checkpoint_seconds(running):
-            self.facts.put_running(replace(running, stopping=True))
+            self.facts.put_running(changed(running, stopping=True))
             self._release_after_checkpoint(running)
         else:
             self._release(running.allocation)
@@ -190,9 +190,11 @@ class SimulatedCluster:
 
     def know(self, job: Job, truth: Truth) -> None:
         cost_seconds = job.preemption_cost_seconds or self.rules.costs.of(job).preemption_seconds
-        known = replace(job, preemption_cost_seconds=cost_seconds)
+        known = job
+        if cost_seconds != job.preemption_cost_seconds:
+            known = changed(job, preemption_cost_seconds=cost_seconds)
         best = self.rules.speeds.best(job, self.facts.cluster.models)
-        true = known if truth.profile is None else replace(known, profile=truth.profile)
+        true = known if truth.profile is None else changed(known, profile=truth.profile)
         self.progress[job.id] = Progress(true, truth, best)
         self._training.add(job, truth)
         self._losses.add(job, truth)
@@ -251,7 +253,7 @@ class SimulatedCluster:
         if job not in facts.jobs:
             return
         running = facts.current.get(job)
-        facts.put_job(replace(facts.jobs[job], cancelling=True))
+        facts.put_job(changed(facts.jobs[job], cancelling=True))
         if running is not None and running.phase == "held":
             self.progress[job].stop(self._events.now, StopCause.CANCELLED)
             self._jobs.take_after(job, self._vacate(job, "cancelled", STOPPED))
@@ -304,7 +306,7 @@ class SimulatedCluster:
 
     def _note_budget(self, name: str, is_spent: bool, renewed_at: float | None) -> None:
         tenant = self.facts.tenants[name]
-        self.facts.put_tenant(replace(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
+        self.facts.put_tenant(changed(tenant, budget_spent=is_spent, budget_renewed_at=renewed_at))
 
     def take_back(self, running: Running) -> None:
         """Take the GPUs, or its nomination for them, from an allocation: it is over."""
@@ -323,7 +325,7 @@ class SimulatedCluster:
     def _begin(self, running: Running) -> None:
         self.use(running)
         crowded = self._crowding.come(running.allocation, self.facts.places_of(running))
-        self.facts.put_running(replace(running, phase="held", since=self._events.now))
+        self.facts.put_running(changed(running, phase="held", since=self._events.now))
         for job in running.jobs:
             self.put_to_work(job, running)
         self.company.measure(running.allocation)
@@ -479,11 +481,12 @@ class SimulatedCluster:
         overhead, lost = progress.leave(self._events.now, kept=kept)
         self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
-        known = replace(facts.jobs[job], waits_since=self._events.now)
+        known = facts.jobs[job]
         service = dict(known.attained_service)
         received = (self._events.now - running.since_of(job)) * self.facts.amount(running)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
-        facts.put_job(replace(known, attained_service=service, training=self._training.end(job)))
+        training, now = self._training.end(job), self._events.now
+        facts.put_job(changed(known, waits_since=now, attained_service=service, training=training))
         return ended
 
     def promote(self, gpus: Sequence[GpuId], jobs: Sequence[JobId]) -> None:
