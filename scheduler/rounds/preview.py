@@ -22,7 +22,7 @@ from scheduler.models.jobs import Job
 from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.fixed_ports import with_ports_named
-from scheduler.rounds.snapshot import read_snapshot
+from scheduler.rounds.snapshot import read_for_round
 from scheduler.rounds.submitted import submitted_now
 from scheduler.rounds.watchdog import within_budget
 from scheduler.virtual_clusters.market.selectors import market_now
@@ -52,9 +52,9 @@ def preview(job: core.Job, spec: JobSpec) -> tuple[Reason, ...]:
 
 
 def _facts() -> Snapshot:
-    """Return the facts of the next round, with a cheap policy wherever one decides now."""
+    """Return the facts that the next round reads, with a cheap policy wherever one decides now."""
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
-    return with_breakers_open(read_snapshot(newest + 1))
+    return with_breakers_open(read_for_round(newest + 1).facts)
 
 
 def _decided(facts: Snapshot) -> Plan:

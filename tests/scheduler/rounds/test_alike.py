@@ -7,9 +7,11 @@ from django.utils import timezone
 
 from scheduler.core.model import codec
 from scheduler.core.round.decide import decide
+from scheduler.jobspec import parse
 from scheduler.models import Explanation, Job, Node, Round
+from scheduler.rounds import preview
 from scheduler.rounds.run import run_round
-from scheduler.rounds.snapshot import read_for_round, read_snapshot
+from scheduler.rounds.snapshot import ForRound, read_for_round, read_snapshot
 from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +55,22 @@ def test_those_that_are_left_out_keep_a_reason_and_count_as_waiting(crowd):
     codes = {each.job_id: each.reasons[0]["code"] for each in Explanation.objects.all()}
     assert {codes[job.id] for job in jobs[SEEN:]} == {"behind_own"}
     assert {codes[job.id] for job in (*jobs[8:SEEN], other)} == {"vc_guarantee_in_use"}
+
+
+def test_a_preview_reads_what_a_round_reads_and_says_what_the_whole_queue_would(crowd, monkeypatch):
+    spec = parse({"name": "run-1100", "virtual_cluster": "research", "gpus": 1, "command": "true"})
+    decided = []
+
+    def noting(facts, **options):
+        decided.append(facts)
+        return decide(facts, **options)
+
+    monkeypatch.setattr(preview, "decide", noting)
+    said = preview.preview(spec.core_job(tenant="vision"), spec)
+    monkeypatch.setattr(preview, "read_for_round", lambda number: ForRound(read_snapshot(number), [], []))
+    assert [reason.code for reason in said] == ["vc_guarantee_in_use"]
+    assert preview.preview(spec.core_job(tenant="vision"), spec) == said
+    assert [len(facts.jobs) for facts in decided] == [SEEN + 2, 1_102]
 
 
 def test_one_that_is_not_like_the_others_is_read(crowd):
