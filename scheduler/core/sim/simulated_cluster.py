@@ -190,9 +190,8 @@ class SimulatedCluster:
 
     def know(self, job: Job, truth: Truth) -> None:
         cost_seconds = job.preemption_cost_seconds or self.rules.costs.of(job).preemption_seconds
-        known = job
-        if cost_seconds != job.preemption_cost_seconds:
-            known = changed(job, preemption_cost_seconds=cost_seconds)
+        is_known = cost_seconds == job.preemption_cost_seconds
+        known = job if is_known else changed(job, preemption_cost_seconds=cost_seconds)
         best = self.rules.speeds.best(job, self.facts.cluster.models)
         true = known if truth.profile is None else changed(known, profile=truth.profile)
         self.progress[job.id] = Progress(true, truth, best)
@@ -481,11 +480,10 @@ class SimulatedCluster:
         overhead, lost = progress.leave(self._events.now, kept=kept)
         self.sampler.drop_running()
         self.stays.end(job, running, started_at, end, preempted_by, overhead, lost)
-        known = facts.jobs[job]
+        known, now, training = facts.jobs[job], self._events.now, self._training.end(job)
         service = dict(known.attained_service)
-        received = (self._events.now - running.since_of(job)) * self.facts.amount(running)
+        received = (now - running.since_of(job)) * facts.amount(running)
         service[running.gpu_model] = service.get(running.gpu_model, 0.0) + received
-        training, now = self._training.end(job), self._events.now
         facts.put_job(changed(known, waits_since=now, attained_service=service, training=training))
         return ended
 
