@@ -179,9 +179,8 @@ class SimulatedCluster:
             slice_seconds=action.slice_seconds,
             opportunistic_gpus=action.opportunistic_gpus,
         )
-        parts, is_ready = self.facts.parts(running), self._is_ready(running)
-        phase = self.holds.grant(running.allocation, running.gpus, parts, has_left=is_ready)
-        if phase is HoldPhase.HELD:
+        parts, ready = self.facts.parts(running), self._is_ready(running)
+        if self.holds.grant(running.allocation, running.gpus, parts, has_left=ready) is HoldPhase.HELD:
             self._begin(running)
         else:
             self.facts.put_running(running)
