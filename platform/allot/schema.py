@@ -2003,8 +2003,11 @@ class ElasticitySavings(TypedDict):
 
 
 class Error(TypedDict):
-    error: str
-    message: str
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
     fields: list[FieldError]
 
 

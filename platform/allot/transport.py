@@ -204,7 +204,7 @@ class Transport:
     def _error(self, answer: httpx.Response) -> Exception:
         try:
             content = answer.json()
-            code, message = str(content["error"]), str(content["message"])
+            code, message = str(content["code"]), str(content["detail"])
         except (ValueError, KeyError, TypeError):
             if answer.status_code in BUSY:
                 return Busy(

@@ -14,8 +14,8 @@ from ipaddress import ip_address, ip_network
 from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from controlplane.errors import error_bytes
 from controlplane.limits import AsgiApplication, Receive, Scope, Send
+from tenants.api.problems import CONTENT_TYPE, error_bytes
 
 #: Within which the head of a request has come, from its first byte or, on a new connection, from its opening.
 HEAD_SECONDS = 10.0
@@ -135,8 +135,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answer in the one error format, if nothing else is being answered, and close the connection."""
         self.is_refused = True
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            body = error_bytes(code, message)
-            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            body = error_bytes(code, status, message)
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {CONTENT_TYPE}\r\n"
             head += f"content-length: {len(body)}\r\nconnection: close\r\n"
             head += "retry-after: 5\r\n\r\n" if status == 429 else "\r\n"
             self.transport.write(head.encode() + body)

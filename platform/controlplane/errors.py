@@ -1,11 +1,10 @@
-"""Every error of the API in one format: {"error": code, "message": sentence, "fields": [...]}.
+"""Every exception as an answer of the API, in the one format of `tenants.api.problems`.
 
 Also for what never reaches a view: unknown paths, crashes, refused hosts, bodies over the limit.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import sys
@@ -16,13 +15,14 @@ from typing import Any
 import redis.exceptions
 from django.core import exceptions as django_exceptions
 from django.db import InterfaceError, OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from scheduler.core.model.errors import InvalidTransition
+from tenants.api.problems import CONTENT_TYPE, answer, error_body, error_response
 from tenants.api.strict import field_errors, summary
-from tenants.errors import ApplicationError, FieldError
+from tenants.errors import ApplicationError
 
 log = logging.getLogger(__name__)
 
@@ -61,20 +61,10 @@ MESSAGES = {
 }
 
 
-def error_body(code: str, message: str, fields: Sequence[FieldError] = ()) -> dict[str, Any]:
-    return {
-        "error": code,
-        "message": message,
-        "fields": [
-            {"field": error.field, "problem": error.problem, "expected": error.expected} for error in fields
-        ],
-    }
-
-
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     """Answer any exception of an API view."""
     status, body, headers = describe(error)
-    return Response(body, status=status, headers=headers)
+    return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)
 
 
 def describe(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
@@ -84,15 +74,15 @@ def describe(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
         headers = {"Retry-After": str(wait)} if wait is not None else {}
         if error.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        return error.status, error_body(error.code, error.message, error.fields), headers
+        return error.status, error_body(error.code, error.status, error.message, error.fields), headers
     if isinstance(error, exceptions.ValidationError):
         fields = tuple(field_errors(error.detail))
-        return 400, error_body("invalid", summary(fields), fields), {}
+        return 400, error_body("invalid", 400, summary(fields), fields), {}
     for kind, code, status in FRAMEWORK:
         if isinstance(error, kind):
             if status == 503:
                 log.error("unavailable: %s", error)
-            return status, error_body(code, _message(error, code)), _headers(error)
+            return status, error_body(code, status, _message(error, code)), _headers(error)
     return internal(error)
 
 
@@ -101,7 +91,7 @@ def internal(error: BaseException | None) -> tuple[int, dict[str, Any], dict[str
     error_id = request_name.get() or secrets.token_hex(8)
     log.error("internal error %s", error_id, exc_info=error)
     message = f"Something went wrong in the platform. Operators find the cause in the log under {error_id}."
-    return 500, error_body("internal", message), {}
+    return 500, error_body("internal", 500, message), {}
 
 
 def _message(error: Exception, code: str) -> str:
@@ -119,15 +109,6 @@ def _headers(error: Exception) -> dict[str, str]:
     if wait := getattr(error, "wait", None):
         headers["Retry-After"] = str(int(wait))
     return headers
-
-
-def error_response(code: str, message: str, status: int) -> JsonResponse:
-    return JsonResponse(error_body(code, message), status=status)
-
-
-def error_bytes(code: str, message: str) -> bytes:
-    """The body of an error for those who answer below Django."""
-    return json.dumps(error_body(code, message)).encode()
 
 
 def api_not_found(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
@@ -148,7 +129,7 @@ def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def handler500(request: HttpRequest) -> HttpResponse:
     status, body, headers = internal(sys.exc_info()[1])
-    return JsonResponse(body, status=status, headers=headers)
+    return answer(status, body, headers)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

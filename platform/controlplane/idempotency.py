@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 from rest_framework.authentication import BaseAuthentication
@@ -25,6 +25,7 @@ from rest_framework.settings import api_settings
 
 from controlplane.errors import describe
 from controlplane.models import IdempotentAnswer
+from tenants.api.problems import answer as error_answer
 from tenants.errors import ApplicationError, Conflict, FieldError, Invalid
 from tenants.models import User
 
@@ -74,7 +75,7 @@ class IdempotencyMiddleware:
             return answer_once(user, _checked(key), request, self.get_response)
         except ApplicationError as error:
             status, body, headers = describe(error)
-            return JsonResponse(body, status=status, headers=headers)
+            return error_answer(status, body, headers)
 
 
 def answer_once(

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponseBase
 from rest_framework import parsers
 from rest_framework.exceptions import ParseError
 
-from controlplane.errors import error_bytes, error_response
+from tenants.api.problems import CONTENT_TYPE, error_bytes, error_response
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -91,9 +91,9 @@ async def refuse(
     kind: str = "http.response",
 ) -> None:
     """Answer a request, or a handshake (`kind`), with an error before anything has seen it."""
-    body = error_bytes(code, message)
+    body = error_bytes(code, status, message)
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", CONTENT_TYPE.encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         *more,

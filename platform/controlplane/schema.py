@@ -18,6 +18,7 @@ from rest_framework.permissions import SAFE_METHODS, AllowAny
 
 from controlplane.auth import scopes_needed
 from controlplane.idempotency import HEADER, KEPT, KEY_CHARACTERS
+from tenants.api.problems import CONTENT_TYPE
 
 _OWN_PASSWORD = frozenset({"current", "your_password"})
 VERBS = {"GET": "get", "POST": "create", "PUT": "set", "PATCH": "change", "DELETE": "delete"}
@@ -48,8 +49,11 @@ class FieldErrorSchema(serializers.Serializer[Mapping[str, object]]):
 
 
 class ErrorSchema(serializers.Serializer[Mapping[str, object]]):
-    error = serializers.CharField(help_text="Code, such as invalid, not_found or quota_exceeded.")
-    message = serializers.CharField(help_text="One sentence for a person.")
+    type = serializers.CharField(help_text="Where the code is explained, relative to the server.")
+    title = serializers.CharField(help_text="What is the same for every error of the code.")
+    status = serializers.IntegerField(help_text="The status of the answer.")
+    detail = serializers.CharField(help_text="What is wrong this time, in a sentence or two for a person.")
+    code = serializers.CharField(help_text="For programs: invalid, not_found or quota_exceeded, for example.")
     fields = FieldErrorSchema(many=True, help_text="The wrong fields; empty when it is not about fields.")  # type: ignore[assignment]
 
     class Meta:
@@ -112,7 +116,7 @@ class Schema(AutoSchema):
             if str(status) not in bodies:
                 stated = OpenApiResponse(response=ErrorSchema, description=description)
                 bodies[str(status)] = self._get_response_for_code(  # type: ignore[no-untyped-call]  # it has no types
-                    stated, str(status), direction=direction
+                    stated, str(status), media_types=[CONTENT_TYPE], direction=direction
                 )
         return dict(sorted(bodies.items()))
 

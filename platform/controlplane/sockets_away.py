@@ -44,4 +44,4 @@ class SocketsAway:
             if is_open or "websocket.http.response" not in scope.get("extensions", {}):
                 await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
             else:
-                await refuse(send, status, body["error"], body["message"], kind="websocket.http.response")
+                await refuse(send, status, body["code"], body["detail"], kind="websocket.http.response")

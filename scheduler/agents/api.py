@@ -26,6 +26,7 @@ from scheduler.nodes.services.isolation import NodeRefusal
 from scheduler.nodes.services.managing import node_of_token
 from scheduler.telemetry.logs.services.storing import logs_append
 from scheduler.wiring.clock import database_now
+from tenants.api.problems import error_response
 from tenants.api.strict import StrictSerializer
 from tenants.audit.source import source
 from tenants.errors import FieldError, Invalid
@@ -41,27 +42,25 @@ def _endpoint(
     @csrf_exempt
     def view(request: HttpRequest) -> JsonResponse:
         if request.method != "POST":
-            return _error(405, "method_not_allowed", "Only POST.")
+            return error_response("method_not_allowed", "Only POST.", 405)
         node = node_of_token(request.headers.get("Authorization", "").removeprefix("Bearer "))
         if node is None:
-            return _error(401, "not_signed_in", "Send this node's token: Authorization: Bearer altn_...")
+            return error_response(
+                "not_signed_in", "Send this node's token: Authorization: Bearer altn_...", 401
+            )
         source().is_by("node", f"node {node.name}")
         # As the framework does for users: this decides whose turns a request takes.
         request.auth = node  # type: ignore[attr-defined]
         try:
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except RecursionError:
-            return _error(400, "malformed", "The JSON is nested too deeply.")
+            return error_response("malformed", "The JSON is nested too deeply.", 400)
         except NodeRefusal as error:
-            return _error(403, "node_refused", str(error))
+            return error_response("node_refused", str(error), 403)
         except (MessageError, ValueError) as error:
-            return _error(400, "malformed", str(error))
+            return error_response("malformed", str(error), 400)
 
     return view
-
-
-def _error(status: int, code: str, message: str) -> JsonResponse:
-    return JsonResponse({"error": code, "message": message, "fields": []}, status=status)
 
 
 urlpatterns = [

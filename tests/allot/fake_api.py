@@ -29,7 +29,7 @@ class Answer(Exception):
 
 
 def refusal(status: int, code: str, message: str, fields: list[dict[str, str]] | None = None) -> Answer:
-    return Answer(status, {"error": code, "message": message, "fields": fields or []})
+    return Answer(status, {"code": code, "detail": message, "fields": fields or []})
 
 
 def make_attempt(number: int = 1, **changes: Any) -> dict[str, Any]:

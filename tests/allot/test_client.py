@@ -75,7 +75,7 @@ def test_what_can_not_be_sent_is_said_before_anything_is_asked(api: FakeApi, cli
 
 
 def test_retry_after_is_obeyed(client: Client, api: FakeApi, pauses: list[float]) -> None:
-    api.refuse = Answer(429, {"error": "too_many_requests", "message": "Slowly."}, {"Retry-After": "7"})
+    api.refuse = Answer(429, {"code": "too_many_requests", "detail": "Slowly."}, {"Retry-After": "7"})
     sleep = client._transport._sleep
 
     def relent(seconds: float) -> None:
@@ -94,7 +94,7 @@ def test_reads_do_not_wait_unless_asked_to(pauses: list[float]) -> None:
 
 
 def test_a_request_that_is_still_under_way_is_asked_for_again(client: Client, api: FakeApi) -> None:
-    api.refuse = Answer(409, {"error": "conflict", "message": "Still under way."}, {"Retry-After": "1"})
+    api.refuse = Answer(409, {"code": "conflict", "detail": "Still under way."}, {"Retry-After": "1"})
 
     def finish(seconds: float) -> None:
         api.refuse = None
@@ -107,7 +107,7 @@ LIMIT = {"Retry-After": "2", "RateLimit-Policy": '"heavy-requests-of-user";q=2;q
 
 
 def answers_only(client: Client, headers: dict[str, str]) -> None:
-    content = {"error": "too_many_requests", "message": "You have 2 under way."}
+    content = {"code": "too_many_requests", "detail": "You have 2 under way."}
     refused = httpx.MockTransport(lambda request: httpx.Response(429, json=content, headers=headers))
     client._transport._http = httpx.Client(base_url="http://server", transport=refused)
 

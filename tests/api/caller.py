@@ -68,9 +68,9 @@ def caller(user: User, **token_columns: Any) -> Caller:
 def is_error(response: HttpResponse, status: int, code: str) -> dict[str, Any]:
     """Assert that this is an error in the one format, and return it."""
     body = json.loads(response.content)
-    assert (response.status_code, body["error"]) == (status, code), body
-    assert set(body) == {"error", "message", "fields"}
-    assert body["message"]
+    assert (response.status_code, body["code"]) == (status, code), body
+    assert set(body) == {"type", "title", "status", "detail", "code", "fields"}
+    assert body["detail"]
     for field in body["fields"]:
         assert set(field) == {"field", "problem", "expected"}
         assert field["field"]

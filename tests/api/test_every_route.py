@@ -308,7 +308,7 @@ def test_who_may(world: World, of: str):
             if answer.status_code != EXPECTED[method, route][who]:
                 mistakes[method, route, who] = (answer.status_code, answer.content.decode()[:300])
             elif answer.status_code >= 400:
-                is_error(answer, answer.status_code, answer.json()["error"])
+                is_error(answer, answer.status_code, answer.json()["code"])
             elif answer.status_code == 204:
                 assert answer.content == b"", (method, route, who)
     assert mistakes == {}
@@ -377,7 +377,7 @@ def test_a_token_does_what_its_scopes_say_and_nothing_else(world: World):
         assert alone.status_code == EXPECTED[where]["operator" if needed == Scope.OPERATE else "admin"], where
         if needed != Scope.READ:
             without = world.send("operator", method, route, scopes=set(Scope) - {needed})
-            assert f"the scope {needed}" in is_error(without, 403, "not_allowed")["message"], where
+            assert f"the scope {needed}" in is_error(without, 403, "not_allowed")["detail"], where
 
 
 @pytest.mark.parametrize("who", ["nobody", "stranger"])
@@ -439,7 +439,7 @@ def test_things_that_do_not_exist_answer_as_things_one_may_not_see(world: World)
     stranger = caller(world.people["stranger"])
     for there, absent in [("red", "nothing-here")]:
         answers = [stranger.get(f"/tenants/{name}").json() for name in (there, absent)]
-        assert answers[0]["message"].replace(there, absent) == answers[1]["message"]
+        assert answers[0]["detail"].replace(there, absent) == answers[1]["detail"]
     job = world.parameters["job_id"]
     answers = [stranger.get(f"/jobs/{number}").json() for number in (job, "999999999")]
-    assert answers[0]["message"].replace(job, "999999999") == answers[1]["message"]
+    assert answers[0]["detail"].replace(job, "999999999") == answers[1]["detail"]

@@ -60,7 +60,7 @@ def test_every_error_has_the_one_format(operations):
         errors = {status: one for status, one in operation["responses"].items() if int(status) >= 400}
         assert "400" in errors, key
         for status, response in errors.items():
-            reference = response["content"]["application/json"]["schema"]["$ref"]
+            reference = response["content"]["application/problem+json"]["schema"]["$ref"]
             assert reference == "#/components/schemas/Error", (key, status)
 
 

@@ -73,7 +73,7 @@ def test_the_secret_counts_not_only_the_key():
 
 def test_an_expired_token_says_when_it_ended():
     ann = caller(make_user(), expires_at=timezone.now() - timedelta(hours=1))
-    assert "expired at" in is_error(ann.get("/session"), 401, "not_signed_in")["message"]
+    assert "expired at" in is_error(ann.get("/session"), 401, "not_signed_in")["detail"]
 
 
 def test_an_inactive_user_is_out_at_once_with_token_and_session():
@@ -91,7 +91,7 @@ def test_a_read_only_token_reads_and_nothing_else():
     ann = caller(make_user(operator=True), scopes=["read"])
     assert ann.get("/tenants").status_code == 200
     refused = is_error(ann.post("/tenants", {"name": "red"}), 403, "not_allowed")
-    assert "the scope operate; this one has: read" in refused["message"]
+    assert "the scope operate; this one has: read" in refused["detail"]
     assert ann.get("/tenants").json()["results"] == []
 
 

@@ -50,7 +50,7 @@ async def said(port: int, *sent: bytes) -> tuple[int, str]:
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     status = int(head.split()[1])
-    return status, json.loads(body)["error"] if status != 200 else body.decode()
+    return status, json.loads(body)["code"] if status != 200 else body.decode()
 
 
 async def test_what_is_sent_as_it_should_be_is_answered(port):

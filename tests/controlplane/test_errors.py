@@ -3,6 +3,8 @@
 import json
 import logging
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis.exceptions
@@ -10,14 +12,18 @@ from django.db import OperationalError
 from django.http import Http404
 from rest_framework import serializers
 
-from controlplane.errors import describe
+from controlplane.errors import FRAMEWORK, describe
 from scheduler.core.model.errors import InvalidTransition
 from scheduler.models import Node
 from tenants import tokens
+from tenants.api.problems import TITLES
 from tenants.api.strict import StrictSerializer
 from tenants.errors import ApplicationError, FieldError, Invalid, TooManyRequests
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import make_node, make_user
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Part(StrictSerializer):
@@ -74,7 +80,7 @@ def test_plain_serializers_have_the_same_format():
     items = Item(data=[{"gpus": 1}, {"gpus": "x"}], many=True)
     items.is_valid()
     status, body, _ = describe(serializers.ValidationError(items.errors))
-    assert (status, body["error"]) == (400, "invalid")
+    assert (status, body["code"]) == (400, "invalid")
     assert [field["field"] for field in body["fields"]] == ["1.gpus"]
 
 
@@ -90,8 +96,8 @@ def test_plain_serializers_have_the_same_format():
 )
 def test_exceptions_of_every_layer_have_a_status(error, status, code):
     answered, body, _ = describe(error)
-    assert (answered, body["error"]) == (status, code)
-    assert "hunter2" not in body["message"]
+    assert (answered, body["code"]) == (status, code)
+    assert "hunter2" not in body["detail"]
 
 
 def test_too_many_requests_say_how_long_to_wait():
@@ -102,8 +108,8 @@ def test_too_many_requests_say_how_long_to_wait():
 def test_an_unforeseen_exception_is_logged_under_the_id_that_is_told(caplog):
     with caplog.at_level(logging.ERROR):
         status, body, _ = describe(ZeroDivisionError("secret detail"))
-    assert (status, body["error"]) == (500, "internal")
-    error_id = body["message"].split()[-1].rstrip(".")
+    assert (status, body["code"]) == (500, "internal")
+    error_id = body["detail"].split()[-1].rstrip(".")
     assert "secret detail" not in json.dumps(body)
     [record] = [record for record in caplog.records if error_id in record.getMessage()]
     assert record.exc_info is not None
@@ -126,8 +132,8 @@ def test_an_unforeseen_exception_is_logged_under_the_name_of_its_request(caplog,
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr("django.urls.resolvers.URLResolver.resolve", fail)
         answer = client.get("/api/v1/jobs", headers={"X-Request-ID": "trace-17"})
-    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
-    assert "trace-17" in answer.json()["message"]
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert "trace-17" in answer.json()["detail"]
     assert any("trace-17" in record.getMessage() for record in caplog.records)
 
 
@@ -187,7 +193,7 @@ def test_json_that_no_database_can_hold_is_malformed(body):
     ann = caller(make_user(operator=True))
     response = ann.post("/tenants", body)
     assert response.status_code == 400, response.content
-    assert response.json()["error"] in ("malformed", "invalid")
+    assert response.json()["code"] in ("malformed", "invalid")
 
 
 @pytest.mark.django_db
@@ -208,3 +214,27 @@ def test_nul_in_a_cookie_is_malformed():
     """Cookies have octal escapes, and the session's key is looked up in the database."""
     nobody = Caller()
     is_error(nobody.get("/session", headers={"Cookie": r'allot_session="aaaaaaaaa\000"'}), 400, "malformed")
+
+
+def test_each_code_has_a_title_and_a_place_in_the_docs():
+    """`type` leads there: a code without either would be answered with a dead reference."""
+    documented = set(re.findall(r'<a id="(\w+)">', (ROOT / "docs/api/README.md").read_text()))
+    kinds = [ApplicationError, *_all_kinds(ApplicationError)]
+    raised = {kind.code for kind in kinds} | {code for _, code, _ in FRAMEWORK}
+    assert raised <= TITLES.keys() == documented
+
+
+def _all_kinds(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _all_kinds(each)
+
+
+@pytest.mark.django_db
+def test_an_error_is_a_problem_of_rfc_9457(client):
+    answer = client.get("/api/v1/jobs/7")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == answer.status_code == 401
+    assert problem["type"] == "/docs/api/index.html#not_signed_in"
+    assert problem["title"] and problem["detail"]

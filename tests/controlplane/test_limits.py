@@ -25,8 +25,8 @@ async def in_chunks(total_bytes: int) -> AsyncIterator[bytes]:
 
 def is_too_large(response: httpx.Response) -> None:
     assert response.status_code == 413
-    assert set(response.json()) == {"error", "message", "fields"}
-    assert response.json()["error"] == "too_large"
+    assert set(response.json()) == {"type", "title", "status", "detail", "code", "fields"}
+    assert response.json()["code"] == "too_large"
 
 
 async def test_a_long_body_is_refused_by_its_declared_length(client):
@@ -69,7 +69,7 @@ async def test_a_body_at_the_limit_is_read(client, redis_url):
         response = await client.post(
             "/api/v1/session", content=content, headers={"Content-Type": "application/json"}
         )
-        assert (response.status_code, response.json()["error"]) == (401, "not_signed_in"), response.text
+        assert (response.status_code, response.json()["code"]) == (401, "not_signed_in"), response.text
 
 
 async def in_whole_chunks(body: bytes) -> AsyncIterator[bytes]:

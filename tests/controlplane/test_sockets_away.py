@@ -51,7 +51,7 @@ async def test_pages_agents_and_sessions_are_told_to_try_again(monkeypatch: pyte
                 await opening(url + path, token).__aenter__()
             answer = refusal.value.response
             assert answer.status_code == 503, path
-            assert json.loads(answer.body)["error"] == "unavailable"
+            assert json.loads(answer.body)["code"] == "unavailable"
 
 
 async def test_one_that_is_open_already_is_closed_with_the_code_for_that():

@@ -157,7 +157,7 @@ def test_a_bad_spec_is_refused_with_the_field_and_nothing_is_written(platform, c
 def test_a_job_that_can_never_run_is_refused_at_submit(platform):
     answer = platform.api.post("jobs", json=spec("true", gpus=8))
     assert answer.status_code in (400, 409)
-    assert "4" in answer.json()["message"] + json.dumps(answer.json()["fields"])
+    assert "4" in answer.json()["detail"] + json.dumps(answer.json()["fields"])
 
 
 def test_every_round_of_this_run_is_decided_again_to_the_same_plan(platform):

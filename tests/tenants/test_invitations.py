@@ -42,7 +42,7 @@ def test_an_admin_learns_by_no_answer_who_exists(ann):
     make_user("ben").email = "ben@example.org"
     User.objects.filter(username="ben").update(email="ben@example.org")
     answers = [ann.put(f"/tenants/red/members/{name}", {"role": "viewer"}) for name in ("ben", "nobody")]
-    told = [is_error(answer, 404, "not_found")["message"] for answer in answers]
+    told = [is_error(answer, 404, "not_found")["detail"] for answer in answers]
     assert told[0].replace("ben", "nobody") == told[1]
     invitations = [
         ann.post("/tenants/red/invitations", {"role": "viewer", "email": f"{name}@example.org"})
@@ -97,7 +97,7 @@ def test_few_user_names_can_be_tried_with_one(ann):
     for _ in range(10):
         assert is_error(Caller().post("/invitations/join", body), 409, "conflict")["fields"]
     refused = is_error(Caller().post("/invitations/join", body | {"username": "free"}), 409, "conflict")
-    assert "too many user names" in refused["message"]
+    assert "too many user names" in refused["detail"]
 
 
 def test_a_higher_role_is_taken_and_a_lower_one_is_not(ann, red):

@@ -104,7 +104,7 @@ class TestScopes:
 class TestWhatTakesThePassword:
     def test_a_token_alone_makes_no_operator(self, operator):
         ann = {"username": "ann", "is_operator": True}
-        assert "your_password" in is_error(operator.post("/users", ann), 403, "not_allowed")["message"]
+        assert "your_password" in is_error(operator.post("/users", ann), 403, "not_allowed")["detail"]
         assert operator.post("/users", ann | {"your_password": PASSWORD}).status_code == 201
         make_user("ben")
         is_error(operator.patch("/users/ben", {"is_operator": True}), 403, "not_allowed")

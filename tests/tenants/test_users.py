@@ -124,7 +124,7 @@ def test_an_account_is_not_deactivated_by_a_field_nor_by_its_own_hand(operator):
     make_user("ann")
     [wrong] = is_error(operator.patch("/users/ann", {"is_active": False}), 400, "invalid")["fields"]
     assert "/deactivate" in wrong["expected"]
-    assert "yourself" in is_error(operator.post("/users/olga/deactivate"), 409, "conflict")["message"]
+    assert "yourself" in is_error(operator.post("/users/olga/deactivate"), 409, "conflict")["detail"]
     is_error(operator.post("/users/nobody/deactivate"), 404, "not_found")
     is_error(operator.post("/users/nobody/deactivate", {"dry_run": True}), 404, "not_found")
     [wrong] = is_error(operator.post("/users/ann/deactivate", {"jobs": "keep"}), 400, "invalid")["fields"]
@@ -138,9 +138,9 @@ def test_a_tenant_is_removed_once_nothing_of_it_is_left(operator):
     assert operator.get("/tenants/red").json()["quota"] == {"*": 4}
     ann = make_member(red, "ann")
     shared = make_vc("shared", members=[red])
-    assert "1 member" in is_error(operator.delete("/tenants/red"), 409, "conflict")["message"]
+    assert "1 member" in is_error(operator.delete("/tenants/red"), 409, "conflict")["detail"]
     operator.delete("/tenants/red/members/ann")
-    assert "of shared" in is_error(operator.delete("/tenants/red"), 409, "conflict")["message"]
+    assert "of shared" in is_error(operator.delete("/tenants/red"), 409, "conflict")["detail"]
     shared.members.all().delete()
     assert operator.delete("/tenants/red").status_code == 204
     assert not Tenant.objects.exists()
@@ -148,7 +148,7 @@ def test_a_tenant_is_removed_once_nothing_of_it_is_left(operator):
 
     blue = make_tenant("blue")
     make_job(tenant=blue, virtual_cluster=shared, submitted_by=ann, state="failed")
-    assert "history" in is_error(operator.delete("/tenants/blue"), 409, "conflict")["message"]
+    assert "history" in is_error(operator.delete("/tenants/blue"), 409, "conflict")["detail"]
     assert Tenant.objects.filter(name="blue").exists()
 
 

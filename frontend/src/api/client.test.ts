@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { answerOf, api, ApiError, setCsrfToken } from "@/api/client";
 
 function answer(status: number, headers: Record<string, string> = {}): Response {
-  const body = status < 400 ? { id: 1 } : { error: "too_many_requests", message: "You have 2 under way.", fields: [] };
+  const body = status < 400 ? { id: 1 } : { code: "too_many_requests", detail: "You have 2 under way.", fields: [] };
   return new Response(JSON.stringify(body), { status, headers });
 }
 
@@ -78,7 +78,7 @@ test("a request is what the schema says of it, and names the session's token onl
 
 test("a refusal says what is wrong, whoever refuses", async () => {
   const fields = [{ field: "name", problem: "It is taken.", expected: "another one" }];
-  const body = JSON.stringify({ error: "invalid", message: "1 field is wrong.", fields });
+  const body = JSON.stringify({ code: "invalid", detail: "1 field is wrong.", fields });
   const fetched = vi.fn().mockResolvedValueOnce(new Response(body, { status: 400 }));
   vi.stubGlobal("fetch", fetched);
   const asked = answerOf(api.GET("/nodes")).catch((error: unknown) => error as ApiError);

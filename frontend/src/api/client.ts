@@ -113,11 +113,11 @@ function pause(seconds: number, signal: AbortSignal): Promise<void> {
 
 function refusal(status: number, answer: unknown): ApiError {
   // What stands before the server may refuse too, in its own words.
-  const { error, message, fields } = (typeof answer === "object" ? (answer ?? {}) : {}) as Partial<Refusal>;
+  const { code, detail, fields } = (typeof answer === "object" ? (answer ?? {}) : {}) as Partial<Refusal>;
   return new ApiError(
     status,
-    error ?? "unavailable",
-    message ?? `The server answered with status ${status} and no explanation.`,
+    code ?? "unavailable",
+    detail ?? `The server answered with status ${status} and no explanation.`,
     fields ?? [],
   );
 }

@@ -40,7 +40,7 @@ function NewToken() {
 }
 
 function refuse(...fields: { field: string; problem: string; expected?: string }[]): void {
-  server.on("POST /tokens", new Refusal(400, { error: "invalid", message: "It cannot be made so.", fields }));
+  server.on("POST /tokens", new Refusal(400, { code: "invalid", detail: "It cannot be made so.", fields }));
 }
 
 const sent = () => server.sent("POST /tokens").map(({ body }) => body);

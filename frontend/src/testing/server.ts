@@ -14,7 +14,7 @@ type Answer = ((asked: Asked) => unknown) | object | undefined;
 export class Refusal {
   constructor(
     readonly status: number,
-    readonly body: { error: string; message: string; fields?: { field: string; problem: string; expected?: string }[] },
+    readonly body: { code: string; detail: string; fields?: { field: string; problem: string; expected?: string }[] },
   ) {}
 }
 
@@ -57,7 +57,7 @@ class TestServer {
     this.asked.push(asked);
     const route = this.routes.get(`${method} ${asked.path}`);
     if (!route) {
-      return json(500, { error: "not_expected", message: `The test did not expect ${method} ${asked.path}.` });
+      return json(500, { code: "not_expected", detail: `The test did not expect ${method} ${asked.path}.` });
     }
     const answer = await route(asked);
     if (answer instanceof Refusal) return json(answer.status, answer.body);

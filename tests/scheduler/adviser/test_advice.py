@@ -135,7 +135,7 @@ def test_advice_on_cells_that_changed_since_is_refused(
     assert operator.put("/cells", {**proposal, "version": 0}).status_code == 200
     refused = operator.post(f"/cells/advice/{found['id']}/apply", None)
     assert refused.status_code == 409
-    assert "version" in refused.json()["message"]
+    assert "version" in refused.json()["detail"]
 
 
 def test_the_cells_in_force_are_what_it_begins_with(
@@ -231,6 +231,6 @@ def test_members_have_their_virtual_cluster_compared(asked, monkeypatch, django_
     assert names == ["research"]
     refused = caller(viewer).post("/virtual-clusters/research/anomalies", {})
     assert refused.status_code == 403
-    assert "members" in refused.json()["message"]
+    assert "members" in refused.json()["detail"]
     wrong = caller(member).post("/virtual-clusters/research/anomalies", {"hours": 99_999})
     assert [field["field"] for field in wrong.json()["fields"]] == ["hours"]

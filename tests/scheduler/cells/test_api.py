@@ -85,7 +85,7 @@ def test_a_specification_is_in_force_with_its_guarantees(divided: World) -> None
 def test_an_old_version_is_refused_and_history_kept(divided: World) -> None:
     wanted = document(research={"cells": {"V100-NODE": 2}})
     late = divided.operator.put("/cells", {"specification": wanted, "version": 0})
-    assert "user olga changed them" in is_error(late, 409, "conflict")["message"]
+    assert "user olga changed them" in is_error(late, 409, "conflict")["detail"]
     assert divided.operator.put("/cells", {"specification": wanted, "version": 1}).json()["version"] == 2
     assert CellSpecification.objects.count() == 2
     assert set(Guarantee.objects.values_list("virtual_cluster__name", "gpus")) == {("research", 16)}
@@ -147,7 +147,7 @@ def test_guarantees_of_divided_models_follow_from_cells_alone(divided: World) ->
 
 def test_a_virtual_cluster_that_owns_cells_is_not_deleted(divided: World) -> None:
     answer = divided.operator.delete("/virtual-clusters/speech")
-    assert "named in the specification of cells" in is_error(answer, 409, "conflict")["message"]
+    assert "named in the specification of cells" in is_error(answer, 409, "conflict")["detail"]
 
 
 def test_a_node_that_vanished_is_told_and_keeps_nobody_from_changing_the_rest(divided: World) -> None:

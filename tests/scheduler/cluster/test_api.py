@@ -122,7 +122,7 @@ def test_a_node_with_a_past_is_not_removed(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
     make_attempt(job, gpus_of(world.node)[:1])
     Node.objects.filter(id=world.node.id).update(state="lost")
-    assert "drain it first" in is_error(world.operator.delete("/nodes/node-a"), 409, "conflict")["message"]
+    assert "drain it first" in is_error(world.operator.delete("/nodes/node-a"), 409, "conflict")["detail"]
     is_error(world.operator.delete("/nodes/nowhere"), 404, "not_found")
 
 
@@ -224,10 +224,10 @@ def test_whether_a_virtual_cluster_shares_gpus_is_kept_until_it_is_said_again(wo
 def test_a_virtual_cluster_with_jobs_stays(world: World) -> None:
     job = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster)
     body = is_error(world.operator.delete("/virtual-clusters/research"), 409, "conflict")
-    assert "1 unfinished" in body["message"]
+    assert "1 unfinished" in body["detail"]
     world.member.post(f"/jobs/{job.id}/cancel")
     assert (
-        "history" in is_error(world.operator.delete("/virtual-clusters/research"), 409, "conflict")["message"]
+        "history" in is_error(world.operator.delete("/virtual-clusters/research"), 409, "conflict")["detail"]
     )
 
 

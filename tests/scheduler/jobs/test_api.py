@@ -189,7 +189,7 @@ def test_cancel_a_planned_job_ends_it_at_once(world: World) -> None:
 def test_an_ended_job_can_not_be_cancelled_or_held(world: World) -> None:
     job = job_of(world, state="succeeded")
     body = is_error(world.member.post(f"/jobs/{job.id}/cancel"), 409, "conflict")
-    assert "succeeded" in body["message"]
+    assert "succeeded" in body["detail"]
     is_error(world.member.post(f"/jobs/{job.id}/hold"), 409, "conflict")
 
 

@@ -100,9 +100,9 @@ def test_a_job_names_secrets_that_there_are(world: World, admin: Caller) -> None
     # Another member's specification means his own secret, which he has not.
     refused = is_error(admin.post("/jobs", job["spec"]), 400, "invalid")
     assert refused["fields"][0]["field"] == "secrets.0.name"
-    assert "of your own" in refused["message"]
+    assert "of your own" in refused["detail"]
     refused = is_error(world.member.post("/jobs", spec(secrets=["HF_TOKN"])), 400, "invalid")
-    assert 'did you mean "HF_TOKEN"?' in refused["message"]
+    assert 'did you mean "HF_TOKEN"?' in refused["detail"]
     checked = world.member.post("/jobs/check", spec(secrets=["NONE"])).json()
     assert (checked["ok"], checked["fields"][0]["field"]) == (False, "secrets.0.name")
 
@@ -240,7 +240,7 @@ def test_keys_are_replaced(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_without_a_key_nothing_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     use_keys(monkeypatch, "")
     body = is_error(world.member.put("/secrets/mine", {"value": OWN}), 503, "no_keys")
-    assert "ALLOT_SECRETS_KEYS" in body["message"]
+    assert "ALLOT_SECRETS_KEYS" in body["detail"]
 
 
 def test_secrets_of_a_tenant_are_not_there_for_others(world: World, admin: Caller) -> None:
@@ -249,4 +249,4 @@ def test_secrets_of_a_tenant_are_not_there_for_others(world: World, admin: Calle
     make_vc("others", members=[Tenant.objects.get(name="other")], guaranteed={})
     wanted = spec(secrets=[{"name": "hf", "env": "HF"}], guarantee="opportunistic")
     refused = is_error(world.stranger.post("/jobs", wanted), 400, "invalid")
-    assert refused["message"] == ("secrets.0.name: there is no secret 'hf' of your own or of tenant other.")
+    assert refused["detail"] == ("secrets.0.name: there is no secret 'hf' of your own or of tenant other.")

@@ -174,7 +174,7 @@ def test_a_tenant_has_no_more_unfinished_jobs_than_operators_allow(world: World)
     make_attempt(Job.objects.all()[0], gpus_of(world.node)[:1])
     refused = is_error(world.member.post("/jobs/bulk", {"jobs": [spec()] * 2}), 409, "quota_exceeded")
     said = "Tenant vision has 3 unfinished jobs and may have 3, so it cannot submit 2 more."
-    assert refused["message"].startswith(said)
+    assert refused["detail"].startswith(said)
     assert Job.objects.count() == 3
     world.operator.patch("/tenants/vision", {"most_unfinished_jobs": None})
     assert world.member.post("/jobs", spec()).status_code == 201
@@ -185,8 +185,8 @@ def test_a_user_has_no_more_waiting_jobs_than_the_settings_say(world: World, set
     assert world.member.post("/jobs/bulk", {"jobs": [spec()] * 3}).status_code == 201
     refused = is_error(world.member.post("/jobs", spec()), 409, "quota_exceeded")
     said = "You have 3 jobs of tenant vision that wait and may have 3, so you cannot submit 1 more."
-    assert refused["message"].startswith(said)
-    assert refused["message"].endswith("ask an operator, who can raise ALLOT_WAITING_JOBS_PER_USER.")
+    assert refused["detail"].startswith(said)
+    assert refused["detail"].endswith("ask an operator, who can raise ALLOT_WAITING_JOBS_PER_USER.")
     # Others of the tenant have their own; what runs or has ended waits no more.
     assert world.operator.post("/jobs", spec(tenant="vision")).status_code == 201
     Job.objects.filter(id=Job.objects.order_by("id").first().id).update(state="running")
@@ -199,14 +199,14 @@ def test_viewers_have_specifications_checked_and_people_of_no_tenant_do_not(worl
     for who in (world.stranger, caller(make_user("nobody-s"))):
         is_error(who.post("/jobs/check", spec(tenant="vision")), 404, "not_found")
     refused = is_error(caller(make_user("new-one")).post("/jobs/check", spec()), 403, "not_allowed")
-    assert refused["message"].startswith("You are a member of no tenant")
+    assert refused["detail"].startswith("You are a member of no tenant")
 
 
 def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World) -> None:
     wrong = [spec(gpu_model="V101")] * 600 + [spec(gpus=9, guarantee="opportunistic")] * 399 + [spec()]
     answer = world.member.post("/jobs/bulk", {"jobs": wrong})
     body = is_error(answer, 400, "invalid")
-    assert body["message"].startswith("No job was submitted, because 999 of 1,000 can not be. ")
+    assert body["detail"].startswith("No job was submitted, because 999 of 1,000 can not be. ")
     assert [field["field"] for field in body["fields"]] == [
         "jobs.0.tasks.0.resources.gpu_model",
         "jobs.600.tasks.0.resources.gpu",
@@ -215,7 +215,7 @@ def test_a_refused_bulk_says_how_many_and_each_kind_of_problem_once(world: World
     assert len(answer.content) < 2_000
     different = [spec(gpu_model=f"X{number}") for number in range(1_000)]
     answer = world.member.post("/jobs/bulk", {"jobs": different})
-    assert "Of 1,000 different problems the first 20 are shown." in answer.json()["message"]
+    assert "Of 1,000 different problems the first 20 are shown." in answer.json()["detail"]
     assert len(answer.content) < 10_000
 
 

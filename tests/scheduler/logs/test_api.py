@@ -143,4 +143,4 @@ def test_what_was_removed_is_said(world: World, attempt: Attempt) -> None:
         assert removed["bytes"] == 4096
         assert "kept for 30 days" in removed["message"]
     refused = is_error(world.viewer.get(f"{path}/download"), 404, "not_found")
-    assert refused["message"] == removed["message"]
+    assert refused["detail"] == removed["message"]

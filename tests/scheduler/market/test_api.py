@@ -156,7 +156,7 @@ def test_what_is_in_use_is_not_lent_from_now_on(world: World, admin: Caller) -> 
     for number, job in enumerate((old, new)):
         make_attempt(job, gpus_of(world.node)[number * 4 : number * 4 + 4])
     error = is_error(admin.post("/market/offers", offered()), 409, "conflict")
-    assert f"2 V100 of research are in use by job {new.id}." in error["message"]
+    assert f"2 V100 of research are in use by job {new.id}." in error["detail"]
     assert error["fields"][0]["field"] == "lot"
     assert results(admin, "offers") == []
     later = admin.post("/market/offers", offered(starts_at=in_hours(1)))
@@ -235,7 +235,7 @@ def test_a_job_may_be_submitted_on_what_is_borrowed_and_on_what_will_come_back(
     one = {"tenant": "vision", "virtual_cluster": "research", "guarantee": "guaranteed"}
     on_p100 = spec(**one, gpus=2, gpu_model="P100")
     error = is_error(world.member.post("/jobs", on_p100), 409, "quota_exceeded")
-    assert "research guarantees 8 V100" in error["message"]
+    assert "research guarantees 8 V100" in error["detail"]
     make_loan(speech, world.virtual_cluster, {"P100": 2}, in_return={"gpus": {"V100": 6}, "cells": {}})
     answer = world.member.post("/jobs", on_p100)
     assert answer.status_code == 201, answer.content

@@ -64,8 +64,8 @@ def test_a_server_that_others_reach_takes_no_node_without_isolation():
             content_type="application/json",
             headers={"Authorization": f"Bearer {new.token}"},
         )
-        assert (answer.status_code, answer.json()["error"]) == (403, "node_refused")
-        assert "--unsafe-jobs" in answer.json()["message"]
+        assert (answer.status_code, answer.json()["code"]) == (403, "node_refused")
+        assert "--unsafe-jobs" in answer.json()["detail"]
     node = Node.objects.get(name="bare")
     assert (node.state, node.lease_expires_at, node.cordoned) == ("new", None, True)
     (check,) = node.checks.all()

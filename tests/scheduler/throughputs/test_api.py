@@ -249,7 +249,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
     answer = send(admin, content)
     is_error(answer, 400, "invalid")
     assert [field["field"] for field in answer.json()["fields"]] == ["line 3", "line 4"]
-    assert "2 lines are wrong" in answer.json()["message"]
+    assert "2 lines are wrong" in answer.json()["detail"]
     many = send(admin, HEADER + "bert,1,V100,-1,,\n" * 500).json()
     assert len(many["fields"]) == 100
     assert "500 lines are wrong" in many["message"]

@@ -26,7 +26,7 @@ const Edit = () => <EditWebhookDialog webhook={WEBHOOK as never} onClose={() => 
 describe("a webhook", () => {
   it("is made of what was typed, once its address is right, and its secret is shown", async () => {
     const wrong = { field: "url", problem: "is a private address", expected: "a public one" };
-    server.on("POST /webhooks", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
+    server.on("POST /webhooks", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(Add);
     // Nodes are the cluster's.
     expect(screen.queryByRole("checkbox", { name: "A node stopped reporting" })).toBeNull();

@@ -56,8 +56,8 @@ describe("the secrets of a tenant", () => {
     server.on(
       "PUT /tenants/vision/secrets/PATH",
       new Refusal(422, {
-        error: "invalid",
-        message: "Not valid.",
+        code: "invalid",
+        detail: "Not valid.",
         fields: [{ field: "name", problem: "is reserved" }],
       }),
     );

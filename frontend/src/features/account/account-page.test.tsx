@@ -8,7 +8,7 @@ import { Refusal, server } from "@/testing/server";
 describe("one's own password", () => {
   it("stays typed when it is refused, and is gone from the page once it is changed", async () => {
     const wrong = { field: "current", problem: "is not your password" };
-    server.on("POST /session/password", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
+    server.on("POST /session/password", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(PasswordPanel);
     const [present, next] = ["Current password", "New password"].map((name) =>
       screen.getByLabelText<HTMLInputElement>(name),

@@ -98,7 +98,7 @@ describe("the audit log", () => {
   });
 
   it("is of their own tenants for admins, and says why it is refused to others", async () => {
-    server.on("GET /audit", new Refusal(403, { error: "forbidden", message: "Only admins read the audit log." }));
+    server.on("GET /audit", new Refusal(403, { code: "forbidden", detail: "Only admins read the audit log." }));
     await renderPage(AuditPage, { route: "/audit", as: { roles: { vision: "admin", speech: "viewer" } } });
     expect((await screen.findByRole("alert")).textContent).toContain("Only admins read the audit log.");
     expect(screen.queryByText("Nothing yet")).toBeNull();

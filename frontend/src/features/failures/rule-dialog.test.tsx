@@ -14,7 +14,7 @@ describe("a rule for failures", () => {
   it("is saved as it was typed, after what the server objected to was mended", async () => {
     const wrong = { field: "rules.0.pattern", problem: "is no regular expression", expected: "one of re2" };
     server.on("GET /failure-rules", KNOWN);
-    server.on("PUT /failure-rules", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
+    server.on("PUT /failure-rules", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(NewRule);
     await user.type(screen.getByRole("textbox", { name: "Name" }), "full");
     const pattern = screen.getByRole<HTMLInputElement>("textbox", { name: "Pattern" });

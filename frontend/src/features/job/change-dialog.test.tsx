@@ -24,8 +24,8 @@ describe("Changing a job", () => {
     server.on(
       "PATCH /jobs/7",
       new Refusal(409, {
-        error: "conflict",
-        message: "time_limit can only be made shorter.",
+        code: "conflict",
+        detail: "time_limit can only be made shorter.",
         fields: [{ field: "time_limit", problem: "can only be made shorter", expected: "at most 2 h" }],
       }),
     );

@@ -225,7 +225,7 @@ describe("the jobs table", () => {
     expect(await screen.findByText("No jobs yet")).toBeTruthy();
     expect(screen.getByRole("link", { name: "Submit a job" })).toBeTruthy();
 
-    server.on("GET /jobs", new Refusal(400, { error: "invalid", message: "No such state." }));
+    server.on("GET /jobs", new Refusal(400, { code: "invalid", detail: "No such state." }));
     await user.click(screen.getByRole("button", { name: /^Running/ }));
     await waitFor(() => expect(screen.getByRole("alert").textContent).toContain("No such state."));
     expect(screen.queryByText("No jobs yet")).toBeNull();

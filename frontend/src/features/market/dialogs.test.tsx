@@ -47,8 +47,8 @@ describe("an offer", () => {
     server.on(
       "POST /market/offers",
       new Refusal(400, {
-        error: "invalid",
-        message: "No.",
+        code: "invalid",
+        detail: "No.",
         fields: [
           { field: "ends_at", problem: "is past", expected: "a time ahead" },
           { field: "lot.gpus.A100.80GB", problem: "are not idle" },
@@ -113,7 +113,7 @@ describe("a rule of the market", () => {
 
   it("lends for as long as was typed, and says at the minutes what is wrong with the seconds", async () => {
     const wrong = { field: "idle_seconds", problem: "is too short", expected: "60 at least" };
-    server.on("POST /market/rules", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
+    server.on("POST /market/rules", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(Rule);
     await user.type(await lotField(), "3");
     const idle = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Idle for, in minutes" });

@@ -14,7 +14,7 @@ const Drain = () => <DrainDialog node={aNode({ name: "bed-1" })} onClose={done} 
 describe("the forms of nodes", () => {
   it("add one whose name is free, and show the file and the command that start its agent", async () => {
     const taken = { field: "name", problem: "there is already a node bed-1", expected: "a name that is not taken" };
-    server.on("POST /nodes", new Refusal(409, { error: "conflict", message: "No.", fields: [taken] }));
+    server.on("POST /nodes", new Refusal(409, { code: "conflict", detail: "No.", fields: [taken] }));
     const { user } = await renderPage(Add);
     const name = screen.getByRole<HTMLInputElement>("textbox", { name: "Name" });
     await user.type(name, "bed-1");
@@ -45,7 +45,7 @@ describe("the forms of nodes", () => {
 
   it("empty one at a time that is still to come", async () => {
     const past = { field: "until", problem: "is not ahead" };
-    server.on("POST /nodes/bed-1/drain", new Refusal(409, { error: "conflict", message: "No.", fields: [past] }));
+    server.on("POST /nodes/bed-1/drain", new Refusal(409, { code: "conflict", detail: "No.", fields: [past] }));
     const { user } = await renderPage(Drain);
     expect(screen.getByRole("button", { name: "Drain now" })).toBeTruthy();
     await user.selectOptions(screen.getByRole("combobox", { name: "When" }), "At a time");

@@ -61,7 +61,7 @@ describe("the page of a node", () => {
   });
 
   it("says that there is no such node", async () => {
-    server.on("GET /nodes/bed-1", new Refusal(404, { error: "not_found", message: "There is no node bed-1." }));
+    server.on("GET /nodes/bed-1", new Refusal(404, { code: "not_found", detail: "There is no node bed-1." }));
     await renderPage(NodePage, where);
     expect((await screen.findByRole("alert")).textContent).toContain("There is no node bed-1.");
     expect(screen.getByRole("heading", { name: "bed-1" })).toBeTruthy();

@@ -25,7 +25,7 @@ describe("a tenant's budget", () => {
   it("is changed from what it is, and stays open with what was typed when it is refused", async () => {
     server.on("GET /tenants/vision/budget", aState(BUDGET));
     const wrong = { field: "amount", problem: "is too large" };
-    server.on("PUT /tenants/vision/budget", new Refusal(400, { error: "invalid", message: "No.", fields: [wrong] }));
+    server.on("PUT /tenants/vision/budget", new Refusal(400, { code: "invalid", detail: "No.", fields: [wrong] }));
     const { user } = await renderPage(Panel, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit the budget" }));
     const amount = screen.getByRole<HTMLInputElement>("spinbutton", { name: "Amount" });

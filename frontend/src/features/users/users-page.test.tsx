@@ -100,7 +100,7 @@ describe("the page of users", () => {
 
   it("stays open and says why when the server refuses", async () => {
     server.on("POST /users/ann/deactivate", ({ body }) =>
-      (body as { dry_run: boolean }).dry_run ? NONE : new Refusal(409, { error: "conflict", message: "The last one." }),
+      (body as { dry_run: boolean }).dry_run ? NONE : new Refusal(409, { code: "conflict", detail: "The last one." }),
     );
     const { user } = await open([aUser({})]);
     await user.click(await screen.findByRole("button", { name: "Deactivate ann" }));

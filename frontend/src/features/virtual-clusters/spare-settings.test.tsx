@@ -73,7 +73,7 @@ describe("how spare GPUs are handed out", () => {
     const wrong = { field, problem: "'soon' is no thresholds of tiresias", expected: "a value of type list" };
     server.on(
       "PATCH /cluster/settings",
-      new Refusal(400, { error: "invalid", message: "thresholds: no.", fields: [wrong] }),
+      new Refusal(400, { code: "invalid", detail: "thresholds: no.", fields: [wrong] }),
     );
     const { user, policy } = await asOperator();
     const thresholds = within(policy).getByLabelText<HTMLInputElement>("Thresholds");

@@ -75,8 +75,8 @@ describe("the form of a virtual cluster", () => {
     server.on(
       "PUT /virtual-clusters/research",
       new Refusal(400, {
-        error: "invalid",
-        message: "Something is wrong.",
+        code: "invalid",
+        detail: "Something is wrong.",
         fields: [
           { field: "policy_plugin.name", problem: "there is no 'fifo'", expected: "gavel" },
           { field: "placer_plugin.parameters.relax_after_seconds", problem: "is too long" },
