@@ -448,6 +448,26 @@ class ImportInputRequest(TypedDict):
     reason: NotRequired[str]
 
 
+class InputWorkers(TypedDict):
+    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+
+    command: list[str]
+    min: NotRequired[int]
+    max: NotRequired[int]
+    cpu: NotRequired[float]
+    memory: NotRequired[int]
+
+
+class InputWorkersRequest(TypedDict):
+    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+
+    command: str | list[str]
+    min: NotRequired[int | None]
+    max: NotRequired[int | None]
+    cpu: NotRequired[float | None]
+    memory: NotRequired[str | int | None]
+
+
 class Interference(TypedDict):
     least_pairs: int
     pairs: int
@@ -3033,6 +3053,7 @@ class JobSpec(TypedDict):
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
+    input_workers: NotRequired[InputWorkers | None]
     notify: NotRequired[Notify | None]
     ports: NotRequired[list[Port]]
     secrets: NotRequired[list[SecretUse]]
@@ -3073,6 +3094,7 @@ class JobSpecRequest(TypedDict):
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
+    input_workers: NotRequired[InputWorkersRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3122,6 +3144,7 @@ class JobSubmitRequest(TypedDict):
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
+    input_workers: NotRequired[InputWorkersRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]

@@ -4474,6 +4474,65 @@ export interface components {
             ends_at: string;
             from: string;
         };
+        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        InputWorkers: {
+            /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
+            command: string[];
+            /**
+             * @description It begins with so many, and has no fewer.
+             * @default 1
+             */
+            min?: number;
+            /**
+             * @description The most of them, as many as it needs.
+             * @default 8
+             */
+            max?: number;
+            /**
+             * @description CPUs of each of them.
+             * @default 1
+             */
+            cpu?: number;
+            /**
+             * @description Memory of each of them.
+             * @default 1073741824
+             */
+            memory?: number;
+        };
+        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        InputWorkersRequest: {
+            /**
+             * @description What each of them runs: it gets image, secrets, and variables of the job's first task.
+             * @example [
+             *       "python",
+             *       "-m",
+             *       "allot.training.input_workers",
+             *       "dataset:make"
+             *     ]
+             */
+            command: string | string[];
+            /**
+             * @description It begins with so many, and has no fewer.
+             * @default 1
+             */
+            min?: number | null;
+            /**
+             * @description The most of them, as many as it needs.
+             * @default 8
+             */
+            max?: number | null;
+            /**
+             * @description CPUs of each of them.
+             * @default 1
+             */
+            cpu?: number | null;
+            /**
+             * @description Memory of each of them.
+             * @default 1073741824
+             * @example 1GiB
+             */
+            memory?: (string | number) | null;
+        };
         Interference: {
             /** @description With fewer measured pairs nothing is foretold. */
             least_pairs: number;
@@ -4866,6 +4925,8 @@ export interface components {
             watch?: components["schemas"]["Watch"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkers"] | null;
             notify?: components["schemas"]["Notify"] | null;
             /** @description Ports at which people visit programs of the job. */
             ports?: components["schemas"]["Port"][];
@@ -5004,6 +5065,8 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkersRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -5207,6 +5270,8 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkersRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -8528,6 +8593,8 @@ export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
 export type IncomingLoan = components['schemas']['IncomingLoan'];
+export type InputWorkers = components['schemas']['InputWorkers'];
+export type InputWorkersRequest = components['schemas']['InputWorkersRequest'];
 export type Interference = components['schemas']['Interference'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationInputRequest = components['schemas']['InvitationInputRequest'];
