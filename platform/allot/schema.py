@@ -2165,6 +2165,13 @@ IncomingLoan = TypedDict(
 )
 
 
+class InputWorker(TypedDict):
+    job: int
+    state: JobState
+    started_at: str | None
+    node: str | None
+
+
 class Invitation(TypedDict):
     key: str
     role: Role
@@ -2195,6 +2202,15 @@ class JobDependencies(TypedDict):
     waits_for: list[Dependency]
     awaited_by: list[Dependency]
     awaited_by_count: int
+
+
+class JobInputWorkers(TypedDict):
+    desired: int
+    running: int
+    connected: int | None
+    stall: float | None
+    problem: str
+    workers: list[InputWorker]
 
 
 class JobModelThroughput(TypedDict):
@@ -3306,6 +3322,7 @@ class Job(TypedDict):
     cancelling: bool
     held: bool
     array: ArrayTask | None
+    serves: int | None
     version: int
 
 

@@ -697,6 +697,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/input-workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The input workers that the platform runs for it, and how much its trainer waits for them
+         * @description The input workers that the platform runs for it, and how much its trainer waits for them.
+         */
+        get: operations["jobs_input_workers_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/logs": {
         parameters: {
             query?: never;
@@ -4474,6 +4494,15 @@ export interface components {
             ends_at: string;
             from: string;
         };
+        InputWorker: {
+            /** @description The worker's own number: its output and its past are there. */
+            job: number;
+            state: components["schemas"]["JobState"];
+            /** Format: date-time */
+            started_at: string | null;
+            /** @description Where it is; null: nowhere yet. */
+            node: string | null;
+        };
         /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkers: {
             /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
@@ -4644,6 +4673,8 @@ export interface components {
             held: boolean;
             /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
+            /** @description Of an input worker that the platform started: the job it works for. */
+            serves: number | null;
             version: number;
         };
         /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
@@ -4690,6 +4721,22 @@ export interface components {
             awaited_by: components["schemas"]["Dependency"][];
             /** @description How many these are in all. */
             awaited_by_count: number;
+        };
+        JobInputWorkers: {
+            /** @description How many there are to be now. */
+            desired: number;
+            running: number;
+            /** @description Of them, by its newest progress line; null: it has told none. */
+            connected: number | null;
+            /**
+             * Format: double
+             * @description Part of the time that its trainer waited for batches, by that line.
+             */
+            stall: number | null;
+            /** @description Why fewer are started than desired. */
+            problem: string;
+            /** @description Those that have not ended. */
+            workers: components["schemas"]["InputWorker"][];
         };
         JobMetricsAnswer: {
             /** Format: date-time */
@@ -8593,6 +8640,7 @@ export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
 export type IncomingLoan = components['schemas']['IncomingLoan'];
+export type InputWorker = components['schemas']['InputWorker'];
 export type InputWorkers = components['schemas']['InputWorkers'];
 export type InputWorkersRequest = components['schemas']['InputWorkersRequest'];
 export type Interference = components['schemas']['Interference'];
@@ -8607,6 +8655,7 @@ export type JobArrayRequest = components['schemas']['JobArrayRequest'];
 export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
+export type JobInputWorkers = components['schemas']['JobInputWorkers'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
@@ -11751,6 +11800,8 @@ export interface operations {
                 page_size?: number;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /**
@@ -12603,6 +12654,81 @@ export interface operations {
             };
             /** @description This Idempotency-Key was used for another request. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_input_workers_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobInputWorkers"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14357,6 +14483,8 @@ export interface operations {
                 name?: string;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /** @description By its first start. */
@@ -14476,6 +14604,8 @@ export interface operations {
                 name?: string;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /** @description By its first start. */
