@@ -137,6 +137,10 @@ class Client:
         """Which other jobs it waits for, and which wait for it."""
         return cast("schema.JobDependencies", self._read(f"/jobs/{job_id}/dependencies"))
 
+    def input_workers(self, job_id: int) -> schema.JobInputWorkers:
+        """The input workers that the platform runs for it, and how much its trainer waits for them."""
+        return cast("schema.JobInputWorkers", self._read(f"/jobs/{job_id}/input-workers"))
+
     def why(self, job_id: int) -> schema.Why:
         return cast("schema.Why", self._read(f"/jobs/{job_id}/why"))
 
