@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Count, F, Q, QuerySet
 
 from scheduler.core.model.lifecycle import JOB_FINAL, AttemptState, JobState
 from scheduler.core.perf.input_workers import ENDED_SOON_MOST, SOON_SECONDS, settled
@@ -29,12 +29,23 @@ ACTOR = "input workers"
 
 
 def input_workers_match() -> None:
-    """Start and end workers, for each attempt by itself: a problem of one is none of the others."""
-    open_pools = InputPool.objects.filter(is_open=True).order_by("attempt_id")
-    for attempt_id, job_id in open_pools.values_list("attempt_id", "attempt__job_id"):
+    """Start and end workers, for each attempt in a transaction of its own."""
+    for attempt_id, job_id in _differing().values_list("attempt_id", "attempt__job_id"):
         for worker in _match(attempt_id, job_id):
             with suppress(Conflict):  # It ended meanwhile.
                 job_cancel(job_id=worker, actor=ACTOR)
+
+
+def _differing() -> QuerySet[InputPool]:
+    """Return the attempts that may have other workers than they should; most have what they should have."""
+    kept = Q(attempt__input_workers__cancelling=False) & ~Q(attempt__input_workers__state__in=JOB_FINAL)
+    held = Q(attempt__input_workers__held=True)
+    counted = InputPool.objects.filter(is_open=True).annotate(
+        there=Count("attempt__input_workers", filter=kept & ~held),
+        held=Count("attempt__input_workers", filter=kept & held),
+    )
+    as_they_should = Q(there=F("desired"), wanted=F("desired"), held=0, problem="")
+    return counted.exclude(as_they_should, attempt__state=AttemptState.RUNNING).order_by("attempt_id")
 
 
 @transaction.atomic

@@ -27,6 +27,7 @@ from scheduler.jobs.services.control import job_cancel
 from scheduler.jobs.services.input_workers import input_workers_match
 from scheduler.jobs.services.leaving import user_deactivate
 from scheduler.models import Attempt, Event, InputPool, Job, Node
+from scheduler.notifications.services.topics import notices_of
 from scheduler.rounds.run import run_round
 from tenants.selectors import viewer_of
 from tests.api.caller import is_error
@@ -356,9 +357,19 @@ def test_a_job_whose_workers_fit_nowhere_is_refused(world: World, cpus: Node) ->
     assert world.member.post("/jobs", spec(input_workers=WORKERS | {"cpu": 32})).status_code == 201
 
 
-def test_what_no_job_uses_costs_one_query(world: World) -> None:
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+def test_nobody_is_told_of_them(world: World, trainer: Attempt) -> None:
+    input_workers_match()
+    job_cancel(job_id=workers_of(trainer)[0].id, actor="user mia")
+    job_cancel(job_id=trainer.job_id, actor="user mia")
+    ended = PartReport(attempt=trainer.id, state="exited", exit_code=0, category="stopped")
+    report(world.node, ended)
+    events = Event.objects.filter(kind="job.cancelled").order_by("id")
+    assert len(events) == 2
+    assert [notice.job.id for notice in notices_of(list(events)) if notice.job] == [trainer.job_id]
+
+
+def test_what_is_as_it_should_be_costs_one_query(trainer: Attempt) -> None:
+    input_workers_match()
+    with CaptureQueriesContext(connection) as queries:
         input_workers_match()
     assert len(queries) == 1
