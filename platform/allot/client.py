@@ -114,10 +114,7 @@ class Client:
     def check(self, spec: JobSpec, *, tenant: str | None = None) -> schema.CheckAnswer:
         """What submitting would do; creates nothing."""
         answer = self._transport.request(
-            "POST",
-            "/jobs/check",
-            body=_with_tenant(spec, tenant),
-            retry_for_seconds=self.read_retry_seconds,
+            "POST", "/jobs/check", body=_with_tenant(spec, tenant), retry_for_seconds=self.read_retry_seconds
         )
         return cast("schema.CheckAnswer", answer)
 
@@ -138,7 +135,6 @@ class Client:
         return cast("schema.JobDependencies", self._read(f"/jobs/{job_id}/dependencies"))
 
     def input_workers(self, job_id: int) -> schema.JobInputWorkers:
-        """The input workers that the platform runs for it, and how much its trainer waits for them."""
         return cast("schema.JobInputWorkers", self._read(f"/jobs/{job_id}/input-workers"))
 
     def why(self, job_id: int) -> schema.Why:

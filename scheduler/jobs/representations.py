@@ -87,7 +87,7 @@ def _job(
 
 
 def input_workers(job: Job) -> Representation:
-    """Return the input workers that the platform runs for a job: of its newest attempt that has any."""
+    """Return the input workers that the platform runs for the newest attempt of a job that has any."""
     pool, workers = input_workers_of(job)
     return {
         "desired": pool.desired if pool is not None and pool.is_open else 0,

@@ -229,7 +229,8 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     held = serializers.BooleanField()
     array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
     serves = serializers.IntegerField(
-        allow_null=True, help_text="Of an input worker that the platform started: the job it works for."
+        allow_null=True,
+        help_text="The job for which it makes batches, if the platform started it as an input worker.",
     )
     version = serializers.IntegerField()
 
@@ -262,7 +263,7 @@ class JobInputWorkers(serializers.Serializer[Mapping[str, object]]):
     desired = serializers.IntegerField(help_text="How many there are to be now.")
     running = serializers.IntegerField()
     connected = serializers.IntegerField(
-        allow_null=True, help_text="Of them, by its newest progress line; null: it has told none."
+        allow_null=True, help_text="To its trainer, by its newest progress line; null: there is none yet."
     )
     stall = serializers.FloatField(
         allow_null=True, help_text="Part of the time that its trainer waited for batches, by that line."

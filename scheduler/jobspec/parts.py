@@ -132,11 +132,9 @@ class InputWorkers:
         example=["python", "-m", "allot.training.input_workers", "dataset:make"],
     )
     least: int = stated(
-        Whole(1, MAX_INPUT_WORKERS), name="min", default=1, help="It begins with so many, and has no fewer."
+        Whole(1, MAX_INPUT_WORKERS), name="min", default=1, help="The fewest of them, with which it begins."
     )
-    most: int = stated(
-        Whole(1, MAX_INPUT_WORKERS), name="max", default=8, help="The most of them, as many as it needs."
-    )
+    most: int = stated(Whole(1, MAX_INPUT_WORKERS), name="max", default=8, help="The most of them.")
     cpus: float = stated(Number(0.1, MAX_CPUS), name="cpu", default=1.0, help="CPUs of each of them.")
     memory_bytes: int = stated(
         Size(MAX_MEMORY_BYTES, "64TiB"),

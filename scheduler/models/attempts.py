@@ -268,10 +268,10 @@ class InputPool(models.Model):
     is_open = models.BooleanField(default=True)
     #: As many as there are to be now; they come and go.
     desired = models.PositiveIntegerField()
-    #: As many as its newest progress line wishes for, within its job's bounds, and since when it does; 0: it
-    #: is done with them.
-    wanted = models.PositiveIntegerField()
-    wanted_since = models.DateTimeField()
+    #: As many as its newest progress line asks for, within its job's bounds, and since when; 0: it is done
+    #: with them.
+    requested = models.PositiveIntegerField()
+    requested_since = models.DateTimeField()
     #: By that line: how many are connected, and for what part of the time its trainer waited; None: no line.
     connected = models.PositiveIntegerField(null=True)
     stall = models.FloatField(null=True)

@@ -43,7 +43,7 @@ class Job(models.Model):
     #: {"index": its own, "size": tasks of the array, "at_most": how many run at once, or null}.
     array = models.JSONField(null=True)
 
-    #: Of an input worker that the platform started: the attempt for which it makes batches.
+    #: The attempt for which it makes batches, if the platform started it as an input worker.
     serves = models.ForeignKey(
         "scheduler.Attempt", null=True, on_delete=models.CASCADE, related_name="input_workers", db_index=False
     )

@@ -284,7 +284,7 @@ def test_a_job_of_the_platform_waits_at_the_port_that_it_was_given(
             assert workers.port == port
             assert list(workers.batches([1, 2])) == [(1, b"x"), (2, b"xx")]
         run.report(loss=1)
-    # Before the first batch it wishes for some, and after the last one for none.
+    # Before the first batch it asks for some, and after the last one for none.
     lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert lines[0]["input_workers_desired"] == 3
     assert (lines[-1]["loss"], lines[-1]["input_workers_desired"]) == (1, 0)

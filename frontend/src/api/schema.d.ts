@@ -4508,12 +4508,12 @@ export interface components {
             /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
             command: string[];
             /**
-             * @description It begins with so many, and has no fewer.
+             * @description The fewest of them, with which it begins.
              * @default 1
              */
             min?: number;
             /**
-             * @description The most of them, as many as it needs.
+             * @description The most of them.
              * @default 8
              */
             max?: number;
@@ -4541,12 +4541,12 @@ export interface components {
              */
             command: string | string[];
             /**
-             * @description It begins with so many, and has no fewer.
+             * @description The fewest of them, with which it begins.
              * @default 1
              */
             min?: number | null;
             /**
-             * @description The most of them, as many as it needs.
+             * @description The most of them.
              * @default 8
              */
             max?: number | null;
@@ -4673,7 +4673,7 @@ export interface components {
             held: boolean;
             /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
-            /** @description Of an input worker that the platform started: the job it works for. */
+            /** @description The job for which it makes batches, if the platform started it as an input worker. */
             serves: number | null;
             version: number;
         };
@@ -4726,7 +4726,7 @@ export interface components {
             /** @description How many there are to be now. */
             desired: number;
             running: number;
-            /** @description Of them, by its newest progress line; null: it has told none. */
+            /** @description To its trainer, by its newest progress line; null: there is none yet. */
             connected: number | null;
             /**
              * Format: double

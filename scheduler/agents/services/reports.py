@@ -27,7 +27,7 @@ from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobs.attempts.services import lifecycle as attempts
-from scheduler.jobs.attempts.services.input_pools import trainers_note, trainers_of, wish_note
+from scheduler.jobs.attempts.services.input_pools import demand_note, trainers_note, trainers_of
 from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
 from scheduler.jobs.attempts.services.profiling import profile_note
 from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
@@ -251,7 +251,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
         training_note(attempt, points)
         scaling_note(attempt, points)
     profile_note(attempt, points)
-    wish_note(attempt, points)
+    demand_note(attempt, points)
     pace_note(attempt, points, is_last=report.state == "exited")
     publish_progress(attempt, points)
 
@@ -331,7 +331,7 @@ def _has_parts(node: Node) -> bool:
 def _desired_part(
     part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: str
 ) -> DesiredPart:
-    """Return what the node is to run; `trainers`: of an input worker, where the ranks that it serves wait."""
+    """Return what the node is to run; `trainers`: where the ranks wait that an input worker serves."""
     attempt, job = part.attempt, part.attempt.job
     stated = job.specification
     tasks = {task.name: task for task in stated.tasks}

@@ -1,4 +1,4 @@
-"""Input workers: started for an attempt that runs, as many as its trainer wishes for, and ended with it.
+"""Input workers: started for an attempt that runs, as many as its trainer asks for, and ended with it.
 
 A worker is a job of its own that serves an attempt (`Job.serves`, decision 0083). Every few seconds each
 attempt that has input workers is looked at, and what there is is brought to what there should be. So whatever
@@ -44,7 +44,7 @@ def _differing() -> QuerySet[InputPool]:
         there=Count("attempt__input_workers", filter=kept & ~held),
         held=Count("attempt__input_workers", filter=kept & held),
     )
-    as_they_should = Q(there=F("desired"), wanted=F("desired"), held=0, problem="")
+    as_they_should = Q(there=F("desired"), requested=F("desired"), held=0, problem="")
     return counted.exclude(as_they_should, attempt__state=AttemptState.RUNNING).order_by("attempt_id")
 
 
@@ -60,8 +60,8 @@ def _match(attempt_id: int, job_id: int) -> list[int]:
         pool.is_open = bool(workers) or attempt.state == AttemptState.STARTING
         pool.save(update_fields=["is_open"])
         return [worker.id for worker in workers if not worker.cancelling]
-    pool.desired = settled(pool.desired, pool.wanted, seconds=(now - pool.wanted_since).total_seconds())
-    # One that is held would never start: nobody but the platform holds it, when its nodes were lost.
+    pool.desired = settled(pool.desired, pool.requested, seconds=(now - pool.requested_since).total_seconds())
+    # One that is held, as after several of its nodes were lost, would never start.
     held = [worker for worker in workers if worker.held and not worker.cancelling]
     there = [worker for worker in workers if not worker.held and not worker.cancelling]
     # Those that wait first, then the youngest.
@@ -78,7 +78,7 @@ def _is_heard_of(attempt: Attempt, pool: InputPool) -> bool:
 
 
 def _start(job: Job, pool: InputPool, count: int, *, now: datetime) -> str:
-    """Submit so many workers in the name of the job's user; return why not, or "" when they are."""
+    """Submit workers in the name of the job's user; return why not, or "" when they are submitted."""
     problem = _ended_soon(pool) or _no_room(job, count)
     spec = input_worker_of(job.specification)
     if problem or spec is None:
@@ -93,13 +93,15 @@ def _start(job: Job, pool: InputPool, count: int, *, now: datetime) -> str:
 
 
 def _ended_soon(pool: InputPool) -> str:
-    """Return why no more are started where many ended soon after their start; a new wish begins to count
-    again, since a trainer wishes for another number only when batches come."""
+    """Return why no more are started where many ended soon after their start.
+
+    The count begins again when the trainer asks for another number, which it does only when batches come.
+    """
     soon = Job.objects.filter(
         Q(started_at=None) | Q(ended_at__lt=F("started_at") + timedelta(seconds=SOON_SECONDS)),
         serves=pool.attempt_id,
         state__in=[JobState.FAILED, JobState.SUCCEEDED],
-        ended_at__gt=pool.wanted_since,
+        ended_at__gt=pool.requested_since,
     )
     last = list(soon.order_by("-id").values_list("id", flat=True)[:ENDED_SOON_MOST])
     if len(last) < ENDED_SOON_MOST:

@@ -344,6 +344,6 @@ def _count(queue: Queue) -> int:
     jobs = Job.objects.filter(tenant_id=tenant_id)
     if user_id is None:
         return jobs.exclude(state__in=JOB_FINAL).count()
-    # Input workers were submitted by nobody; that they are bounded is their job's matter.
+    # The platform submits input workers, as many as their job says.
     own = jobs.filter(submitted_by=user_id, serves=None)
     return own.filter(state=JobState.QUEUED).count()

@@ -1,4 +1,4 @@
-"""How many input workers there are to be: within bounds, and only by a wish that lasts."""
+"""How many input workers there are to be: within bounds, and only by a request that lasts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,14 +14,14 @@ counts = st.integers(0, 64)
 
 
 @given(st.floats(allow_nan=False), st.integers(1, 64), st.integers(0, 63))
-def test_a_wish_is_within_the_bounds_or_for_none(wish: float, least: int, more: int) -> None:
-    wanted = within(wish, least, least + more)
-    assert wanted == 0 if wish < 1 else least <= wanted <= least + more
+def test_a_request_is_within_the_bounds_or_for_none(number: float, least: int, more: int) -> None:
+    requested = within(number, least, least + more)
+    assert requested == 0 if number < 1 else least <= requested <= least + more
 
 
 @given(counts, counts, st.floats(0, 1e6))
-def test_it_is_what_it_was_or_what_is_wanted(desired: int, wanted: int, seconds: float) -> None:
-    assert settled(desired, wanted, seconds=seconds) in (desired, wanted)
+def test_it_is_what_it_was_or_what_is_wanted(desired: int, requested: int, seconds: float) -> None:
+    assert settled(desired, requested, seconds=seconds) in (desired, requested)
 
 
 def test_more_come_soon_and_fewer_late() -> None:

@@ -1,4 +1,4 @@
-"""Input workers of the platform: as many as the trainer wishes for, and none without its attempt."""
+"""Input workers of the platform: as many as the trainer asks for, and none without its attempt."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -68,12 +68,12 @@ def running(attempt: Attempt, **fields: object) -> PartReport:
     return PartReport(attempt=attempt.id, state="running", input_ports=ports, **fields)  # type: ignore[arg-type]
 
 
-def wish(world: World, trainer: Attempt, workers: float, *, sequence: int = 1, since: float = 60) -> None:
-    """Let the trainer wish for so many, for so many seconds, and let what follows be done."""
+def ask(world: World, trainer: Attempt, workers: float, *, sequence: int = 1, since: float = 60) -> None:
+    """Let the trainer ask for workers, for some seconds now, and let what follows be done."""
     values = {"input_workers_desired": workers, "input_workers": 2.0, "input_stall": 0.25}
     line = ProgressLine(sequence=sequence, at=timezone.now().timestamp(), step=sequence, values=values)
     report(world.node, running(trainer, progress=(line,)))
-    InputPool.objects.update(wanted_since=timezone.now() - timedelta(seconds=since))
+    InputPool.objects.update(requested_since=timezone.now() - timedelta(seconds=since))
     input_workers_match()
 
 
@@ -162,38 +162,38 @@ def test_both_ends_get_a_secret_that_is_kept_nowhere(world: World, cpus: Node) -
             assert cursor.fetchone() == (0,), table
 
 
-def test_their_number_follows_a_wish_that_lasts(world: World, trainer: Attempt) -> None:
+def test_their_number_follows_what_is_asked_for_a_while(world: World, trainer: Attempt) -> None:
     input_workers_match()
-    wish(world, trainer, 3, since=2)
-    assert len(workers_of(trainer)) == 2, "it may have wished for more by chance"
-    wish(world, trainer, 3, sequence=2)
+    ask(world, trainer, 3, since=2)
+    assert len(workers_of(trainer)) == 2, "it may have asked for more by chance"
+    ask(world, trainer, 3, sequence=2)
     assert len(workers_of(trainer)) == 3
-    wish(world, trainer, 40, sequence=3)
+    ask(world, trainer, 40, sequence=3)
     assert len(workers_of(trainer)) == 4, "its job says how many at most"
-    wish(world, trainer, 2, sequence=4, since=20)
+    ask(world, trainer, 2, sequence=4, since=20)
     assert len(workers_of(trainer)) == 4
-    wish(world, trainer, 2, sequence=5)
+    ask(world, trainer, 2, sequence=5)
     assert len(workers_of(trainer)) == 2
-    wish(world, trainer, 1, sequence=6)
+    ask(world, trainer, 1, sequence=6)
     assert len(workers_of(trainer)) == 2, "and how many at least"
 
 
 def test_those_that_wait_and_the_youngest_go_first(world: World, trainer: Attempt) -> None:
-    wish(world, trainer, 4)
+    ask(world, trainer, 4)
     run_round()
     _, second, third, fourth = workers_of(trainer)
     Job.objects.filter(id__in=[second.id, third.id, fourth.id]).update(state="running")
-    wish(world, trainer, 2, sequence=2)
+    ask(world, trainer, 2, sequence=2)
     assert workers_of(trainer) == [second, third], "the first still waited, the fourth was the youngest"
 
 
-def test_a_trainer_that_is_done_with_them_has_none_until_it_wishes_for_some(
+def test_a_trainer_that_is_done_with_them_has_none_until_it_asks_for_some(
     world: World, trainer: Attempt
 ) -> None:
     input_workers_match()
-    wish(world, trainer, 0, since=0)
+    ask(world, trainer, 0, since=0)
     assert workers_of(trainer) == []
-    wish(world, trainer, 2, sequence=2, since=0)
+    ask(world, trainer, 2, sequence=2, since=0)
     assert len(workers_of(trainer)) == 2
 
 
@@ -229,7 +229,7 @@ def test_those_that_always_end_soon_are_started_no_more(world: World, trainer: A
         "10 input workers ended within 60 s of their start, so no more are started:"
         f" the output of job {last} says why."
     )
-    wish(world, trainer, 3, since=0)
+    ask(world, trainer, 3, since=0)
     assert len(workers_of(trainer)) == 2, "batches come again"
 
 
@@ -323,7 +323,7 @@ def test_a_user_s_list_and_queue_are_without_them(world: World, trainer: Attempt
         "workers": [{"job": id, "state": "queued", "started_at": None, "node": None} for id in ids],
     }
     run_round()
-    wish(world, trainer, 2)
+    ask(world, trainer, 2)
     answer = world.viewer.get(f"/jobs/{parent}/input-workers").json()
     assert (answer["connected"], answer["stall"]) == (2, 0.25)
     assert {worker["node"] for worker in answer["workers"]} == {"cpus"}
@@ -357,7 +357,7 @@ def test_a_job_whose_workers_fit_nowhere_is_refused(world: World, cpus: Node) ->
     assert world.member.post("/jobs", spec(input_workers=WORKERS | {"cpu": 32})).status_code == 201
 
 
-def test_nobody_is_told_of_them(world: World, trainer: Attempt) -> None:
+def test_no_notice_names_them(world: World, trainer: Attempt) -> None:
     input_workers_match()
     job_cancel(job_id=workers_of(trainer)[0].id, actor="user mia")
     job_cancel(job_id=trainer.job_id, actor="user mia")

@@ -1,4 +1,4 @@
-"""What nodes say of attempts with input workers: where their trainers wait, and how many they wish for.
+"""What nodes say of attempts with input workers: where their trainers wait, and how many they ask for.
 
 Nothing here starts a worker (`jobs.services.input_workers` does). The caller has locked the job.
 """
@@ -13,7 +13,7 @@ from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
 
 SECRET_VARIABLE = "ALLOT_INPUT_SECRET"
-_WISH = "input_workers_desired"
+_REQUESTED = "input_workers_desired"
 #: No trainer counts further.
 _WORKERS_MOST = 10_000
 
@@ -32,27 +32,27 @@ def trainers_note(part: AttemptPart, ports: Mapping[str, int]) -> None:
             attempt_id=part.attempt_id,
             trainers=told,
             desired=workers.least,
-            wanted=workers.least,
-            wanted_since=database_now(),
+            requested=workers.least,
+            requested_since=database_now(),
         )
     elif not told.items() <= pool.trainers.items():
         pool.trainers |= told
         pool.save(update_fields=["trainers"])
 
 
-def wish_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
-    """Note the newest wish for input workers among new progress lines."""
-    values = next((point.values for point in reversed(points) if _WISH in point.values), None)
+def demand_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
+    """Note how many input workers the newest of new progress lines asks for."""
+    values = next((point.values for point in reversed(points) if _REQUESTED in point.values), None)
     workers = values and attempt.job.specification.input_workers
     pool = workers and InputPool.objects.filter(attempt_id=attempt.id).first()
     if not values or not workers or not pool:
         return
-    wanted = within(values[_WISH], workers.least, workers.most)
-    if wanted != pool.wanted:
-        pool.wanted, pool.wanted_since = wanted, database_now()
+    requested = within(values[_REQUESTED], workers.least, workers.most)
+    if requested != pool.requested:
+        pool.requested, pool.requested_since = requested, database_now()
     pool.connected = int(min(max(values.get("input_workers", 0), 0), _WORKERS_MOST))
     pool.stall = min(max(values.get("input_stall", 0.0), 0.0), 1.0)
-    pool.save(update_fields=["wanted", "wanted_since", "connected", "stall"])
+    pool.save(update_fields=["requested", "requested_since", "connected", "stall"])
 
 
 def input_secret(job: Job, attempt_id: int) -> str | None:
