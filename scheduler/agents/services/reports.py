@@ -329,7 +329,7 @@ def _has_parts(node: Node) -> bool:
 
 
 def _desired_part(
-    part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: str
+    part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: str = ""
 ) -> DesiredPart:
     """Return what the node is to run; `trainers`: where the ranks wait that an input worker serves."""
     attempt, job = part.attempt, part.attempt.job
