@@ -45,6 +45,7 @@ urlpatterns = [
     path("jobs/<int:job_id>/requeue", job_api.JobRequeue.as_view(), name="job-requeue"),
     path("jobs/<int:job_id>/attempts", attempt_api.JobAttempts.as_view(), name="job-attempts"),
     path("jobs/<int:job_id>/dependencies", job_api.JobDependencies.as_view(), name="job-dependencies"),
+    path("jobs/<int:job_id>/input-workers", job_api.JobInputWorkers.as_view(), name="job-input-workers"),
     path("jobs/<int:job_id>/events", job_api.JobEvents.as_view(), name="job-events"),
     path("jobs/<int:job_id>/preemptions", attempt_api.PreemptionsOfJob.as_view(), name="job-preemptions"),
     path("jobs/<int:job_id>/run-time", forecast_api.RunTimeOfJob.as_view(), name="job-run-time"),

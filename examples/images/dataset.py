@@ -2,8 +2,9 @@
 
     python -m allot.training.input_workers dataset:make --trainer HOST:PORT
 
-The pictures are PNG files in the folder that IMAGES_FOLDER names. All is NumPy and the standard library, and
-takes a few milliseconds of processor time a picture, as reading a real one does.
+The pictures are PNG files in the folder that IMAGES_FOLDER names, and are drawn where they are not there yet.
+All is NumPy and the standard library, and takes a few milliseconds of processor time a picture, as reading a
+real one does.
 """
 
 import math
@@ -26,7 +27,7 @@ def make(item):
 
 
 def picture(row):
-    return read_png((Path(os.environ["IMAGES_FOLDER"]) / f"{row:06d}.png").read_bytes())
+    return read_png(written(Path(os.environ["IMAGES_FOLDER"]), row).read_bytes())
 
 
 def features_of(pixels, dice):
@@ -39,15 +40,15 @@ def features_of(pixels, dice):
     return kept.ravel() / kept.max()
 
 
-def write_pictures(folder, count):
-    """Draw the pictures that are not there yet: stripes of one of four directions, in noise."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for row in range(count):
-        path = folder / f"{row:06d}.png"
-        if not path.exists():
-            aside = path.with_suffix(".part")
-            aside.write_bytes(png(stripes(row)))
-            aside.rename(path)
+def written(folder, row):
+    """Return the file of a picture, drawn if it is not there: stripes of one of four directions, in noise."""
+    path = folder / f"{row:06d}.png"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".{os.getpid()}")
+        aside.write_bytes(png(stripes(row)))
+        aside.rename(path)
+    return path
 
 
 def stripes(row):

@@ -2,7 +2,8 @@
 
     python train.py --workers 2
 
-With --workers 0 it waits for workers that somebody starts, on other machines perhaps (docs/input-workers.md).
+With --workers 0 it waits for workers that the platform starts (workers.yaml), or somebody at other machines
+(docs/input-workers.md).
 However many there are and whatever becomes of them, it ends with the same weights, to the last bit.
 """
 
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from dataset import CLASSES, FREQUENCIES, write_pictures
+from dataset import CLASSES, FREQUENCIES, written
 
 import allot.training
 
@@ -29,10 +30,11 @@ parser.add_argument("--pictures", type=int, default=400, help="drawn where they 
 parser.add_argument("--steps", type=int, default=250, help="(250)")
 parser.add_argument("--step-seconds", type=float, default=0.0, help="a step takes that much longer (0)")
 parser.add_argument("--workers", type=int, default=2, help="processes to start on this machine (2)")
-parser.add_argument("--listen", default="127.0.0.1:0", help="where workers connect (127.0.0.1:0)")
+parser.add_argument("--listen", help="where workers connect (where the platform says, or 127.0.0.1:0)")
 options = parser.parse_args()
 
-write_pictures(options.folder, options.pictures)
+for row in range(options.pictures if options.workers else 0):
+    written(options.folder, row)
 weights = np.zeros((2 * FREQUENCIES * FREQUENCIES, CLASSES))
 
 

@@ -114,10 +114,7 @@ class Client:
     def check(self, spec: JobSpec, *, tenant: str | None = None) -> schema.CheckAnswer:
         """What submitting would do; creates nothing."""
         answer = self._transport.request(
-            "POST",
-            "/jobs/check",
-            body=_with_tenant(spec, tenant),
-            retry_for_seconds=self.read_retry_seconds,
+            "POST", "/jobs/check", body=_with_tenant(spec, tenant), retry_for_seconds=self.read_retry_seconds
         )
         return cast("schema.CheckAnswer", answer)
 
@@ -136,6 +133,9 @@ class Client:
     def dependencies(self, job_id: int) -> schema.JobDependencies:
         """Which other jobs it waits for, and which wait for it."""
         return cast("schema.JobDependencies", self._read(f"/jobs/{job_id}/dependencies"))
+
+    def input_workers(self, job_id: int) -> schema.JobInputWorkers:
+        return cast("schema.JobInputWorkers", self._read(f"/jobs/{job_id}/input-workers"))
 
     def why(self, job_id: int) -> schema.Why:
         return cast("schema.Why", self._read(f"/jobs/{job_id}/why"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Dependency,
         Job,
         JobDependencies,
+        JobInputWorkers,
         JobPreemptions,
         JobRunTime,
         Lot,
@@ -182,6 +183,17 @@ def dependent_words(dependencies: JobDependencies) -> str:
     if count > MOST_DEPENDENTS:
         return f"jobs {', '.join(ids[:MOST_DEPENDENTS])} and {count - MOST_DEPENDENTS:,} more"
     return f"{'job' if count == 1 else 'jobs'} {', '.join(ids)}" if ids else ""
+
+
+def input_worker_words(told: JobInputWorkers) -> str:
+    """`2 run, 3 desired; its trainer waits for batches 12% of the time`, then which jobs they are."""
+    lines = [f"{told['running']} run, {told['desired']} desired"]
+    if told["stall"] is not None:
+        lines[0] += f"; its trainer waits for batches {told['stall']:.0%} of the time"
+    if told["workers"]:
+        numbers = [str(worker["job"]) for worker in told["workers"]]
+        lines.append(f"{'job' if len(numbers) == 1 else 'jobs'} {', '.join(numbers)}")
+    return "\n".join([*lines, *filter(None, [told["problem"]])])
 
 
 def secret_line(use: Mapping[str, Any]) -> str:

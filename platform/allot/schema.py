@@ -448,6 +448,26 @@ class ImportInputRequest(TypedDict):
     reason: NotRequired[str]
 
 
+class InputWorkers(TypedDict):
+    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+
+    command: list[str]
+    min: NotRequired[int]
+    max: NotRequired[int]
+    cpu: NotRequired[float]
+    memory: NotRequired[int]
+
+
+class InputWorkersRequest(TypedDict):
+    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+
+    command: str | list[str]
+    min: NotRequired[int | None]
+    max: NotRequired[int | None]
+    cpu: NotRequired[float | None]
+    memory: NotRequired[str | int | None]
+
+
 class Interference(TypedDict):
     least_pairs: int
     pairs: int
@@ -2148,6 +2168,13 @@ IncomingLoan = TypedDict(
 )
 
 
+class InputWorker(TypedDict):
+    job: int
+    state: JobState
+    started_at: str | None
+    node: str | None
+
+
 class Invitation(TypedDict):
     key: str
     role: Role
@@ -2178,6 +2205,15 @@ class JobDependencies(TypedDict):
     waits_for: list[Dependency]
     awaited_by: list[Dependency]
     awaited_by_count: int
+
+
+class JobInputWorkers(TypedDict):
+    desired: int
+    running: int
+    connected: int | None
+    stall: float | None
+    problem: str
+    workers: list[InputWorker]
 
 
 class JobModelThroughput(TypedDict):
@@ -3036,6 +3072,7 @@ class JobSpec(TypedDict):
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
+    input_workers: NotRequired[InputWorkers | None]
     notify: NotRequired[Notify | None]
     ports: NotRequired[list[Port]]
     secrets: NotRequired[list[SecretUse]]
@@ -3076,6 +3113,7 @@ class JobSpecRequest(TypedDict):
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
+    input_workers: NotRequired[InputWorkersRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3125,6 +3163,7 @@ class JobSubmitRequest(TypedDict):
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
+    input_workers: NotRequired[InputWorkersRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3286,6 +3325,7 @@ class Job(TypedDict):
     cancelling: bool
     held: bool
     array: ArrayTask | None
+    serves: int | None
     version: int
 
 

@@ -38,6 +38,7 @@ def celery_app(**options: Any) -> Celery:
             "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
             "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
             "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},
+            "match-input-workers": {"task": "scheduler.tasks.match_input_workers", "schedule": 5.0},
             "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
             "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
             "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},

@@ -60,6 +60,7 @@ from nodeagent.metrics.exposition import Figures, keep_exposing
 from nodeagent.metrics.jobs import agent_usage
 from nodeagent.metrics.sampling import Sampler
 from nodeagent.output.shipping import Shipper
+from nodeagent.process.ports import input_ports
 from nodeagent.process.runtime import ProcessRuntime
 from nodeagent.process.sharing import enforcement_of, note_gpu_memory
 from nodeagent.sessions.serving import Sessions
@@ -310,6 +311,7 @@ class Agent:
             enforcement=enforcement_of(
                 part.desired, read_json(self.runtime.folder(part.desired.attempt).held)
             ),
+            input_ports=input_ports(self.runtime.folder(part.desired.attempt), part.desired),
         )
         if (outcome := part.outcome) is not None:
             report = replace(

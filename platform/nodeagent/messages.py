@@ -29,6 +29,8 @@ LOG_CHUNK_BYTES = 32 * 1024
 CHUNKS_PER_BATCH = 16
 #: Most readings carried by one report; others that wait follow with the next ones.
 READINGS_PER_REPORT = 10
+#: The port of each replica to which its input workers come, among the `ports` of a part.
+INPUT_PORT = "input-workers"
 
 T = TypeVar("T")
 
@@ -213,6 +215,8 @@ class PartReport:
     ended_at: float | None = None
     progress: tuple[ProgressLine, ...] = ()
     enforcement: Enforcement = ""
+    #: By rank, the number of `INPUT_PORT`, once the replicas are started.
+    input_ports: dict[str, int] = field(default_factory=dict)
 
 
 #: `failed` takes the node, or the one GPU it is about, out of service.

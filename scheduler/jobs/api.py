@@ -94,6 +94,13 @@ class JobDependencies(APIView):
         )
 
 
+class JobInputWorkers(APIView):
+    @extend_schema(responses=schemas.JobInputWorkers)
+    def get(self, request: Request, job_id: int) -> Response:
+        """The input workers that the platform runs for it, and how much its trainer waits for them."""
+        return Response(representations.input_workers(job_get(viewer(request), job_id)))
+
+
 def _action(request: Request, job_id: int, service: Callable[..., None]) -> Response:
     by = viewer(request)
     job = job_get(by, job_id)

@@ -39,6 +39,13 @@ class JobFilter(filters.FilterSet):
     array = filters.NumberFilter(
         field_name="array_id", min_value=0, max_value=2**63 - 1, decimal_places=0, help_text="Its tasks."
     )
+    serves = filters.NumberFilter(
+        field_name="serves__job_id",
+        min_value=0,
+        max_value=2**63 - 1,
+        decimal_places=0,
+        help_text="The input workers of this job, which are in no other list.",
+    )
     fold = filters.BooleanFilter(
         method="unchanged", help_text="One row for each array: the first task under the other filters."
     )
@@ -64,6 +71,8 @@ class JobFilter(filters.FilterSet):
 
     def filter_queryset(self, queryset: QuerySet[Job]) -> QuerySet[Job]:
         found: QuerySet[Job] = super().filter_queryset(queryset)
+        if self.form.cleaned_data.get("serves") is None:
+            found = found.filter(serves=None)
         if not self.form.cleaned_data.get("fold"):
             return found
         earlier = found.filter(array_id=OuterRef("array_id"), id__lt=OuterRef("id")).order_by()

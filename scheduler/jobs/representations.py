@@ -17,7 +17,7 @@ from scheduler.jobs.attempts.representations import attempts_by_id
 from scheduler.jobspec import in_order
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Dependency, Job, QueueOrder
-from scheduler.models.selectors.jobs import view_of
+from scheduler.models.selectors.jobs import input_workers_of, nodes_of_workers, view_of
 from scheduler.wiring.representation import Representation, iso
 from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
 
@@ -26,7 +26,7 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     """Return the jobs with their newest attempt and, while they wait, with reasons and position."""
     ids = list(ids)
     rows = Job.objects.filter(id__in=ids).select_related(
-        "tenant", "virtual_cluster", "submitted_by", "explanation"
+        "tenant", "virtual_cluster", "submitted_by", "explanation", "serves"
     )
     by_id = {job.id: job for job in rows}
     newest = _newest_attempts(by_id)
@@ -81,7 +81,29 @@ def _job(
         "cancelling": job.cancelling,
         "held": job.held,
         "array": None if job.array is None else {"number": job.array_id, **job.array},
+        "serves": None if job.serves is None else job.serves.job_id,
         "version": job.version,
+    }
+
+
+def input_workers(job: Job) -> Representation:
+    """Return the input workers that the platform runs for the newest attempt of a job that has any."""
+    pool, workers = input_workers_of(job)
+    return {
+        "desired": pool.desired if pool is not None and pool.is_open else 0,
+        "running": sum(worker.state == JobState.RUNNING for worker in workers),
+        "connected": pool and pool.connected,
+        "stall": pool and pool.stall,
+        "problem": pool.problem if pool is not None and pool.is_open else "",
+        "workers": [
+            {
+                "job": worker.id,
+                "state": worker.state,
+                "started_at": iso(worker.started_at),
+                "node": node,
+            }
+            for worker, node in zip(workers, nodes_of_workers(workers), strict=True)
+        ],
     }
 
 

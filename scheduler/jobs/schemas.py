@@ -228,6 +228,10 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
     array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
+    serves = serializers.IntegerField(
+        allow_null=True,
+        help_text="The job for which it makes batches, if the platform started it as an input worker.",
+    )
     version = serializers.IntegerField()
 
 
@@ -246,6 +250,26 @@ class JobDependencies(serializers.Serializer[Mapping[str, object]]):
     waits_for = Dependency(many=True, help_text="The jobs that it waits for, or waited for.")
     awaited_by = Dependency(many=True, help_text="The jobs that wait for it, the latest 100 of them.")
     awaited_by_count = serializers.IntegerField(help_text="How many these are in all.")
+
+
+class InputWorker(serializers.Serializer[Mapping[str, object]]):
+    job = serializers.IntegerField(help_text="The worker's own number: its output and its past are there.")
+    state = serializers.ChoiceField(choices=JOB_STATES)
+    started_at = serializers.DateTimeField(allow_null=True)
+    node = serializers.CharField(allow_null=True, help_text="Where it is; null: nowhere yet.")
+
+
+class JobInputWorkers(serializers.Serializer[Mapping[str, object]]):
+    desired = serializers.IntegerField(help_text="How many there are to be now.")
+    running = serializers.IntegerField()
+    connected = serializers.IntegerField(
+        allow_null=True, help_text="To its trainer, by its newest progress line; null: there is none yet."
+    )
+    stall = serializers.FloatField(
+        allow_null=True, help_text="Part of the time that its trainer waited for batches, by that line."
+    )
+    problem = serializers.CharField(allow_blank=True, help_text="Why fewer are started than desired.")
+    workers = InputWorker(many=True, help_text="Those that have not ended.")
 
 
 class JobCounts(serializers.Serializer[Mapping[str, object]]):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from nodeagent.messages import INPUT_PORT
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.spec import JOB, JobSpec
@@ -51,6 +52,9 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     _check_without_gpus(fields, spec)
     _check_tags(fields, spec)
     _check_trial(fields, spec)
+    if spec.input_workers is not None and INPUT_PORT in spec.ports:
+        problem = f"{INPUT_PORT} is where the input workers of the job come to it"
+        fields.refuse("ports", problem, "another name")
     for number, use in enumerate(spec.secrets):
         for task in spec.tasks:
             if use.env and use.env in task.env:
@@ -163,7 +167,10 @@ def _check_trial(fields: Fields, spec: JobSpec) -> None:
 
 
 def _text_characters(spec: JobSpec) -> int:
-    words = sum(len(word) for task in spec.tasks for word in task.command)
+    commands = [task.command for task in spec.tasks]
+    if spec.input_workers is not None:
+        commands.append(spec.input_workers.command)
+    words = sum(len(word) for command in commands for word in command)
     pairs = [pair for task in spec.tasks for pair in task.env.items()] + list(spec.labels.items())
     return words + sum(len(name) + len(text) for name, text in pairs)
 

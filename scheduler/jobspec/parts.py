@@ -19,7 +19,7 @@ from scheduler.core.model.tag_constraints import SCOPES, TagConstraint
 from scheduler.jobspec.declaring import ListOf, Object, stated
 from scheduler.jobspec.fields import Fields, described
 from scheduler.jobspec.kind import Definitions, FieldDeclaration, Flag, Group, Kind, Schema
-from scheduler.jobspec.kinds import Choice, Duration, Names, Number, Table, Truth, Whole, Word
+from scheduler.jobspec.kinds import Choice, Duration, Names, Number, Size, Table, Truth, Whole, Word
 from scheduler.jobspec.tables import (
     MAX_ATTEMPTS,
     MAX_RETRY_LINES,
@@ -28,7 +28,7 @@ from scheduler.jobspec.tables import (
     attempts_by_text,
     is_variable,
 )
-from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA
+from scheduler.jobspec.tasks import MAX_CPUS, MAX_GPUS_PER_REPLICA, MAX_MEMORY_BYTES, Command
 from tenants import SECRET_SCOPES
 
 #: What can be done about a job that is stuck.
@@ -117,6 +117,42 @@ class Trial:
 
 
 TRIAL = Object(Trial, "Trial")
+
+#: More processes do not send batches to one trainer any faster.
+MAX_INPUT_WORKERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputWorkers:
+    """Processes that make batches for the job while it runs, on CPUs and memory of any node."""
+
+    command: tuple[str, ...] = stated(
+        Command(),
+        help="What each of them runs: it gets image, secrets, and variables of the job's first task.",
+        example=["python", "-m", "allot.training.input_workers", "dataset:make"],
+    )
+    least: int = stated(
+        Whole(1, MAX_INPUT_WORKERS), name="min", default=1, help="The fewest of them, with which it begins."
+    )
+    most: int = stated(Whole(1, MAX_INPUT_WORKERS), name="max", default=8, help="The most of them.")
+    cpus: float = stated(Number(0.1, MAX_CPUS), name="cpu", default=1.0, help="CPUs of each of them.")
+    memory_bytes: int = stated(
+        Size(MAX_MEMORY_BYTES, "64TiB"),
+        name="memory",
+        default=2**30,
+        unit="bytes",
+        help="Memory of each of them.",
+        example="1GiB",
+    )
+
+
+def _most_is_no_less(fields: Fields, workers: InputWorkers) -> None:
+    if workers.most < workers.least:
+        problem = f"{workers.most} is less than min, {workers.least}"
+        fields.refuse("max", problem, f"a whole number from {workers.least} to {MAX_INPUT_WORKERS}")
+
+
+INPUT_WORKERS = Object(InputWorkers, "InputWorkers", check_together=_most_is_no_less)
 TOPOLOGY = Object(
     Topology,
     "Topology",

@@ -52,6 +52,7 @@ from scheduler.jobspec.parts import (
     CONSTRAINTS,
     ELASTIC,
     ELASTIC_MODES,
+    INPUT_WORKERS,
     MAX_TAGS,
     NODES,
     NOTIFY,
@@ -60,6 +61,7 @@ from scheduler.jobspec.parts import (
     TOPOLOGY,
     TRIAL,
     WATCH,
+    InputWorkers,
     Ports,
     Secrets,
     SecretUse,
@@ -306,6 +308,13 @@ class JobSpec:
     #: None: the whole gang starts at once.
     trial: Trial | None = stated(
         TRIAL, default=None, help="A short run on few GPUs before the whole gang starts."
+    )
+    #: None: it makes its batches itself, or somebody starts the workers.
+    input_workers: InputWorkers | None = stated(
+        INPUT_WORKERS,
+        default=None,
+        help="Processes that make its batches, which the platform starts as its trainer waits for data.",
+        is_sparse=True,
     )
     #: None: as he chose for all his jobs.
     notify_email: tuple[str, ...] | None = stated(

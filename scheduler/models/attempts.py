@@ -256,6 +256,32 @@ class JobScaling(models.Model):
         ]
 
 
+class InputPool(models.Model):
+    """The input workers of one attempt: where its ranks wait for them, and how many there are to be."""
+
+    attempt = models.OneToOneField(
+        Attempt, on_delete=models.CASCADE, primary_key=True, related_name="input_pool"
+    )
+    #: By rank, HOST:PORT.
+    trainers = models.JSONField(default=dict)
+    #: There may still be workers.
+    is_open = models.BooleanField(default=True)
+    #: As many as there are to be now; they come and go.
+    desired = models.PositiveIntegerField()
+    #: As many as its newest progress line asks for, within its job's bounds, and since when; 0: it is done
+    #: with them.
+    requested = models.PositiveIntegerField()
+    requested_since = models.DateTimeField()
+    #: By that line: how many are connected, and for what part of the time its trainer waited; None: no line.
+    connected = models.PositiveIntegerField(null=True)
+    stall = models.FloatField(null=True)
+    #: Why there are fewer than desired and no more come; "": they come.
+    problem = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        indexes = [models.Index(fields=["attempt"], condition=Q(is_open=True), name="input_pool_open")]
+
+
 class JobProfile(models.Model):
     """A `ProfileReport` in a row: what a job made of GPUs that it had alone (`core.perf.profiles`)."""
 

@@ -43,6 +43,11 @@ class Job(models.Model):
     #: {"index": its own, "size": tasks of the array, "at_most": how many run at once, or null}.
     array = models.JSONField(null=True)
 
+    #: The attempt for which it makes batches, if the platform started it as an input worker.
+    serves = models.ForeignKey(
+        "scheduler.Attempt", null=True, on_delete=models.CASCADE, related_name="input_workers", db_index=False
+    )
+
     guaranteed = models.BooleanField(default=True)
     #: Higher wins.
     priority = models.SmallIntegerField(default=0)
@@ -98,6 +103,7 @@ class Job(models.Model):
             models.Index(fields=["state", "-id"], name="job_by_state"),
             GinIndex(fields=["labels"], name="job_labels"),
             models.Index(fields=["array_id", "id"], condition=Q(array_id__isnull=False), name="job_by_array"),
+            models.Index(fields=["serves", "id"], condition=Q(serves__isnull=False), name="job_by_served"),
             # What is known of the cost of preemptions in a virtual cluster, the latest first.
             models.Index(
                 fields=["virtual_cluster", "-id"],

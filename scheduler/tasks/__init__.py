@@ -17,6 +17,7 @@ from scheduler.forecasts.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
 from scheduler.jobs.attempts.services import hang_detection, profiling, progress
 from scheduler.jobs.budgets import services as budget_services
+from scheduler.jobs.services.input_workers import input_workers_match
 from scheduler.nodes.services import health as node_health
 from scheduler.notifications.services import dispatch
 from scheduler.rounds.run import run_round as run_one_round
@@ -90,6 +91,11 @@ def watch_idle_gpus() -> None:
 @shared_task(time_limit=60)
 def end_trials() -> None:
     hang_detection.end_trials()
+
+
+@shared_task(time_limit=60)
+def match_input_workers() -> None:
+    input_workers_match()
 
 
 @shared_task(time_limit=60)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent.clock import boot_clock_seconds
-from nodeagent.messages import Finding, GpuPart
+from nodeagent.messages import INPUT_PORT, Finding, GpuPart
 from nodeagent.shim.freezing import FREEZE_SECONDS
 from nodeagent.shim.main import KILL_MARGIN_SECONDS
 from tests.agent.builders import AgentProcess, make_part, make_replica, python, shell
@@ -95,6 +95,35 @@ async def test_how_a_part_of_a_gpu_is_held_is_told_also_after_the_agent_was_kill
     del server.reports[NODE]
     await agent.start()
     await server.until(lambda: say(1) == say(2) == "enforced")
+
+
+async def test_where_replicas_wait_for_input_workers_is_told_also_after_the_agent_was_killed(
+    server: FakeServer, start_agent: StartAgent
+) -> None:
+    agent = await start_agent()
+
+    def told(attempt: int) -> dict[str, int]:
+        part = server.part(NODE, attempt)
+        return {} if part is None else part.input_ports
+
+    script = 'echo "$RANK waits at $ALLOT_PORT_INPUT_WORKERS"; exec sleep 600'
+    both = [shell(script, rank=0, gpu_indexes=(0,)), shell(script, rank=1, gpu_indexes=(1,))]
+    has_workers = make_part(*both, attempt=1, world_size=2, ports={INPUT_PORT: 0})
+    other = make_part(shell("exec sleep 600", gpu_indexes=(2,)), attempt=2, ports={"notebook": 0})
+    await server.want(NODE, has_workers, other)
+    await server.until(lambda: len(told(1)) == 2)
+    ports = told(1)
+    for rank in (0, 1):
+        await server.until(
+            lambda rank=rank: server.text(NODE, 1, rank) == f"{rank} waits at {ports[str(rank)]}\n"
+        )
+    assert len(set(ports.values())) == 2
+    await server.until_state(NODE, 2, "running")
+    assert told(2) == {}
+    await agent.end(signal.SIGKILL)
+    del server.reports[NODE]
+    await agent.start()
+    await server.until(lambda: told(1) == ports)
 
 
 async def test_a_gang_starts_on_all_nodes_or_on_none(server: FakeServer, start_agent: StartAgent) -> None:

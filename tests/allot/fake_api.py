@@ -122,6 +122,7 @@ def make_job(job_id: int, **changes: Any) -> dict[str, Any]:
         "cancelling": False,
         "held": False,
         "array": None,
+        "serves": None,
         "version": 1,
     }
     return {**job, **changes}
@@ -173,6 +174,7 @@ class FakeApi:
         #: So many jobs are cancelled by one request.
         self.cancelled_at_once = 1
         self.prediction: dict[str, Any] | None = None
+        self.input_workers: dict[str, Any] = {}
         self.dependencies: dict[str, Any] = {"waits_for": [], "awaited_by": [], "awaited_by_count": 0}
         self.questions: list[Any] = []
         self.answer: dict[str, Any] = {}
@@ -266,6 +268,8 @@ class FakeApi:
             return {**{key: job[key] for key in keys}, **more}
         if action == "dependencies":
             return self.dependencies
+        if action == "input-workers":
+            return self.input_workers
         if action == "preemptions":
             times = {"times": job["preemptions"], "lost_seconds": 75.0, "overhead_seconds": 4.5}
             return {**times, "cost_seconds": 79.5, "short_runs": 0, "may_borrow_at": None}

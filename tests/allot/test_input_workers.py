@@ -270,6 +270,26 @@ def test_the_progress_says_how_long_data_is_waited_for(tmp_path: Path) -> None:
     assert (last["input_workers"], last["input_workers_desired"]) == (1, 2)
 
 
+def test_a_job_of_the_platform_waits_at_the_port_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    monkeypatch.setenv("ALLOT_PORT_INPUT_WORKERS", str(port))
+    monkeypatch.setenv("ALLOT_INPUT_MIN", "3")
+    monkeypatch.setenv("ALLOT_INPUT_MAX", "5")
+    monkeypatch.setenv("ALLOT_INPUT_SECRET", SECRET)
+    with training.session(folder=tmp_path) as run:
+        with run.input_workers() as workers, in_threads(workers, lambda item: b"x" * item):
+            assert workers.port == port
+            assert list(workers.batches([1, 2])) == [(1, b"x"), (2, b"xx")]
+        run.report(loss=1)
+    # Before the first batch it asks for some, and after the last one for none.
+    lines = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
+    assert lines[0]["input_workers_desired"] == 3
+    assert (lines[-1]["loss"], lines[-1]["input_workers_desired"]) == (1, 0)
+
+
 @given(
     st.dictionaries(
         st.text(max_size=8),

@@ -242,6 +242,25 @@ def test_show_tells_what_it_waits_for_and_what_waits_for_it(allot: Allot, api: F
     assert "  Awaited by       jobs 30, 29, 28, 27, 26, 25, 24, 23, 22, 21 and 1,190 more\n" in shown
 
 
+def test_show_tells_of_input_workers_and_for_whom_one_works(allot: Allot, api: FakeApi) -> None:
+    api.add(1, **running(), spec={"name": "train", "input_workers": {"command": ["true"]}})
+    worker = {"state": "running", "started_at": NOW, "node": "node-1"}
+    api.input_workers = {
+        "desired": 3,
+        "running": 2,
+        "connected": 2,
+        "stall": 0.123,
+        "problem": "Tenant research has 9 unfinished jobs.",
+        "workers": [{"job": 8, **worker}, {"job": 9, **worker}],
+    }
+    shown = allot("show", "1").stdout
+    assert "  Input workers    2 run, 3 desired; its trainer waits for batches 12% of the time\n" in shown
+    assert "                   jobs 8, 9\n" in shown
+    assert "                   Tenant research has 9 unfinished jobs.\n" in shown
+    api.add(8, serves=1)
+    assert "  Works for        job 1, as an input worker\n" in allot("show", "8").stdout
+
+
 def test_show_names_the_signal_that_ended_an_attempt(allot: Allot, api: FakeApi) -> None:
     attempt = make_attempt(state="ended", outcome="failed", exit_code=137, signal="SIGKILL", ended_at=NOW)
     api.add(1, **{**running(), **ended("failed", 137), "attempt": attempt})

@@ -80,6 +80,7 @@ POST   /api/v1/jobs/<int:job_id>/release          401    404      403    200    
 GET    /api/v1/jobs/<int:job_id>/attempts         401    404      200    200    200   200      200       -
 PATCH  /api/v1/jobs/<int:job_id>                  401    404      403    200    200   200      403       403
 GET    /api/v1/jobs/<int:job_id>/dependencies     401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/input-workers    401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/events           401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/preemptions      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/run-time         401    404      200    200    200   200      200       -

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
+from scheduler.jobspec import parse
 from tests.patience import PATIENCE_SECONDS, until
 from tests.processes import signal_process
 
@@ -15,13 +19,14 @@ IMAGES = Path(__file__).resolve().parents[2] / "examples" / "images"
 STEPS = 40
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+def start(folder: Path, *options: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             *(sys.executable, str(IMAGES / "train.py"), "--folder", str(folder.parent / "pictures")),
             *("--pictures", "40", "--steps", str(STEPS), *options),
         ],
-        env={"PATH": os.environ["PATH"], "ALLOT_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"},
+        env={"PATH": os.environ["PATH"], "ALLOT_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+        | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,3 +55,25 @@ def test_whoever_is_killed_it_ends_with_the_same_weights(tmp_path: Path) -> None
     assert again.returncode == 0, output
     assert "going on from step" in output
     assert output.splitlines()[-1] == expected
+
+
+def test_workers_of_the_platform_make_the_same_batches(tmp_path: Path) -> None:
+    own, _ = start(tmp_path / "own", "--workers", "1").communicate(timeout=PATIENCE_SECONDS)
+    job = parse(yaml.safe_load((IMAGES / "workers.yaml").read_text()))
+    assert job.input_workers is not None
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = str(found.getsockname()[1])
+    # What the node says to both.
+    secret = {"ALLOT_INPUT_SECRET": "a secret of this test"}
+    trainer = start(tmp_path / "fetched", "--workers", "0", ALLOT_PORT_INPUT_WORKERS=port, **secret)
+    said = {
+        "ALLOT_EXAMPLES": str(IMAGES.parent),
+        "ALLOT_INPUT_TRAINERS": f"127.0.0.1:{port}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path),
+    }
+    workers = [subprocess.Popen(job.input_workers.command, env=said | secret) for _ in range(2)]
+    fetched, _ = trainer.communicate(timeout=PATIENCE_SECONDS)
+    assert trainer.returncode == 0, fetched
+    assert fetched.splitlines()[-1] == own.splitlines()[-1]
+    assert [worker.wait(PATIENCE_SECONDS) for worker in workers] == [0, 0]

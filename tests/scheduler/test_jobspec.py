@@ -12,6 +12,7 @@ from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import Topology
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.jobspec import in_order, parse
+from scheduler.jobspec.input_workers import input_worker_of
 from scheduler.jobspec.shape import shape_of
 from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid
@@ -840,3 +841,99 @@ def test_a_trial_is_of_a_first_task_with_gpus() -> None:
     helper = task(name="helper", resources={"gpu": 0, "cpu": 1})
     gang = spec(tasks=[helper, task(replicas=4)], trial={"gpus": 1, "seconds": 60})
     assert problems(gang)["trial"].problem == "runs the first task, which has no GPUs"
+
+
+WORKERS = {"command": ["python", "-m", "allot.training.input_workers", "dataset:make"]}
+
+
+def test_a_job_has_input_workers() -> None:
+    parsed = parse(
+        spec(input_workers=WORKERS | {"min": 2, "max": 6, "cpu": 0.5, "memory": "2GiB"}, image="team/train:2")
+    )
+    written = parsed.to_dict()
+    assert written["input_workers"] == WORKERS | {"min": 2, "max": 6, "cpu": 0.5, "memory": 2**31}
+    assert parse(written) == parsed
+    assert parse(spec(input_workers=WORKERS)).to_dict()["input_workers"] == WORKERS | {
+        "min": 1,
+        "max": 8,
+        "cpu": 1.0,
+        "memory": 2**30,
+    }
+    assert "input_workers" not in parse(spec()).to_dict()
+
+
+def test_an_input_worker_asks_for_what_its_job_says_of_it() -> None:
+    job = spec(
+        name="a" * 63,
+        priority=5,
+        virtual_cluster="research",
+        tasks=[task(env={"DATA": "/data"})],
+        image="team/train:2",
+        secrets=["HF_TOKEN"],
+        input_workers=WORKERS | {"cpu": 2, "memory": "2GiB"},
+        time_limit="2h",
+        labels={"team": "vision"},
+    )
+    worker = input_worker_of(parse(job))
+    assert worker is not None
+    assert parse(worker.to_dict()) == worker
+    written = worker.to_dict()
+    assert written["name"] == "a" * 57 + "-input"
+    assert written["tasks"] == [
+        {
+            "name": "main",
+            "replicas": 1,
+            "resources": {"gpu": 0, "gpu_model": "any", "cpu": 2.0, "memory": 2**31},
+            "command": WORKERS["command"],
+            "env": {"DATA": "/data"},
+        }
+    ]
+    assert (written["guarantee"], written["priority"], written["image"]) == (
+        "opportunistic",
+        5,
+        "team/train:2",
+    )
+    assert [use["name"] for use in written["secrets"]] == ["HF_TOKEN"]
+    # Nobody gets mail about it, it ends with its job, and it is not found by the job's labels.
+    assert (written["notify"], written["time_limit"], written["labels"]) == ({"email": []}, None, {})
+    assert input_worker_of(parse(spec())) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "problem"),
+    [
+        ({"input_workers": {}}, "input_workers.command", "is missing"),
+        ({"input_workers": 4}, "input_workers", "4 is not an object"),
+        ({"input_workers": WORKERS | {"command": []}}, "input_workers.command", "a list is not a command"),
+        ({"input_workers": WORKERS | {"min": 0}}, "input_workers.min", "0 is less than 1"),
+        ({"input_workers": WORKERS | {"max": 65}}, "input_workers.max", "65 is more than 64"),
+        (
+            {"input_workers": WORKERS | {"min": 4, "max": 2}},
+            "input_workers.max",
+            "2 is less than min, 4",
+        ),
+        ({"input_workers": WORKERS | {"min": 9}}, "input_workers.max", "8 is less than min, 9"),
+        ({"input_workers": WORKERS | {"cpu": 0}}, "input_workers.cpu", "0 is less than 0.1"),
+        ({"input_workers": WORKERS | {"cpu": "auto"}}, "input_workers.cpu", "'auto' is not a number"),
+        ({"input_workers": WORKERS | {"memory": "much"}}, "input_workers.memory", "'much' is not a size"),
+        (
+            {"input_workers": WORKERS | {"maximum": 4}},
+            "input_workers.maximum",
+            "is not a known field",
+        ),
+        (
+            {"input_workers": WORKERS, "ports": ["input-workers"]},
+            "ports",
+            "input-workers is where the input workers of the job come to it",
+        ),
+        (
+            {"input_workers": WORKERS | {"command": "x" * 70_000}},
+            "tasks",
+            "its commands, variables and labels are too long",
+        ),
+    ],
+)
+def test_what_is_wrong_with_input_workers_is_told(wrong: dict[str, Any], field: str, problem: str) -> None:
+    found = problems(spec(**wrong))
+    assert found[field].problem.startswith(problem), found
+    assert found[field].expected

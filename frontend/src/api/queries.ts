@@ -116,6 +116,13 @@ export const dependenciesQuery = (id: number) =>
       answerOf(api.GET("/jobs/{job_id}/dependencies", { params: { path: { job_id: id } }, signal })),
   });
 
+export const inputWorkersQuery = (id: number) =>
+  queryOptions({
+    queryKey: ["job", id, "input-workers"],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/input-workers", { params: { path: { job_id: id } }, signal })),
+  });
+
 export const scalingQuery = (id: number) =>
   queryOptions({
     queryKey: ["job", id, "scaling"],

@@ -697,6 +697,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/input-workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The input workers that the platform runs for it, and how much its trainer waits for them
+         * @description The input workers that the platform runs for it, and how much its trainer waits for them.
+         */
+        get: operations["jobs_input_workers_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/logs": {
         parameters: {
             query?: never;
@@ -4480,6 +4500,74 @@ export interface components {
             ends_at: string;
             from: string;
         };
+        InputWorker: {
+            /** @description The worker's own number: its output and its past are there. */
+            job: number;
+            state: components["schemas"]["JobState"];
+            /** Format: date-time */
+            started_at: string | null;
+            /** @description Where it is; null: nowhere yet. */
+            node: string | null;
+        };
+        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        InputWorkers: {
+            /** @description What each of them runs: it gets image, secrets, and variables of the job's first task. */
+            command: string[];
+            /**
+             * @description The fewest of them, with which it begins.
+             * @default 1
+             */
+            min?: number;
+            /**
+             * @description The most of them.
+             * @default 8
+             */
+            max?: number;
+            /**
+             * @description CPUs of each of them.
+             * @default 1
+             */
+            cpu?: number;
+            /**
+             * @description Memory of each of them.
+             * @default 1073741824
+             */
+            memory?: number;
+        };
+        /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
+        InputWorkersRequest: {
+            /**
+             * @description What each of them runs: it gets image, secrets, and variables of the job's first task.
+             * @example [
+             *       "python",
+             *       "-m",
+             *       "allot.training.input_workers",
+             *       "dataset:make"
+             *     ]
+             */
+            command: string | string[];
+            /**
+             * @description The fewest of them, with which it begins.
+             * @default 1
+             */
+            min?: number | null;
+            /**
+             * @description The most of them.
+             * @default 8
+             */
+            max?: number | null;
+            /**
+             * @description CPUs of each of them.
+             * @default 1
+             */
+            cpu?: number | null;
+            /**
+             * @description Memory of each of them.
+             * @default 1073741824
+             * @example 1GiB
+             */
+            memory?: (string | number) | null;
+        };
         Interference: {
             /** @description With fewer measured pairs nothing is foretold. */
             least_pairs: number;
@@ -4591,6 +4679,8 @@ export interface components {
             held: boolean;
             /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
+            /** @description The job for which it makes batches, if the platform started it as an input worker. */
+            serves: number | null;
             version: number;
         };
         /** @description The same job for many indices, each a job of its own that finds its index in $ALLOT_ARRAY_INDEX. */
@@ -4637,6 +4727,22 @@ export interface components {
             awaited_by: components["schemas"]["Dependency"][];
             /** @description How many these are in all. */
             awaited_by_count: number;
+        };
+        JobInputWorkers: {
+            /** @description How many there are to be now. */
+            desired: number;
+            running: number;
+            /** @description To its trainer, by its newest progress line; null: there is none yet. */
+            connected: number | null;
+            /**
+             * Format: double
+             * @description Part of the time that its trainer waited for batches, by that line.
+             */
+            stall: number | null;
+            /** @description Why fewer are started than desired. */
+            problem: string;
+            /** @description Those that have not ended. */
+            workers: components["schemas"]["InputWorker"][];
         };
         JobMetricsAnswer: {
             /** Format: date-time */
@@ -4872,6 +4978,8 @@ export interface components {
             watch?: components["schemas"]["Watch"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["Trial"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkers"] | null;
             notify?: components["schemas"]["Notify"] | null;
             /** @description Ports at which people visit programs of the job. */
             ports?: components["schemas"]["Port"][];
@@ -5010,6 +5118,8 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkersRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -5213,6 +5323,8 @@ export interface components {
             watch?: components["schemas"]["WatchRequest"] | null;
             /** @description A short run on few GPUs before the whole gang starts. */
             trial?: components["schemas"]["TrialRequest"] | null;
+            /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
+            input_workers?: components["schemas"]["InputWorkersRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -8534,6 +8646,9 @@ export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
 export type IncomingLoan = components['schemas']['IncomingLoan'];
+export type InputWorker = components['schemas']['InputWorker'];
+export type InputWorkers = components['schemas']['InputWorkers'];
+export type InputWorkersRequest = components['schemas']['InputWorkersRequest'];
 export type Interference = components['schemas']['Interference'];
 export type Invitation = components['schemas']['Invitation'];
 export type InvitationInputRequest = components['schemas']['InvitationInputRequest'];
@@ -8546,6 +8661,7 @@ export type JobArrayRequest = components['schemas']['JobArrayRequest'];
 export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
+export type JobInputWorkers = components['schemas']['JobInputWorkers'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
@@ -11690,6 +11806,8 @@ export interface operations {
                 page_size?: number;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /**
@@ -12556,6 +12674,81 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_input_workers_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobInputWorkers"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
         };
@@ -14296,6 +14489,8 @@ export interface operations {
                 name?: string;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /** @description By its first start. */
@@ -14415,6 +14610,8 @@ export interface operations {
                 name?: string;
                 /** @description Part of the name. */
                 q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
                 /** @description Has not ended before. */
                 since?: string;
                 /** @description By its first start. */

@@ -67,6 +67,7 @@ export function aJob(given: Partial<Job>): Job {
     cancelling: false,
     held: false,
     array: null,
+    serves: null,
     version: 1,
     ...given,
   };

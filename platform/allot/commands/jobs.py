@@ -24,6 +24,7 @@ from allot.describe import (
     gpus_of,
     gpus_wanted,
     guarantee_words,
+    input_worker_words,
     model_of,
     nodes_of,
     preemption_words,
@@ -54,7 +55,7 @@ from allot.times import past
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import Attempt, Job, JobDependencies, JobPreemptions, JobRunTime
+    from allot.schema import Attempt, Job, JobDependencies, JobInputWorkers, JobPreemptions, JobRunTime
 
 DEFAULT_ROWS = 50
 
@@ -194,7 +195,8 @@ def show(
             latest = job["attempt"]
             known = client.job_run_time(job_id) if latest and latest["total_steps"] else None
             attempts = client.attempts(job_id) if latest else []
-            _print_job(job, attempts, preemptions, known, client.dependencies(job_id))
+            inputs = client.input_workers(job_id) if latest and job["spec"].get("input_workers") else None
+            _print_job(job, attempts, preemptions, known, client.dependencies(job_id), inputs)
 
 
 def _print_job(
@@ -203,6 +205,7 @@ def _print_job(
     preemptions: JobPreemptions | None,
     known: JobRunTime | None,
     dependencies: JobDependencies,
+    inputs: JobInputWorkers | None,
 ) -> None:
     latest = job["attempt"]
     facts = [
@@ -220,6 +223,8 @@ def _print_job(
         ("Labels", ", ".join(f"{key}={value}" for key, value in job["labels"].items())),
         ("Waits for", "\n".join(dependency_line(one) for one in dependencies["waits_for"])),
         ("Awaited by", dependent_words(dependencies)),
+        ("Works for", f"job {job['serves']}, as an input worker" if job["serves"] else ""),
+        ("Input workers", input_worker_words(inputs) if inputs else ""),
         ("Preempted", preemption_words(preemptions) if preemptions else ""),
         ("Turns", turn_words(latest["turn"]) if latest and latest["turn"] else ""),
         ("GPU part", enforcement_words(latest["enforcement"]) if latest else ""),

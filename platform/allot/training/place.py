@@ -11,6 +11,8 @@ from allot.training.errors import TrainingError
 
 #: Where a script that was started by hand keeps its checkpoints, in the folder it was started in.
 LOCAL_FOLDER = "checkpoints"
+#: More input workers do not send batches to one trainer any faster.
+INPUT_WORKERS_MOST = 64
 ATTEMPT_MOST = 10**10 - 1
 RANKS_MOST = 100_000
 
@@ -32,6 +34,10 @@ class Place:
     gpu_model: str = ""
     #: Where progress lines go; None: beside the checkpoints.
     progress: Path | None = None
+    #: Where the input workers come that the platform starts, and how many it starts; 0: it starts none.
+    input_port: int = 0
+    input_least: int = 1
+    input_most: int = INPUT_WORKERS_MOST
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], folder: Path | None = None) -> Place:
@@ -60,6 +66,11 @@ class Place:
             folder=Path(os.path.abspath(given or folder or LOCAL_FOLDER)),
             gpu_model=environment.get("ALLOT_GPU_MODEL", ""),
             progress=Path(progress) if progress else None,
+            input_port=_number(environment, "ALLOT_PORT_INPUT_WORKERS", 0, least=0, most=65_535),
+            input_least=_number(environment, "ALLOT_INPUT_MIN", 1, least=0, most=INPUT_WORKERS_MOST),
+            input_most=_number(
+                environment, "ALLOT_INPUT_MAX", INPUT_WORKERS_MOST, least=1, most=INPUT_WORKERS_MOST
+            ),
         )
 
     @property

@@ -257,37 +257,46 @@ class Session:
     def input_workers(
         self,
         *,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         secret: str | None = None,
         buffer: int = 16,
         max_batch_bytes: int = 2**28,
         silent_seconds: float = 120.0,
-        least: int = 1,
-        most: int = 64,
+        least: int | None = None,
+        most: int | None = None,
     ) -> InputWorkers:
         """Return the input workers of this rank, to be entered by `with`; docs/input-workers.md.
 
-        listen              HOST:PORT where they connect
+        listen              HOST:PORT where they connect; by default where the platform sends those that it
+                            starts, or, if it starts none, a free port of 127.0.0.1
         secret              that they know as well; by default that of ALLOT_INPUT_SECRET
         buffer              batches at most that are being made or wait: about three for each worker
         max_batch_bytes     of one batch
         silent_seconds      after so long a worker that has something to make and says nothing is given up:
                             more than its slowest batch takes
-        least, most         workers that may be wanted
+        least, most         workers that may be wanted; by default min and max of the job's `input_workers`,
+                            or 1 and 64
 
         While a batch is waited for and the process is told to stop, it saves and stops, unless ranks have to
         `agree` on that. Raises TrainingError for what it cannot do.
         """
+        place = self._place
+        if listen is None:
+            listen = f"0.0.0.0:{place.input_port}" if place.input_port else "127.0.0.1:0"
         self._inputs = InputWorkers(
             listen=listen,
             secret=secret_of(secret),
             buffer=buffer,
             max_batch_bytes=max_batch_bytes,
             silent_seconds=silent_seconds,
-            least=least,
-            most=most,
+            least=place.input_least if least is None else least,
+            most=place.input_most if most is None else most,
             on_stop=self._stop_while_waiting,
         )
+        if place.input_port:
+            # Before the first batch: if the platform ended the workers of an earlier `with`, it starts them
+            # again by this.
+            self.report(samples=self._samples)
         return self._inputs
 
     def steps(self, total: int) -> Iterator[int]:

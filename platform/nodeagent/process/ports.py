@@ -7,6 +7,9 @@ import contextlib
 import random
 import socket
 
+from nodeagent.folder import AttemptFolder, read_json
+from nodeagent.messages import INPUT_PORT, DesiredPart
+
 #: Outside the range from which Linux takes ports for outgoing connections, so they stay free until used.
 PORTS = range(20_000, 32_000)
 TRIES = 100
@@ -58,6 +61,21 @@ class HeldPorts:
     def release_all(self) -> None:
         for attempt in list(self.sockets):
             self.release(attempt)
+
+
+def input_ports(folder: AttemptFolder, desired: DesiredPart) -> dict[str, int]:
+    """Return by rank where the input workers of an attempt come to it; empty: it has none, or did not start.
+
+    What is asked for is looked at first: few jobs have input workers, and this is read for every report.
+    """
+    if INPUT_PORT not in desired.ports:
+        return {}
+    replicas = (read_json(folder.spec) or {}).get("replicas", [])
+    return {
+        str(replica["rank"]): replica["ports"][INPUT_PORT]
+        for replica in replicas
+        if INPUT_PORT in replica.get("ports", {})
+    }
 
 
 def port_variable(name: str) -> str:

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Count, F
 
 from nodeagent.messages import (
+    INPUT_PORT,
     OLDEST_PROTOCOL,
     PROTOCOL,
     DesiredPart,
@@ -26,6 +27,7 @@ from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobs.attempts.services import lifecycle as attempts
+from scheduler.jobs.attempts.services.input_pools import demand_note, trainers_note, trainers_of
 from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
 from scheduler.jobs.attempts.services.profiling import profile_note
 from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
@@ -196,6 +198,8 @@ def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
         AttemptPart.objects.filter(id=part.id).update(enforcement=report.enforcement)
         Job.objects.filter(id=job_id).update(version=F("version") + 1)
         publish_jobs([job_id])
+    if report.input_ports:
+        trainers_note(part, report.input_ports)
     if report.state == "ready":
         attempts.part_ready(part, master_port=report.master_port)
     elif report.state == "running":
@@ -247,6 +251,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
         training_note(attempt, points)
         scaling_note(attempt, points)
     profile_note(attempt, points)
+    demand_note(attempt, points)
     pace_note(attempt, points, is_last=report.state == "exited")
     publish_progress(attempt, points)
 
@@ -286,8 +291,15 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
     )
     turns = time_slices_of([part.attempt for part in parts])
     gpu_parts_here = _gpu_parts(node, [part.attempt.allocation_id for part in parts])
+    served = [part.attempt.job.serves_id for part in parts if part.attempt.job.serves_id is not None]
+    trainers = trainers_of(served) if served else {}
     return tuple(
-        _desired_part(part, turns.get(part.attempt_id), gpu_parts_here.get(part.attempt.allocation_id, {}))
+        _desired_part(
+            part,
+            turns.get(part.attempt_id),
+            gpu_parts_here.get(part.attempt.allocation_id, {}),
+            trainers.get(part.attempt.job.serves_id or 0, ""),
+        )
         for part in parts
     )
 
@@ -316,7 +328,10 @@ def _has_parts(node: Node) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart]) -> DesiredPart:
+def _desired_part(
+    part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: str = ""
+) -> DesiredPart:
+    """Return what the node is to run; `trainers`: where the ranks wait that an input worker serves."""
     attempt, job = part.attempt, part.attempt.job
     stated = job.specification
     tasks = {task.name: task for task in stated.tasks}
@@ -324,6 +339,12 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
     if job.array is not None:
         values = (job.array["index"], job.array_id, job.array["size"])
         variables |= dict(zip(_ARRAY_VARIABLES, map(str, values), strict=True))
+    ports = {name: number or 0 for name, number in stated.ports.items()}
+    if (workers := stated.input_workers) is not None:
+        ports[INPUT_PORT] = 0
+        variables |= {"ALLOT_INPUT_MIN": str(workers.least), "ALLOT_INPUT_MAX": str(workers.most)}
+    if trainers:
+        variables["ALLOT_INPUT_TRAINERS"] = trainers
     # An elastic job has as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
@@ -358,8 +379,8 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
         log_bytes=settings.CONFIG.log_bytes_per_attempt,
         shares_gpus=part.sharers > 1,  # type: ignore[attr-defined]
         turn=turn,
-        has_secrets=bool(stated.secrets),
-        ports={name: number or 0 for name, number in stated.ports.items()},
+        has_secrets=bool(stated.secrets or workers) or job.serves_id is not None,
+        ports=ports,
     )
 
 

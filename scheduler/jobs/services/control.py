@@ -1,7 +1,7 @@
 """Actions on a job: submit, cancel, hold, release."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from scheduler.jobs.attempts.services.steps import (
 from scheduler.jobs.representations import publish_jobs, publish_new_jobs
 from scheduler.jobs.services.dependencies import dependencies_write
 from scheduler.jobs.services.submission import FeasibleJob, Submission
+from scheduler.jobspec import JobSpec
 from scheduler.jobspec.arrays import JobArray
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
@@ -33,7 +34,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.deadlocks import repeated_on_deadlock
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict, FieldError, Invalid
-from tenants.models import Tenant, VirtualCluster
+from tenants.models import Tenant, User, VirtualCluster
 from tenants.selectors import Viewer
 
 MAX_JOBS_PER_REQUEST = 1_000
@@ -68,7 +69,7 @@ def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewe
     virtual_clusters = {
         name: VirtualCluster(id=one.id, name=name) for name, one in facts.virtual_clusters.items()
     }
-    jobs = [_row(one, tenant, virtual_clusters, viewer) for one in checked]
+    jobs = [_row(one, tenant, virtual_clusters[one.spec.virtual_cluster], viewer) for one in checked]
     insert_jobs(jobs, actor=viewer.actor)
     _number_arrays(jobs, checked)
     dependencies_write(jobs, [one.spec for one in checked])
@@ -77,14 +78,23 @@ def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewe
     return jobs
 
 
-def _row(
-    one: FeasibleJob, tenant: Tenant, virtual_clusters: Mapping[str, VirtualCluster], viewer: Viewer
-) -> Job:
-    spec, array = one.spec, one.array
+def _row(one: FeasibleJob, tenant: Tenant, virtual_cluster: VirtualCluster, viewer: Viewer) -> Job:
+    job, array = new_row(one.spec, tenant, virtual_cluster, viewer.user), one.array
+    if array is not None and one.spec.array is not None:
+        job.array = {
+            "index": int(one.spec.array.indices),
+            "size": len(array.numbers()),
+            "at_most": array.at_most,
+        }
+    return job
+
+
+def new_row(spec: JobSpec, tenant: Tenant, virtual_cluster: VirtualCluster, user: User) -> Job:
+    """Return a queued job, for `insert_jobs`."""
     return Job(
         tenant=tenant,
-        virtual_cluster=virtual_clusters[spec.virtual_cluster],
-        submitted_by=viewer.user,
+        virtual_cluster=virtual_cluster,
+        submitted_by=user,
         name=spec.name,
         spec=spec.to_dict(),
         shape=spec.shape(),
@@ -95,13 +105,6 @@ def _row(
         gpu_models=list(spec.gpu_models),
         time_limit_seconds=spec.time_limit_seconds,
         state=JobState.QUEUED,
-        array=spec.array
-        and array
-        and {
-            "index": int(spec.array.indices),
-            "size": len(array.numbers()),
-            "at_most": array.at_most,
-        },
     )
 
 
@@ -222,16 +225,17 @@ WITH given AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
         ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
         guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
-        "array" jsonb, begins_at timestamptz, begins_after_seconds float8)
+        "array" jsonb, serves_id bigint, begins_at timestamptz, begins_after_seconds float8)
 ), moment AS (
     SELECT clock_timestamp() AS now
 ), inserted AS (
     INSERT INTO scheduler_job (
         tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", eligible_at, submitted_at, state, held, cancelling,
-        attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message, version)
+        gpu_models, time_limit_seconds, "array", serves_id, eligible_at, submitted_at, state, held,
+        cancelling, attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message,
+        version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array",
+        gpu_models, time_limit_seconds, "array", serves_id,
         coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', false, false,
         0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
@@ -256,6 +260,7 @@ _COLUMNS = (
     "gpu_models",
     "time_limit_seconds",
     "array",
+    "serves_id",
 )
 
 

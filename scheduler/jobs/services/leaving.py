@@ -77,7 +77,8 @@ _RUNNING = Count("pk", filter=Q(state=JobState.RUNNING))
 
 
 def _unfinished(user: User) -> QuerySet[Job]:
-    return Job.objects.filter(submitted_by=user).exclude(state__in=JOB_FINAL)
+    # Input workers are no jobs of the user's: they go on and end with the job that they serve.
+    return Job.objects.filter(submitted_by=user, serves=None).exclude(state__in=JOB_FINAL)
 
 
 @repeated_on_deadlock

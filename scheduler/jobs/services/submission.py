@@ -18,6 +18,7 @@ from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.jobspec.arrays import JobArray
+from scheduler.jobspec.input_workers import input_worker_of
 from scheduler.models.jobs import Job
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
@@ -114,6 +115,7 @@ class Submission:
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
             raise _refusal(reason, spec, where)
+        self._check_input_workers(spec, where)
         return checked
 
     def check_all(self, raws: Sequence[object], *, where: str) -> list[FeasibleJob]:
@@ -212,6 +214,14 @@ class Submission:
         if problems:
             first = problems[0].problem
             raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
+
+    def _check_input_workers(self, spec: JobSpec, where: str) -> None:
+        """Refuse a job whose input workers fit on no node: it would wait for batches for ever."""
+        worker = input_worker_of(spec)
+        reason = worker and self._feasibility.never_fits(worker.core_job(tenant=self.facts.tenant))
+        if reason:
+            field = _join(where, "input_workers")
+            raise Invalid(f"{field}: {reason.message}", [FieldError(field, reason.message, reason.hint)])
 
     def _check_throughput(self, spec: JobSpec, where: str) -> None:
         """Refuse a job that, by its own throughputs, runs on no model that it accepts."""
@@ -334,4 +344,6 @@ def _count(queue: Queue) -> int:
     jobs = Job.objects.filter(tenant_id=tenant_id)
     if user_id is None:
         return jobs.exclude(state__in=JOB_FINAL).count()
-    return jobs.filter(submitted_by=user_id, state=JobState.QUEUED).count()
+    # The platform submits input workers, as many as their job says.
+    own = jobs.filter(submitted_by=user_id, serves=None)
+    return own.filter(state=JobState.QUEUED).count()

@@ -29,7 +29,7 @@ def cluster_summary(viewer: Viewer) -> dict[str, Any]:
             counts["free"] += healthy
     keys = ("total", "healthy", "held", "planned", "free")
     newest = Round.objects.order_by("-number").values("number", "started_at").first()
-    unfinished = jobs_visible(viewer).filter(state__in=[JobState.QUEUED, JobState.RUNNING])
+    unfinished = jobs_visible(viewer).filter(state__in=[JobState.QUEUED, JobState.RUNNING], serves=None)
     jobs = unfinished.aggregate(
         queued=Count("id", filter=Q(state=JobState.QUEUED)),
         running=Count("id", filter=Q(state=JobState.RUNNING)),

@@ -3,8 +3,12 @@
 Members of a job's tenant and operators see it; to everybody else it does not exist.
 """
 
+from collections.abc import Sequence
+
 from django.db.models import QuerySet
 
+from scheduler.core.model.lifecycle import JOB_FINAL, PartState
+from scheduler.models.attempts import AttemptPart, InputPool
 from scheduler.models.jobs import Dependency, Job
 from tenants.errors import NotFound
 from tenants.selectors import Viewer
@@ -42,6 +46,26 @@ def dependents_of(job: Job) -> tuple[list[Dependency], int]:
     rows = Dependency.objects.filter(awaited=job).select_related("job").order_by("-id")
     found = list(rows[:MOST_DEPENDENTS])
     return found, rows.count() if len(found) == MOST_DEPENDENTS else len(found)
+
+
+#: Those that end are still there for a while beside those that take their places.
+MOST_INPUT_WORKERS = 200
+
+
+def input_workers_of(job: Job) -> tuple[InputPool | None, list[Job]]:
+    """Return the newest pool of input workers of a job, and the workers of it that have not ended."""
+    pool = InputPool.objects.filter(attempt__job=job).order_by("-attempt_id").first()
+    if pool is None:
+        return None, []
+    workers = Job.objects.filter(serves=pool.attempt_id).exclude(state__in=JOB_FINAL)
+    return pool, list(workers.order_by("id")[:MOST_INPUT_WORKERS])
+
+
+def nodes_of_workers(workers: Sequence[Job]) -> list[str | None]:
+    """Return the name of the node that each input worker is on; None: of none yet."""
+    there = AttemptPart.objects.filter(attempt__job__in=workers).exclude(state=PartState.EXITED)
+    by_job = dict(there.order_by("id").values_list("attempt__job_id", "node__name"))
+    return [by_job.get(worker.id) for worker in workers]
 
 
 def job_get(viewer: Viewer, job_id: int) -> Job:

@@ -97,7 +97,8 @@ def notices_of(events: Sequence[Event]) -> list[Notice]:
     for event in events:
         notice: Notice | None = None
         if event.job_id is not None:
-            if job := jobs.get(event.job_id):
+            # The platform starts and ends input workers, which is no news.
+            if (job := jobs.get(event.job_id)) and job.serves_id is None:
                 attempt = attempts.get(event.subject_id) if event.subject == "attempt" else None
                 notice = _of_job(event, job, attempt, failures.get(job.id, ""))
         elif event.node_id is not None:

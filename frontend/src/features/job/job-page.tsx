@@ -21,6 +21,7 @@ import { JobActions } from "@/features/job/job-actions";
 import { auxiliaryLines, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
+import { InputWorkersPanel } from "@/features/job/input-workers-panel";
 import { LogPanel } from "@/features/job/log-view";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { ScalingPanel } from "@/features/job/scaling-panel";
@@ -121,6 +122,14 @@ function Lead({ job }: { job: Job }) {
           task {job.array.index} of array {job.array.number}
         </Link>
       )}
+      {job.serves !== null && (
+        <span>
+          input worker of{" "}
+          <Link to="/jobs/$id" params={{ id: String(job.serves) }}>
+            job {job.serves}
+          </Link>
+        </span>
+      )}
       <span>
         {job.gpus > 0 ? `${gpusNow(job)} × ` : ""}
         {modelText(job)}
@@ -152,6 +161,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       {job.state === "queued" && <WaitingPanel job={job} />}
       {job.state === "queued" && <JobWhatIf job={job} />}
       <DependenciesPanel job={job} />
+      <InputWorkersPanel job={job} />
       {job.state === "failed" && <TimelinePanel job={job} attempts={attempts} />}
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />

@@ -93,9 +93,9 @@ function OwnShares() {
 
 function oldestQueued(jobs: Iterable<Job>): string | null {
   let oldest: string | null = null;
-  for (const { state, held, submitted_at } of jobs) {
-    // Its owner holds it back, not the cluster.
-    if (held || state !== "queued") continue;
+  for (const { state, held, serves, submitted_at } of jobs) {
+    // Its owner holds it back, not the cluster; or it is the platform that waits for an input worker.
+    if (held || serves !== null || state !== "queued") continue;
     if (oldest === null || submitted_at < oldest) oldest = submitted_at;
   }
   return oldest;

@@ -19,7 +19,7 @@ export function Queue({ loading }: { loading: boolean }) {
   const waiting = useMemo(
     () =>
       [...state.job.values()]
-        .filter((job) => job.state === "queued")
+        .filter((job) => job.state === "queued" && job.serves === null)
         .map((job) => withWhy(state.why, job))
         .sort(inLine),
     [state.job, state.why],

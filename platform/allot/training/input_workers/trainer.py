@@ -106,8 +106,10 @@ class InputWorkers:
             return self._meter.waited if self._meter else 0.0
 
     def line(self) -> dict[str, float]:
-        """Return what a progress line says of it."""
+        """Return what a progress line says of it; once it is closed, that no worker is wanted any more."""
         with self._changed:
+            if self._is_closed:
+                return {"input_workers": 0, "input_workers_desired": 0}
             seen = self._look()
             return {
                 "input_stall": round(seen.stall, 4),

@@ -4,6 +4,7 @@ from django.db import transaction
 
 from nodeagent.messages import HandedSecret, MessageError, SecretsAnswer, SecretsRequest
 from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.jobs.attempts.services.input_pools import SECRET_VARIABLE, input_secret
 from scheduler.jobs.attempts.services.steps import attempt_event
 from scheduler.models.attempts import AttemptPart
 from scheduler.models.nodes import Node
@@ -28,7 +29,7 @@ def secrets_hand_out(node: Node, request: SecretsRequest) -> SecretsAnswer:
     if part is None:
         raise MessageError("attempt: does not start on this node now")
     attempt, job = part.attempt, part.attempt.job
-    uses = job.specification.secrets
+    uses, of_inputs = job.specification.secrets, input_secret(job, attempt.id)
     values, problem = secret_values(
         [(use.scope, use.name) for use in uses], user=job.submitted_by, tenant=job.tenant
     )
@@ -37,13 +38,15 @@ def secrets_hand_out(node: Node, request: SecretsRequest) -> SecretsAnswer:
         "attempt.secrets_refused" if problem else "attempt.secrets_read",
         at=database_now(),
         actor=f"node {node.name}",
-        why=problem or ", ".join(f"{use.name} ({use.scope})" for use in uses),
+        why=problem
+        or ", ".join(
+            [f"{use.name} ({use.scope})" for use in uses] + ["that of input workers"] * bool(of_inputs)
+        ),
         data={"node": node.name, "secrets": [{"name": use.name, "scope": use.scope} for use in uses]},
     ).save()
     if problem:
         return SecretsAnswer(problem=f"It was not started, because {problem}.")
-    return SecretsAnswer(
-        secrets=tuple(
-            HandedSecret(value=values[use.scope, use.name], env=use.env, file=use.file) for use in uses
-        )
-    )
+    handed = [HandedSecret(value=values[use.scope, use.name], env=use.env, file=use.file) for use in uses]
+    if of_inputs:
+        handed.append(HandedSecret(value=of_inputs, env=SECRET_VARIABLE))
+    return SecretsAnswer(secrets=tuple(handed))
