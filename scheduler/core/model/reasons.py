@@ -88,6 +88,18 @@ _DECLARED = (
     ),
     _never("exceeds_quota", "larger than everything its tenant may hold at once", "`tenant`, `quota`"),
     _never(
+        "exceeds_quota_resources",
+        "it states more CPUs or memory than everything its tenant may hold at once",
+        "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`",
+        field="tasks.{largest}.resources",
+    ),
+    _never(
+        "exceeds_user_quota",
+        "larger than everything that an admin of its tenant lets its user hold at once",
+        "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`",
+        field="tasks.{largest}.resources",
+    ),
+    _never(
         "exceeds_guarantee",
         "guaranteed, and larger than the virtual cluster's guarantee",
         "`virtual_cluster`",
@@ -207,6 +219,28 @@ _DECLARED = (
         Cause.QUOTA,
         "its tenant's quota is held by, or kept for, jobs ahead of it",
         "`tenant`, `quota`",
+    ),
+    _waits(
+        "quota_resources",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its tenant's CPUs or memory are held by, or kept for, jobs ahead of it",
+        "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`, `held`",
+    ),
+    _waits(
+        "user_quota",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "what an admin of its tenant lets its user hold is held by, or kept for, the user's jobs ahead of it",
+        "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`, `held`",
+    ),
+    _waits(
+        "user_budget_spent",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its user's budget in the tenant is used up, and an admin of it chose to start nothing more of the"
+        " user until the next period",
+        "`tenant`, `user`, `renewed_at` (Unix seconds)",
     ),
     _waits(
         "budget_spent",
