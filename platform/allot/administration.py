@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NewUser,
         Node,
         NodeWithToken,
+        Quota,
         Tenant,
         User,
         VirtualCluster,
@@ -78,10 +79,20 @@ class Administration:
     def remove_tenant(self, name: str) -> None:
         self.send("DELETE", _path("tenants", name))
 
-    def set_quota(self, tenant: str, limits: Mapping[str, int]) -> dict[str, int]:
-        """Put another quota in the place of the whole one, and return it."""
-        answer = self.send("PUT", _path("tenants", tenant, "quota"), body={"limits": dict(limits)})
-        return cast("dict[str, int]", answer["limits"])
+    def quota(self, tenant: str) -> Quota:
+        return cast("Quota", self.read(_path("tenants", tenant, "quota")))
+
+    def set_quota(
+        self,
+        tenant: str,
+        limits: Mapping[str, int],
+        *,
+        cpus: float | None = None,
+        memory_bytes: int | None = None,
+    ) -> Quota:
+        """Put another quota in the place of the whole one, and return it; None: no limit."""
+        body = {"limits": dict(limits), "cpus": cpus, "memory_bytes": memory_bytes}
+        return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
 
     def budgets(self) -> Iterator[BudgetOfTenant]:
         """The budgets of the tenants that one may see."""

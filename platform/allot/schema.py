@@ -425,6 +425,12 @@ class GrantInputRequest(TypedDict):
 GuaranteeEnum: TypeAlias = Literal['guaranteed', 'opportunistic']
 
 
+class Held(TypedDict):
+    gpus: dict[str, float]
+    cpus: float
+    memory_bytes: int
+
+
 class IdleGpus(TypedDict):
     """Or when its GPUs did nothing; null: as is usual here."""
 
@@ -1046,12 +1052,16 @@ class Quota(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
     limits: dict[str, int]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
 
 
 class QuotaRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
     limits: dict[str, int]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
 
 
 class RankedLogChunk(TypedDict):
@@ -1405,6 +1415,8 @@ class Tenant(TypedDict):
     members: int
     most_unfinished_jobs: int | None
     quota: dict[str, int]
+    quota_cpus: float | None
+    quota_memory_bytes: int | None
     created_at: str
     version: int
 

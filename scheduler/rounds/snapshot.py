@@ -68,6 +68,7 @@ ORDER BY name
 _TENANTS = """
 SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                        FROM tenants_quota WHERE tenant_id = t.id), '{}'),
+       quota_cpus, quota_memory_bytes,
        coalesce(b.is_spent AND b.action = 'hold', false), extract(epoch FROM b.period_ends_at)::float8
 FROM tenants_tenant t LEFT JOIN scheduler_budget b ON b.tenant_id = t.id ORDER BY name
 """
@@ -317,10 +318,12 @@ def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
         core.Tenant(
             name=name,
             quota=quota,
+            quota_cpus=cpus,
+            quota_memory_bytes=memory_bytes,
             budget_spent=is_spent,
             budget_renewed_at=renewed_at if is_spent else None,
         )
-        for name, quota, is_spent, renewed_at in cursor.fetchall()
+        for name, quota, cpus, memory_bytes, is_spent, renewed_at in cursor.fetchall()
     )
 
 

@@ -76,7 +76,16 @@ AUDITED: Mapping[str, AuditedTable] = {
     ),
     "tenants.User_groups": AuditedTable(what="group member", name=_user()),
     "tenants.User_user_permissions": AuditedTable(what="permission", name=_user()),
-    "tenants.Tenant": AuditedTable(what="tenant", name="r.name", tenant="r.id", left_out=("version",)),
+    "tenants.Tenant": AuditedTable(
+        what="tenant",
+        name="r.name",
+        tenant="r.id",
+        left_out=("version",),
+        changes={
+            "quota": "(old.quota_cpus, old.quota_memory_bytes)"
+            " IS DISTINCT FROM (new.quota_cpus, new.quota_memory_bytes)"
+        },
+    ),
     "tenants.Membership": AuditedTable(what="member", name=_user(), tenant="r.tenant_id"),
     "tenants.Invitation": AuditedTable(
         what="invitation",

@@ -106,6 +106,14 @@ def test_quotas_and_budgets(allot: Allot) -> None:
     assert (wrong.exit_code, "V100" in wrong.stderr) == (2, True)
     wrong = allot("admin", "quota", "set", "red", "no model=8")
     assert (wrong.exit_code, "limits.no model" in wrong.stderr) == (1, True)
+    both = allot("admin", "quota", "set", "red", "*=4", "--cpus", "64", "--memory", "1.5TiB")
+    assert both.stdout == "tenant red: *:4, 64 CPUs, 1536 GiB\n"
+    assert json.loads(allot("admin", "quota", "show", "red", "--json").stdout)["memory_bytes"] == 1536 * 2**30
+    assert rows(allot("admin", "quota", "list").stdout)[1] == ["red", "*:4,", "64", "CPUs,", "1536", "GiB"]
+    wrong = allot("admin", "quota", "set", "red", "--memory", "much")
+    assert (wrong.exit_code, "--memory much" in wrong.stderr) == (2, True)
+    wrong = allot("admin", "quota", "set", "red")
+    assert (wrong.exit_code, "--cpus or --memory" in wrong.stderr) == (2, True)
     assert "no quota" in allot("admin", "quota", "remove", "red").stdout
 
     allot("admin", "budget", "set", "red", "500", "--action", "hold")

@@ -218,6 +218,7 @@ POST   /api/v1/webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver
                                                   401    404      403    403    202   202      403       403
 GET    /api/v1/tenants/<str:name>/budget          401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/budget          401    404      403    403    403   200      403       403
+GET    /api/v1/tenants/<str:name>/held            401    404      200    200    200   200      200       -
 GET    /api/v1/budgets                            401    200      200    200    200   200      200       -
 DELETE /api/v1/tenants/<str:name>/budget          401    404      403    403    403   204      403       403
 

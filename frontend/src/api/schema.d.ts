@@ -2114,6 +2114,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/held": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a tenant's jobs hold now, as its quota counts it
+         * @description What a tenant's jobs hold now, as its quota counts it.
+         */
+        get: operations["tenants_held_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/invitations": {
         parameters: {
             query?: never;
@@ -2212,13 +2232,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The most GPUs that the tenant may hold at once
-         * @description The most GPUs that the tenant may hold at once.
+         * The most GPUs, CPUs and memory that the tenant may hold at once
+         * @description The most GPUs, CPUs and memory that the tenant may hold at once.
          */
         get: operations["tenants_quota_get"];
         /**
          * Replace the quota
-         * @description Replace the quota; a GPU model without a line has no limit of its own. For operators.
+         * @description Replace the quota: what is left out has no limit of its own. For operators.
          */
         put: operations["tenants_quota_set"];
         post?: never;
@@ -4431,6 +4451,19 @@ export interface components {
          * @enum {string}
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
+        Held: {
+            /** @description By GPU model; parts of GPUs count as such. */
+            gpus: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description As the jobs state them; what they leave to the platform is none.
+             */
+            cpus: number;
+            /** @description Likewise. */
+            memory_bytes: number;
+        };
         /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpus: {
             /** @description After so long in which all its GPUs did nothing. */
@@ -6714,6 +6747,16 @@ export interface components {
             limits: {
                 [key: string]: number;
             };
+            /**
+             * Format: double
+             * @description CPUs held at once, as jobs state them; null: no limit.
+             */
+            cpus?: number | null;
+            /**
+             * Format: int64
+             * @description The same of memory.
+             */
+            memory_bytes?: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         QuotaRequest: {
@@ -6721,6 +6764,16 @@ export interface components {
             limits: {
                 [key: string]: number;
             };
+            /**
+             * Format: double
+             * @description CPUs held at once, as jobs state them; null: no limit.
+             */
+            cpus?: number | null;
+            /**
+             * Format: int64
+             * @description The same of memory.
+             */
+            memory_bytes?: number | null;
         };
         RankedLogChunk: {
             sequence: number;
@@ -7549,6 +7602,10 @@ export interface components {
             readonly quota: {
                 [key: string]: number;
             };
+            /** Format: double */
+            quota_cpus: number | null;
+            /** Format: int64 */
+            quota_memory_bytes: number | null;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: int64 */
@@ -8524,6 +8581,7 @@ export type GpuSharer = components['schemas']['GpuSharer'];
 export type GpuState = components['schemas']['GpuState'];
 export type GrantInputRequest = components['schemas']['GrantInputRequest'];
 export type GuaranteeEnum = components['schemas']['GuaranteeEnum'];
+export type Held = components['schemas']['Held'];
 export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
@@ -20562,6 +20620,81 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_held_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Held"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
                 headers: {
                     [name: string]: unknown;
                 };

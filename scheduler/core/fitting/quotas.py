@@ -79,14 +79,14 @@ def _processors(cpus: float | None, memory_bytes: int | None) -> dict[str, float
 
 
 def held_by(job: Job, gpus: int) -> Amounts:
-    """Return what a gang counts as that has so many GPUs."""
+    """Return what a gang with this number of GPUs counts as."""
     needs = needs_held(job, gpus)
     cpus, memory = sum([need.cpus for need in needs]), sum([need.memory_bytes for need in needs])
     return Amounts(amount_of(job, gpus), exact(cpus), memory)
 
 
 def held_with(job: Job, replicas: int) -> Amounts:
-    """Return what a gang counts as that has so many replicas; one that is not elastic has all of them."""
+    """Return what a gang with this number of replicas counts as; one that is not elastic has all of them."""
     return held_by(job, job.gpus if job.elastic is None else replicas * job.tasks[0].gpus)
 
 
@@ -105,7 +105,7 @@ def _held_at(job: Job, gpus: int) -> Amounts:
         return held_by(job, gpus)
     each = growth_of(job)
     replicas = -(-gpus // job.tasks[0].gpus)
-    # Of a fixed world all replicas are always there, with all their memory.
+    # All replicas of a fixed world are always there, with all their memory.
     memory = each.memory_bytes * replicas
     if job.elastic_mode == FIXED_WORLD:
         memory = job.tasks[0].replicas * job.tasks[0].memory_bytes
@@ -225,7 +225,8 @@ def _over_resources(job: Job, needs: Amounts, quota: Quota, line: str, held: flo
         code="quota_resources",
         tier=Tier.QUOTA,
         message=f"Tenant {job.tenant} has a quota of {_said(line, quota.lines[line])}; {_said(line, held)}"
-        f" are used by its jobs or reserved for jobs ahead, and this job needs {_said(line, needs.of(line))}.",
+        " are used by its jobs or reserved for jobs ahead, and this job needs"
+        f" {_said(line, needs.of(line))}.",
         blocking={
             "tenant": job.tenant,
             "resource": _RESOURCES[line],

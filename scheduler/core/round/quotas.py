@@ -38,7 +38,7 @@ class Handed(NamedTuple):
     is_crowded: bool
 
 
-#: Of a division of amounts that have six places.
+#: The error of dividing amounts that have six places.
 _ROUNDING = 1e-9
 
 
@@ -49,18 +49,18 @@ class _Left:
         self.quota = quota
         self.left: dict[str, float] = dict(quota.lines)
         gpu_lines = [limit for line, limit in quota.lines.items() if line not in (CPUS, MEMORY)]
-        #: So many GPUs fit whatever their model.
+        #: This number of GPUs fits whatever their model.
         self._gpus = min(gpu_lines, default=math.inf)
         #: It holds back a job.
         self.is_crowded = False
 
-    def holds(self, wanted: Sequence[Amounts]) -> bool:
+    def holds(self, asked_for: Sequence[Amounts]) -> bool:
         """Whether all of it together fits, whatever the models."""
         lines = self.quota.lines
         return (
-            sum([each.gpus for each in wanted]) <= self._gpus
-            and (CPUS not in lines or exact(sum([each.cpus for each in wanted])) <= lines[CPUS])
-            and (MEMORY not in lines or sum([each.memory_bytes for each in wanted]) <= lines[MEMORY])
+            sum([each.gpus for each in asked_for]) <= self._gpus
+            and (CPUS not in lines or exact(sum([each.cpus for each in asked_for])) <= lines[CPUS])
+            and (MEMORY not in lines or sum([each.memory_bytes for each in asked_for]) <= lines[MEMORY])
         )
 
     def models_with_room(self, models: Sequence[str], needs: Amounts) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def hand_out(
     stopped (`still_held`, with its model) counts until its processes are gone.
     """
     parts = [_Left(quota) for quota in quotas]
-    parts = [part for part in parts if not part.holds(_wanted(part.quota, jobs, still_held))]
+    parts = [part for part in parts if not part.holds(_asked_for(part.quota, jobs, still_held))]
     if not parts:
         return Handed({job.id: job for job in jobs}, {}, is_crowded=False)
     admitted: dict[JobId, Job] = {}
@@ -149,11 +149,11 @@ def counted(job: Job, running: Running, facts: Facts) -> Amounts:
     return held_with(job, len(running.replicas))._replace(gpus=facts.amount(running))
 
 
-def _wanted(
+def _asked_for(
     quota: Quota, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]
 ) -> list[Amounts]:
-    wanted = [most_held(job) for job in jobs if quota.counts(job)]
-    return wanted + [amounts for job, _, amounts in still_held if quota.counts(job)]
+    asked_for = [most_held(job) for job in jobs if quota.counts(job)]
+    return asked_for + [amounts for job, _, amounts in still_held if quota.counts(job)]
 
 
 def _counting(parts: Sequence[_Left], job: Job) -> list[_Left]:

@@ -15,8 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.jobs.budgets.schemas import UsageQuery, UsageReport
-from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, usage
+from scheduler.jobs.budgets.schemas import Held, UsageQuery, UsageReport
+from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, held_now, usage
 from scheduler.jobs.budgets.services import budget_remove, budget_set, budget_state
 from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
@@ -114,6 +114,13 @@ class TenantBudget(APIView):
         by.require_operator()
         budget_remove(by=by, tenant=tenant)
         return Response(status=204)
+
+
+class TenantHeld(APIView):
+    @extend_schema(responses=Held)
+    def get(self, request: Request, name: str) -> Response:
+        """What a tenant's jobs hold now, as its quota counts it."""
+        return Response(held_now(tenant_get(viewer(request), name)))
 
 
 def _question(request: Request) -> UsageQuestion:

@@ -7,6 +7,16 @@ from rest_framework import serializers
 from scheduler.jobs.budgets.selectors import GROUPINGS
 
 
+class Held(serializers.Serializer[Mapping[str, object]]):
+    gpus = serializers.DictField(
+        child=serializers.FloatField(), help_text="By GPU model; parts of GPUs count as such."
+    )
+    cpus = serializers.FloatField(
+        help_text="As the jobs state them; what they leave to the platform is none."
+    )
+    memory_bytes = serializers.IntegerField(help_text="Likewise.")
+
+
 class UsageQuery(serializers.Serializer[Mapping[str, object]]):
     by = serializers.CharField(
         default="tenant", help_text=f"One or more groupings, separated by commas: {', '.join(GROUPINGS)}."

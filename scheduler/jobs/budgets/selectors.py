@@ -12,7 +12,14 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q, Sum
 
+from scheduler.core.fitting.quotas import Amounts, exact, held_with
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.jobspec.shape import Shape, stored_shape
+from scheduler.models.attempts import Attempt
 from tenants.errors import FieldError, Invalid, NotAllowed
 from tenants.models import Guarantee, Role, Tenant
 from tenants.selectors import Viewer, tenant_get
@@ -253,3 +260,33 @@ def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
         days[start.date()] = _between(start, min(midnight, until.astimezone(UTC)))
         start = midnight
     return days
+
+
+def held_now(tenant: Tenant) -> Mapping[str, Any]:
+    """Return the GPUs by model, CPUs and bytes of memory that a tenant's jobs hold now, as a round counts
+    them on its quota: a job whose attempt makes room for its next one holds the larger of the two."""
+    live = Attempt.objects.filter(job__tenant=tenant).exclude(state=AttemptState.ENDED)
+    rows = live.values_list(
+        "job_id", "job__shape", "allocation__gpu_model", "allocation__replicas", "allocation__id"
+    ).annotate(milligpus=Sum("allocation__gpus__request", filter=~Q(allocation__gpus__phase="released")))
+    gpus: dict[tuple[int, str], float] = {}
+    processors: dict[int, Amounts] = {}
+    for job, shape, model, replicas, _, milligpus in rows:
+        counts_as = held_with(_core_job(job, stored_shape(shape)), len(replicas))
+        known = processors.get(job, counts_as)
+        cpus = max(known.cpus, counts_as.cpus)
+        processors[job] = Amounts(0, cpus, max(known.memory_bytes, counts_as.memory_bytes))
+        gpus[job, model] = max(gpus.get((job, model), 0), (milligpus or 0) / WHOLE_GPU)
+    by_model: dict[str, float] = {}
+    for (_, model), amount in sorted(gpus.items(), key=lambda line: line[0][1]):
+        if amount:
+            by_model[model] = exact(by_model.get(model, 0) + amount)
+    return {
+        "gpus": by_model,
+        "cpus": exact(sum([each.cpus for each in processors.values()])),
+        "memory_bytes": sum([each.memory_bytes for each in processors.values()]),
+    }
+
+
+def _core_job(number: int, shape: Shape) -> core.Job:
+    return core.Job(id=core.JobId(number), tenant="", virtual_cluster="", submitted_at=0.0, **shape.facts())

@@ -27,7 +27,9 @@ from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
-_QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
+_QUOTA_CODES = frozenset(
+    {"exceeds_quota", "exceeds_quota_resources", "exceeds_user_quota", "exceeds_guarantee"}
+)
 #: When many jobs are refused together, each kind of problem is shown once.
 _KINDS_SHOWN = 20
 _TENANTS_NAMED = 50

@@ -1,4 +1,4 @@
-"""Of a plan: no tenant, and no user for whom there are limits, holds more than may be held at once."""
+"""No tenant, and no user for whom there are limits, holds more by a plan than may be held at once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _add(counts: dict[Line, int], job: Job, model: str, replicas: tuple[tuple[Gp
 
 
 def _stated(job: Job, replicas: int) -> tuple[int, int]:
-    """Return the CPUs, and bytes of memory, that a gang of so many replicas states."""
+    """Return the CPUs, and bytes of memory, that a gang of this number of replicas states."""
     cpus = memory = 0
     for task in job.tasks:
         number, each = task.replicas, task.memory_bytes
