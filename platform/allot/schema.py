@@ -1600,6 +1600,15 @@ class UsageTotal(TypedDict):
     cost: float
 
 
+class UserBudgetTerms(TypedDict):
+    amount: float
+    unit: UnitEnum
+    period: PeriodEnum
+    action: BudgetAction
+    starts_at: str
+    is_spent: bool
+
+
 class UserInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1608,6 +1617,27 @@ class UserInputRequest(TypedDict):
     password: NotRequired[str | None]
     is_operator: NotRequired[bool]
     your_password: NotRequired[str]
+
+
+class UserQuotaInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    gpus: NotRequired[int | None]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
+
+
+class UserQuotaLines(TypedDict):
+    gpus: int | None
+    cpus: float | None
+    memory_bytes: int | None
+
+
+class UserQuotaState(TypedDict):
+    gpus: int | None
+    cpus: float | None
+    memory_bytes: int | None
+    held: Held
 
 
 UsualByEnum: TypeAlias = Literal['size', 'application', 'user']
@@ -2231,6 +2261,12 @@ class JobThroughputs(TypedDict):
     profile: JobProfile | None
 
 
+class LimitsOfUser(TypedDict):
+    username: str
+    quota: UserQuotaLines | None
+    budget: UserBudgetTerms | None
+
+
 class Loan(TypedDict):
     id: int
     version: int
@@ -2490,6 +2526,12 @@ class PaginatedFailureList(TypedDict):
 
 class PaginatedInvitationList(TypedDict):
     results: list[Invitation]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedLimitsOfUserList(TypedDict):
+    results: list[LimitsOfUser]
     next: str | None
     previous: str | None
 

@@ -50,13 +50,15 @@ class FeasibleJob:
     spec: JobSpec
     tenant: str
     virtual_cluster: VirtualClusterFacts
+    #: Who submits it.
+    user: str
     #: The whole array of a task; its specification names its own index.
     array: JobArray | None = None
     #: Its dependencies that are not met yet.
     awaits: tuple[Awaited, ...] = ()
 
     def core_job(self) -> CoreJob:
-        return replace(self.spec.core_job(tenant=self.tenant), awaits=self.awaits)
+        return replace(self.spec.core_job(tenant=self.tenant), user=self.user, awaits=self.awaits)
 
 
 class Submission:
@@ -111,7 +113,11 @@ class Submission:
         spec = replace(spec, secrets=self._secrets(spec, where))
         awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
         checked = FeasibleJob(
-            spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster, awaits=awaits
+            spec=spec,
+            tenant=self.facts.tenant,
+            virtual_cluster=virtual_cluster,
+            user=self._submitter.username,
+            awaits=awaits,
         )
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:

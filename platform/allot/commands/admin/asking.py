@@ -52,9 +52,9 @@ def counts(words: Sequence[str], flag: str) -> dict[str, int]:
     return {name: int(text) for name, text in found.items()}
 
 
-def quota_words(limits: Mapping[str, int], cpus: float | None, memory_bytes: int | None) -> str:
+def quota_words(limits: Mapping[str, float], cpus: float | None, memory_bytes: int | None) -> str:
     """`*:16,V100:8, 128 CPUs, 1 TiB`; `-` without any limit."""
-    words = [",".join(f"{model}:{gpus}" for model, gpus in limits.items())] if limits else []
+    words = [",".join(f"{model}:{gpus:g}" for model, gpus in limits.items())] if limits else []
     words += [] if cpus is None else [f"{cpus:g} CPUs"]
     words += [] if memory_bytes is None else [shown_size(memory_bytes)]
     return ", ".join(words) or "-"

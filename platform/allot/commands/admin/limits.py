@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from allot.commands.admin import user_limits
 from allot.commands.admin.asking import Tenant, counts, print_json, quota_words, size
+from allot.commands.admin.options import CpusOption, MemoryOption
 from allot.commands.budgets import Action, Period, Unit
 from allot.commands.budgets import change as set_budget
 from allot.commands.budgets import remove as remove_budget
@@ -18,15 +20,10 @@ from allot.output import Format, print_line, print_table
 if TYPE_CHECKING:
     from allot.schema import Quota
 
-CpusOption = Annotated[
-    float | None, typer.Option(help="CPUs at once, as jobs state them.", min=0, show_default="no limit")
-]
-MemoryOption = Annotated[
-    str, typer.Option(help="Memory at once, such as 512GiB.", metavar="SIZE", show_default="no limit")
-]
-
 quotas = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+quotas.add_typer(user_limits.quotas, name="user", help="What a member of a tenant may hold at once.")
+budgets.add_typer(user_limits.budgets, name="user", help="What a member of a tenant may use up.")
 
 
 @quotas.command(name="list")
