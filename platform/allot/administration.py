@@ -98,7 +98,7 @@ class Administration:
         return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
 
     def limits_of_users(self, tenant: str) -> Iterator[LimitsOfUser]:
-        """Quotas and budgets of the members that have any; of one's own for who is no admin."""
+        """Quotas and budgets of members, without those who have none; who is no admin sees one's own."""
         return cast("Iterator[LimitsOfUser]", self.pages(_path("tenants", tenant, "user-limits"), {}, None))
 
     def user_quota(self, tenant: str, username: str) -> UserQuotaState:

@@ -60,7 +60,7 @@ class Budget(Terms):
 
 
 class UserBudget(Terms):
-    """A member's, set by an admin of the tenant: of the member's jobs there."""
+    """A member's, set by an admin of the tenant. It counts the member's jobs there."""
 
     membership = models.OneToOneField(
         Membership, on_delete=models.CASCADE, primary_key=True, related_name="budget"

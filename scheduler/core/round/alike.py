@@ -25,7 +25,7 @@ BEHIND_OWN = (
 def most_that_count(amounts: Amounts, gpus: int, quotas: Sequence[Quota]) -> int:
     """Return how many gangs that count as this may matter to one round, the earliest of those that are alike.
 
-    The empty cluster holds so many, or a quota of its tenant or user where that is more: each that is
+    The empty cluster holds this number, or a quota of its tenant or user where that is more: each that is
     admitted takes of every line of the quota that still has room for it.
     """
     lines = [line for quota in quotas for line in quota.lines.items()]
