@@ -204,6 +204,18 @@ urlpatterns = [
     path("invitations/look", invitations.InvitationLook.as_view(), name="invitation-look"),
     path("invitations/accept", invitations.InvitationAccept.as_view(), name="invitation-accept"),
     path("invitations/join", invitations.InvitationJoin.as_view(), name="invitation-join"),
+    path("tenants/<str:name>/user-limits", budget_api.UserLimits.as_view(), name="user-limits"),
+    path(
+        "tenants/<str:name>/members/<str:username>/quota",
+        budget_api.UserQuotaView.as_view(),
+        name="user-quota",
+    ),
+    path(
+        "tenants/<str:name>/members/<str:username>/budget",
+        budget_api.UserBudgetView.as_view(),
+        name="user-budget",
+    ),
+    path("tenants/<str:name>/held", budget_api.TenantHeld.as_view(), name="tenant-held"),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
     path("budgets", budget_api.Budgets.as_view(), name="budgets"),
     path("users/<str:username>/deactivate", job_api.UserDeactivate.as_view(), name="user-deactivate"),

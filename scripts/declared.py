@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 from nodeagent.measures import GPU_MEASURES, GpuMeasure
-from scheduler.core.model.reasons import REASONS, ReasonCode
+from scheduler.core.model.reason_kinds import ReasonCode
+from scheduler.core.model.reasons import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
 REASONS_PAGE = ROOT / "docs/reasons.md"

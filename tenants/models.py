@@ -33,6 +33,9 @@ class Tenant(models.Model):
     title = models.CharField(max_length=120, blank=True)
     #: Jobs that it may have queued or running; None: as many as the settings say.
     most_unfinished_jobs = models.PositiveIntegerField(null=True)
+    #: The most CPUs and memory that its jobs hold at once, as they state them; None: no limit.
+    quota_cpus = models.FloatField(null=True, validators=[MinValueValidator(0)])
+    quota_memory_bytes = models.PositiveBigIntegerField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     version = models.PositiveBigIntegerField(default=1)
 
@@ -163,7 +166,10 @@ class Secret(models.Model):
 
 
 class Quota(models.Model):
-    """A hard cap on the GPUs that a tenant holds at once, for one GPU model or for all ("*")."""
+    """A hard cap on the GPUs that a tenant holds at once, for one GPU model or for all ("*").
+
+    The caps on CPUs and memory are columns of the tenant.
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="quotas")
     gpu_model = models.CharField(max_length=63)

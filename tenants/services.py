@@ -25,7 +25,7 @@ from tenants.audit.source import Source, acting
 from tenants.errors import Conflict, FieldError, Invalid, NotAllowed, NotFound
 from tenants.models import Membership, Quota, Role, Scope, Tenant, Token, User
 from tenants.rights import tell_changed
-from tenants.selectors import RANK, Viewer, quota_of
+from tenants.selectors import RANK, Viewer
 
 TOKENS_PER_USER = 50
 
@@ -119,7 +119,14 @@ def member_remove(*, by: Viewer, tenant: Tenant, username: str) -> None:
 
 
 @transaction.atomic
-def quota_set(*, by: Viewer, tenant: Tenant, limits: Mapping[str, int]) -> dict[str, int]:
+def quota_set(
+    *,
+    by: Viewer,
+    tenant: Tenant,
+    limits: Mapping[str, int],
+    cpus: float | None = None,
+    memory_bytes: int | None = None,
+) -> Tenant:
     """Replace the tenant's quota; a GPU model without a line is not limited by itself."""
     by.require_operator()
     tenant = _locked(tenant)
@@ -131,9 +138,10 @@ def quota_set(*, by: Viewer, tenant: Tenant, limits: Mapping[str, int]) -> dict[
         unique_fields=["tenant", "gpu_model"],
         update_fields=["gpus"],
     )
+    tenant.quota_cpus, tenant.quota_memory_bytes = cpus, memory_bytes
     tenant.version += 1
-    tenant.save(update_fields=["version"])
-    return quota_of(tenant)
+    tenant.save(update_fields=["quota_cpus", "quota_memory_bytes", "version"])
+    return tenant
 
 
 def _locked(tenant: Tenant) -> Tenant:

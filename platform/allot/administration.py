@@ -10,15 +10,19 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from allot.schema import (
         BudgetOfTenant,
+        BudgetState,
         Invitation,
         Leaving,
+        LimitsOfUser,
         Member,
         NewInvitation,
         NewUser,
         Node,
         NodeWithToken,
+        Quota,
         Tenant,
         User,
+        UserQuotaState,
         VirtualCluster,
     )
 
@@ -78,10 +82,45 @@ class Administration:
     def remove_tenant(self, name: str) -> None:
         self.send("DELETE", _path("tenants", name))
 
-    def set_quota(self, tenant: str, limits: Mapping[str, int]) -> dict[str, int]:
-        """Put another quota in the place of the whole one, and return it."""
-        answer = self.send("PUT", _path("tenants", tenant, "quota"), body={"limits": dict(limits)})
-        return cast("dict[str, int]", answer["limits"])
+    def quota(self, tenant: str) -> Quota:
+        return cast("Quota", self.read(_path("tenants", tenant, "quota")))
+
+    def set_quota(
+        self,
+        tenant: str,
+        limits: Mapping[str, int],
+        *,
+        cpus: float | None = None,
+        memory_bytes: int | None = None,
+    ) -> Quota:
+        """Put another quota in the place of the whole one, and return it; None: no limit."""
+        body = {"limits": dict(limits), "cpus": cpus, "memory_bytes": memory_bytes}
+        return cast("Quota", self.send("PUT", _path("tenants", tenant, "quota"), body=body))
+
+    def limits_of_users(self, tenant: str) -> Iterator[LimitsOfUser]:
+        """Quotas and budgets of members, without those who have none; who is no admin sees one's own."""
+        return cast("Iterator[LimitsOfUser]", self.pages(_path("tenants", tenant, "user-limits"), {}, None))
+
+    def user_quota(self, tenant: str, username: str) -> UserQuotaState:
+        path = _path("tenants", tenant, "members", username, "quota")
+        return cast("UserQuotaState", self.read(path))
+
+    def set_user_quota(self, tenant: str, username: str, wanted: Mapping[str, Any]) -> UserQuotaState:
+        """Put gpus, cpus and memory_bytes in the place of a member's quota; what is left out has no limit."""
+        path = _path("tenants", tenant, "members", username, "quota")
+        return cast("UserQuotaState", self.send("PUT", path, body=dict(wanted)))
+
+    def user_budget(self, tenant: str, username: str) -> BudgetState:
+        path = _path("tenants", tenant, "members", username, "budget")
+        return cast("BudgetState", self.read(path))
+
+    def set_user_budget(self, tenant: str, username: str, wanted: Mapping[str, Any]) -> BudgetState:
+        """Give a member a budget: amount, unit, period, action."""
+        path = _path("tenants", tenant, "members", username, "budget")
+        return cast("BudgetState", self.send("PUT", path, body=dict(wanted)))
+
+    def remove_user_budget(self, tenant: str, username: str) -> None:
+        self.send("DELETE", _path("tenants", tenant, "members", username, "budget"))
 
     def budgets(self) -> Iterator[BudgetOfTenant]:
         """The budgets of the tenants that one may see."""

@@ -425,6 +425,12 @@ class GrantInputRequest(TypedDict):
 GuaranteeEnum: TypeAlias = Literal['guaranteed', 'opportunistic']
 
 
+class Held(TypedDict):
+    gpus: dict[str, float]
+    cpus: float
+    memory_bytes: int
+
+
 class IdleGpus(TypedDict):
     """Or when its GPUs did nothing; null: as is usual here."""
 
@@ -1066,12 +1072,16 @@ class Quota(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
     limits: dict[str, int]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
 
 
 class QuotaRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
     limits: dict[str, int]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
 
 
 class RankedLogChunk(TypedDict):
@@ -1425,6 +1435,8 @@ class Tenant(TypedDict):
     members: int
     most_unfinished_jobs: int | None
     quota: dict[str, int]
+    quota_cpus: float | None
+    quota_memory_bytes: int | None
     created_at: str
     version: int
 
@@ -1608,6 +1620,15 @@ class UsageTotal(TypedDict):
     cost: float
 
 
+class UserBudgetTerms(TypedDict):
+    amount: float
+    unit: UnitEnum
+    period: PeriodEnum
+    action: BudgetAction
+    starts_at: str
+    is_spent: bool
+
+
 class UserInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1616,6 +1637,27 @@ class UserInputRequest(TypedDict):
     password: NotRequired[str | None]
     is_operator: NotRequired[bool]
     your_password: NotRequired[str]
+
+
+class UserQuotaInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    gpus: NotRequired[int | None]
+    cpus: NotRequired[float | None]
+    memory_bytes: NotRequired[int | None]
+
+
+class UserQuotaLines(TypedDict):
+    gpus: int | None
+    cpus: float | None
+    memory_bytes: int | None
+
+
+class UserQuotaState(TypedDict):
+    gpus: int | None
+    cpus: float | None
+    memory_bytes: int | None
+    held: Held
 
 
 UsualByEnum: TypeAlias = Literal['size', 'application', 'user']
@@ -2258,6 +2300,12 @@ class JobThroughputs(TypedDict):
     profile: JobProfile | None
 
 
+class LimitsOfUser(TypedDict):
+    username: str
+    quota: UserQuotaLines | None
+    budget: UserBudgetTerms | None
+
+
 class Loan(TypedDict):
     id: int
     version: int
@@ -2517,6 +2565,12 @@ class PaginatedFailureList(TypedDict):
 
 class PaginatedInvitationList(TypedDict):
     results: list[Invitation]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedLimitsOfUserList(TypedDict):
+    results: list[LimitsOfUser]
     next: str | None
     previous: str | None
 

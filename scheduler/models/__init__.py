@@ -15,7 +15,7 @@ from scheduler.models.attempts import (
     ProgressPoint,
     TrainingProgress,
 )
-from scheduler.models.budgets import Budget
+from scheduler.models.budgets import Budget, UserBudget, UserQuota
 from scheduler.models.cells import CellSpecification
 from scheduler.models.cluster import ClusterSettings
 from scheduler.models.events import Event
@@ -93,6 +93,8 @@ __all__ = [
     "SpeedMeasurement",
     "TrainingProgress",
     "UsageSample",
+    "UserBudget",
+    "UserQuota",
     "ViewComputing",
     "Webhook",
     "WhatIf",

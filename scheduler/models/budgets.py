@@ -1,9 +1,11 @@
-"""What a tenant may use up in a month or a week, by GPU-hours or by cost."""
+"""What a tenant, and a member of it, may use up in a month or a week, by GPU-hours or by cost; and what a
+member may hold at once."""
 
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 
-from tenants.models import Tenant
+from tenants.models import Membership, Tenant
 
 
 class BudgetUnit(models.TextChoices):
@@ -24,10 +26,9 @@ class BudgetAction(models.TextChoices):
     HOLD = "hold", "Start no more of its jobs until the next period; what runs goes on"
 
 
-class Budget(models.Model):
-    """An operator's word, and below it what was found when the budget was last looked at."""
+class Terms(models.Model):
+    """What somebody set, and below it what was found when the budget was last looked at."""
 
-    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="budget")
     amount = models.FloatField()
     unit = models.CharField(max_length=9, choices=BudgetUnit.choices, default=BudgetUnit.GPU_HOURS)
     period = models.CharField(max_length=5, choices=BudgetPeriod.choices, default=BudgetPeriod.MONTH)
@@ -44,6 +45,39 @@ class Budget(models.Model):
     is_spent = models.BooleanField(default=False)
 
     class Meta:
+        abstract = True
+
+
+class Budget(Terms):
+    """A tenant's, set by an operator."""
+
+    tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="budget")
+
+    class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(amount__gt=0), name="budget_is_positive"),
         ]
+
+
+class UserBudget(Terms):
+    """A member's, set by an admin of the tenant. It counts the member's jobs there."""
+
+    membership = models.OneToOneField(
+        Membership, on_delete=models.CASCADE, primary_key=True, related_name="budget"
+    )
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(amount__gt=0), name="user_budget_is_positive"),
+        ]
+
+
+class UserQuota(models.Model):
+    """The most that a member's jobs hold at once in the tenant; null: no limit besides the tenant's."""
+
+    membership = models.OneToOneField(
+        Membership, on_delete=models.CASCADE, primary_key=True, related_name="quota"
+    )
+    gpus = models.PositiveIntegerField(null=True)
+    cpus = models.FloatField(null=True, validators=[MinValueValidator(0)])
+    memory_bytes = models.PositiveBigIntegerField(null=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from scheduler.core.fitting.quotas import Amounts, exact, quotas_of
 from scheduler.core.model import snapshot as core
 from scheduler.core.round.admit import is_due
 from scheduler.core.round.alike import SPARE, most_that_count
@@ -85,7 +86,7 @@ def left_out(
     if not rows:
         return []
     clusters = {vc.name: vc for vc in facts.virtual_clusters}
-    quotas = {tenant.name: tenant.quota for tenant in facts.tenants}
+    quotas = {tenant.name: quotas_of(tenant) for tenant in facts.tenants}
     there = sum([len(node.gpus) for node in facts.nodes])
     found: list[core.JobId] = []
     for ids, instants, tenant, name, guaranteed, shape in rows:
@@ -95,11 +96,18 @@ def left_out(
         stated = shape_of(shape)
         if not stated.gpus:
             continue  # GPUs do not show how many of them there is room for.
-        most = most_that_count(stated.amount(stated.gpus), there, quotas[tenant])
+        counts_as = Amounts(stated.amount(stated.gpus), *_processors(stated.tasks))
+        most = most_that_count(counts_as, there, quotas[tenant])
         line = sorted(zip(instants, map(core.JobId, ids), strict=True))
         for _, part in groupby(line, key=lambda job: is_due(vc.due_at(job[0]), facts.now)):
             found += [job for _, job in part][most:]
     return found
+
+
+def _processors(tasks: Sequence[core.Task]) -> tuple[float, int]:
+    """Return the CPUs and bytes of memory that a gang states."""
+    cpus = sum([task.replicas * task.cpus for task in tasks])
+    return exact(cpus), sum([task.replicas * task.memory_bytes for task in tasks])
 
 
 def _takes_by_arrival(vc: core.VirtualCluster, facts: core.Snapshot, *, guaranteed: bool) -> bool:

@@ -19,6 +19,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
+from scheduler.core.model.limits import UserLimits
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
 from scheduler.rounds.alike import left_out, long_queues
@@ -68,8 +69,18 @@ ORDER BY name
 _TENANTS = """
 SELECT name, coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                        FROM tenants_quota WHERE tenant_id = t.id), '{}'),
+       quota_cpus, quota_memory_bytes,
        coalesce(b.is_spent AND b.action = 'hold', false), extract(epoch FROM b.period_ends_at)::float8
 FROM tenants_tenant t LEFT JOIN scheduler_budget b ON b.tenant_id = t.id ORDER BY name
+"""
+# Of both tables few rows or none: only who has limits is listed.
+_USER_LIMITS = """
+SELECT t.name, u.username, q.gpus, q.cpus, q.memory_bytes, coalesce(b.is_spent AND b.action = 'hold', false),
+       extract(epoch FROM b.period_ends_at)::float8
+FROM scheduler_userquota q FULL JOIN scheduler_userbudget b ON b.membership_id = q.membership_id
+JOIN tenants_membership m ON m.id = coalesce(q.membership_id, b.membership_id)
+JOIN tenants_tenant t ON t.id = m.tenant_id JOIN tenants_user u ON u.id = m.user_id
+WHERE q.membership_id IS NOT NULL OR (b.is_spent AND b.action = 'hold') ORDER BY t.name, u.username
 """
 
 
@@ -312,15 +323,30 @@ def _virtual_cluster(row: _VirtualClusterRow) -> core.VirtualCluster:
 
 
 def _tenants(cursor: Any) -> tuple[core.Tenant, ...]:
+    cursor.execute(_USER_LIMITS)
+    users: dict[str, list[UserLimits]] = defaultdict(list)
+    for tenant, user, gpus, cpus, memory_bytes, is_spent, renewed_at in cursor.fetchall():
+        limits = UserLimits(
+            user=user,
+            gpus=gpus,
+            cpus=cpus,
+            memory_bytes=memory_bytes,
+            budget_spent=is_spent,
+            budget_renewed_at=renewed_at if is_spent else None,
+        )
+        users[tenant].append(limits)
     cursor.execute(_TENANTS)
     return tuple(
         core.Tenant(
             name=name,
             quota=quota,
+            quota_cpus=cpus,
+            quota_memory_bytes=memory_bytes,
+            users=tuple(users.get(name, ())),
             budget_spent=is_spent,
             budget_renewed_at=renewed_at if is_spent else None,
         )
-        for name, quota, is_spent, renewed_at in cursor.fetchall()
+        for name, quota, cpus, memory_bytes, is_spent, renewed_at in cursor.fetchall()
     )
 
 

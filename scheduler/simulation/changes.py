@@ -3,7 +3,7 @@
 - {at: 90, node_down: v100-0001}
 - {at: 120, node_up: v100-0001}
 - {at: 120, drain: {node: v100-0001, until: 600}}
-- {at: 150, quota: {tenant: everyone, gpus: {v100: 4}}}
+- {at: 150, quota: {tenant: everyone, gpus: {v100: 4}, cpus: 64, memory: 512GiB}}
 - {at: 150, budget: {tenant: everyone, gpu_hours: 2, renewed_at: [3600, 7200]}}
 - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
 """
@@ -18,6 +18,7 @@ from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.snapshot import Budget, Node, Snapshot, Tenant
 from scheduler.core.round.registry import split_placer, split_policy
+from scheduler.jobspec.fields import bytes_of
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces.fields import BadField, seconds, shown, within_a_century
 
@@ -71,9 +72,23 @@ def _with_node(where: str, facts: Snapshot, name: str, changed: Callable[[Node],
 
 
 def _quota(where: str, value: Mapping[str, Any]) -> Change:
-    refuse_unknown(where, value, ("tenant", "gpus"))
-    quota = _counts(f"{where}: gpus", value.get("gpus"))
-    return _with_tenant(where, value, lambda tenant: replace(tenant, quota=quota))
+    """Put another quota in the place of the whole one."""
+    refuse_unknown(where, value, ("tenant", "gpus", "cpus", "memory"))
+    quota = _counts(f"{where}: gpus", value.get("gpus", {}))
+    cpus = _amount(where, "cpus", value["cpus"]) if "cpus" in value else None
+    memory = _memory(where, value["memory"]) if "memory" in value else None
+    return _with_tenant(
+        where,
+        value,
+        lambda tenant: replace(tenant, quota=quota, quota_cpus=cpus, quota_memory_bytes=memory),
+    )
+
+
+def _memory(where: str, value: Any) -> int:
+    size = bytes_of(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if size is None:
+        raise InputError(f"{where}: memory: {shown(value)} is not a size such as 512GiB")
+    return size
 
 
 def _budget(where: str, value: Mapping[str, Any]) -> Change:

@@ -96,7 +96,7 @@ def read_cluster_yaml(name: str, text: str) -> ClusterSpec:
     _add_nodes(inventory, root, ONLY_RACK)
     if not inventory.nodes:
         raise ClusterError(f"{name}: nodes: there are none; give nodes, or racks with nodes")
-    tenants = tuple(_tenant(entry) for entry in root.entries("tenants", ("name", "quota")))
+    tenants = tuple(_tenant(entry) for entry in root.entries("tenants", _TENANT))
     gpus = count_gpus(inventory.nodes)
     virtual_clusters = tuple(
         _virtual_cluster(entry, gpus, in_cells="cells" in root.value)
@@ -170,6 +170,7 @@ _CLUSTER = (
     "serving_pools",
 )
 _NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches", "serving_pool")
+_TENANT = ("name", "quota", "quota_cpus", "quota_memory")
 _VIRTUAL_CLUSTER = (
     "name",
     "guaranteed",
@@ -222,23 +223,29 @@ def _next_name(inventory: Inventory, prefix: str) -> str:
     return f"{prefix}-{number:04d}"
 
 
-def _cpus(entry: _Entry) -> float:
-    value = entry.value.get("cpus", 0)
+def _cpus(entry: _Entry, field: str = "cpus", absent: str = "not counted") -> float:
+    value = entry.value.get(field, 0)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise entry.wrong("cpus", f"{value!r} is not a number of at least 0 (0: not counted)")
+        raise entry.wrong(field, f"{value!r} is not a number of at least 0 (0: {absent})")
     return float(value)
 
 
-def _memory_bytes(entry: _Entry) -> int:
-    value = entry.value.get("memory", 0)
+def _memory_bytes(entry: _Entry, field: str = "memory") -> int:
+    value = entry.value.get(field, 0)
     size = bytes_of(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
     if size is None:
-        raise entry.wrong("memory", f"{value!r} is not a size such as 512GiB")
+        raise entry.wrong(field, f"{value!r} is not a size such as 512GiB")
     return size
 
 
 def _tenant(entry: _Entry) -> Tenant:
-    return Tenant(name=entry.name("name"), quota=entry.amounts("quota"))
+    cpus, memory = "quota_cpus", "quota_memory"
+    return Tenant(
+        name=entry.name("name"),
+        quota=entry.amounts("quota"),
+        quota_cpus=_cpus(entry, cpus, "none at all") if cpus in entry.value else None,
+        quota_memory_bytes=_memory_bytes(entry, memory) if memory in entry.value else None,
+    )
 
 
 def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) -> VirtualCluster:

@@ -20,6 +20,9 @@ from tenants.selectors import Viewer, quota_of, tenant_get, viewer
 from tenants.services import member_remove, member_set, quota_set, tenant_change, tenant_create, tenant_remove
 
 QUOTA_LINES = 64
+MOST_CPUS = 10_000_000
+#: An exbibyte.
+MOST_MEMORY_BYTES = 2**60
 GPU_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -55,6 +58,8 @@ class TenantOutput(serializers.ModelSerializer[Tenant]):
             "members",
             "most_unfinished_jobs",
             "quota",
+            "quota_cpus",
+            "quota_memory_bytes",
             "created_at",
             "version",
         ]
@@ -86,6 +91,20 @@ class Quota(StrictSerializer):
     limits = serializers.DictField(
         child=serializers.IntegerField(min_value=0, max_value=1_000_000),
         help_text=f'GPUs held at once, by GPU model; "{ANY_MODEL}" caps all models together.',
+    )
+    cpus = serializers.FloatField(
+        min_value=0,
+        max_value=MOST_CPUS,
+        default=None,
+        allow_null=True,
+        help_text="CPUs held at once, as jobs state them; null: no limit.",
+    )
+    memory_bytes = serializers.IntegerField(
+        min_value=0,
+        max_value=MOST_MEMORY_BYTES,
+        default=None,
+        allow_null=True,
+        help_text="The same of memory.",
     )
 
     def validate_limits(self, limits: Mapping[str, int]) -> Mapping[str, int]:
@@ -191,18 +210,26 @@ class QuotaView(APIView):
 
     @extend_schema(responses=Quota)
     def get(self, request: Request, name: str) -> Response:
-        """The most GPUs that the tenant may hold at once."""
-        return Response({"limits": quota_of(tenant_get(viewer(request), name))})
+        """The most GPUs, CPUs and memory that the tenant may hold at once."""
+        return Response(_quota(tenant_get(viewer(request), name)))
 
     @extend_schema(request=Quota, responses=Quota)
     def put(self, request: Request, name: str) -> Response:
-        """Replace the quota; a GPU model without a line has no limit of its own. For operators."""
+        """Replace the quota: what is left out has no limit of its own. For operators."""
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
         given = Quota(data=request.data)
         given.is_valid(raise_exception=True)
-        return Response({"limits": quota_set(by=by, tenant=tenant, limits=given.validated_data["limits"])})
+        return Response(_quota(quota_set(by=by, tenant=tenant, **given.validated_data)))
+
+
+def _quota(tenant: Tenant) -> dict[str, object]:
+    return {
+        "limits": quota_of(tenant),
+        "cpus": tenant.quota_cpus,
+        "memory_bytes": tenant.quota_memory_bytes,
+    }
 
 
 def represent(tenant: Tenant, viewer: Viewer) -> dict[str, object]:

@@ -61,6 +61,12 @@ _TENANT_OF_ATTEMPT = (
 )
 _JOB_OF_ATTEMPT = "(SELECT 'job ' || a.job_id FROM scheduler_attempt a WHERE a.id = r.attempt_id)"
 
+_MEMBER = (
+    "(SELECT username FROM tenants_user WHERE id ="
+    " (SELECT user_id FROM tenants_membership WHERE id = r.membership_id))"
+)
+_TENANT_OF_MEMBER = "(SELECT tenant_id FROM tenants_membership WHERE id = r.membership_id)"
+
 #: By model, "app.Model".
 AUDITED: Mapping[str, AuditedTable] = {
     "auth.Group": AuditedTable(what="group", name="r.name"),
@@ -76,7 +82,16 @@ AUDITED: Mapping[str, AuditedTable] = {
     ),
     "tenants.User_groups": AuditedTable(what="group member", name=_user()),
     "tenants.User_user_permissions": AuditedTable(what="permission", name=_user()),
-    "tenants.Tenant": AuditedTable(what="tenant", name="r.name", tenant="r.id", left_out=("version",)),
+    "tenants.Tenant": AuditedTable(
+        what="tenant",
+        name="r.name",
+        tenant="r.id",
+        left_out=("version",),
+        changes={
+            "quota": "(old.quota_cpus, old.quota_memory_bytes)"
+            " IS DISTINCT FROM (new.quota_cpus, new.quota_memory_bytes)"
+        },
+    ),
     "tenants.Membership": AuditedTable(what="member", name=_user(), tenant="r.tenant_id"),
     "tenants.Invitation": AuditedTable(
         what="invitation",
@@ -130,6 +145,13 @@ AUDITED: Mapping[str, AuditedTable] = {
         tenant="r.tenant_id",
         left_out=("period_starts_at", "period_ends_at", "told_percent", "is_spent"),
     ),
+    "scheduler.UserBudget": AuditedTable(
+        what="user budget",
+        name=_MEMBER,
+        tenant=_TENANT_OF_MEMBER,
+        left_out=("period_starts_at", "period_ends_at", "told_percent", "is_spent"),
+    ),
+    "scheduler.UserQuota": AuditedTable(what="user quota", name=_MEMBER, tenant=_TENANT_OF_MEMBER),
     # Every version of the document stays in its own table.
     "scheduler.CellSpecification": AuditedTable(
         what="cell specification", name="'version ' || r.version", left_out=("document",)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.models import Budget, Job, Node
+from scheduler.models import Budget, Job, Node, UserBudget
 from tenants.models import Invitation, Role, Tenant, Token, User, VirtualCluster
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
@@ -106,6 +106,14 @@ def test_quotas_and_budgets(allot: Allot) -> None:
     assert (wrong.exit_code, "V100" in wrong.stderr) == (2, True)
     wrong = allot("admin", "quota", "set", "red", "no model=8")
     assert (wrong.exit_code, "limits.no model" in wrong.stderr) == (1, True)
+    both = allot("admin", "quota", "set", "red", "*=4", "--cpus", "64", "--memory", "1.5TiB")
+    assert both.stdout == "tenant red: *:4, 64 CPUs, 1536 GiB\n"
+    assert json.loads(allot("admin", "quota", "show", "red", "--json").stdout)["memory_bytes"] == 1536 * 2**30
+    assert rows(allot("admin", "quota", "list").stdout)[1] == ["red", "*:4,", "64", "CPUs,", "1536", "GiB"]
+    wrong = allot("admin", "quota", "set", "red", "--memory", "much")
+    assert (wrong.exit_code, "--memory much" in wrong.stderr) == (2, True)
+    wrong = allot("admin", "quota", "set", "red")
+    assert (wrong.exit_code, "--cpus or --memory" in wrong.stderr) == (2, True)
     assert "no quota" in allot("admin", "quota", "remove", "red").stdout
 
     allot("admin", "budget", "set", "red", "500", "--action", "hold")
@@ -115,6 +123,28 @@ def test_quotas_and_budgets(allot: Allot) -> None:
     assert json.loads(allot("admin", "budget", "show", "red", "--json").stdout)["budget"]["amount"] == 500
     allot("admin", "budget", "remove", "red")
     assert not Budget.objects.exists()
+
+
+def test_an_admin_limits_what_members_hold_and_use_up(allot: Allot, monkeypatch: pytest.MonkeyPatch) -> None:
+    red = make_tenant("red", quota={"*": 8})
+    ann = make_member(red, "ann", role=Role.ADMIN)
+    make_member(red, "bob")
+    monkeypatch.setenv("ALLOT_TOKEN", make_token(ann))
+    made = allot("admin", "quota", "user", "set", "red", "bob", "--gpus", "4", "--memory", "64GiB")
+    assert made.stdout == "user bob of tenant red: *:4, 64 GiB\nholds now: 0 CPUs, 0 MiB\n"
+    refused = allot("admin", "quota", "user", "set", "red", "bob", "--gpus", "9")
+    assert (refused.exit_code, "gpus: 9 is more than tenant red may hold, 8" in refused.stderr) == (1, True)
+    allot("admin", "budget", "user", "set", "red", "bob", "50", "--period", "week", "--action", "hold")
+    assert rows(allot("admin", "quota", "user", "list", "red").stdout)[1] == [
+        "bob", "*:4,", "64", "GiB", "50", "GPU-hours", "a", "week,", "hold",
+    ]  # fmt: skip
+    shown = json.loads(allot("admin", "budget", "user", "show", "red", "bob", "--json").stdout)
+    assert shown["budget"]["amount"] == 50
+    assert "no quota" in allot("admin", "quota", "user", "remove", "red", "bob").stdout
+    assert "no budget" in allot("admin", "budget", "user", "remove", "red", "bob").stdout
+    assert not UserBudget.objects.exists()
+    assert allot("admin", "quota", "user", "set", "red", "bob").exit_code == 2
+    assert allot("admin", "quota", "user", "show", "red", "nobody-here").exit_code == 3
 
 
 def test_an_admin_of_a_tenant_manages_its_people_and_nothing_else(

@@ -58,6 +58,8 @@ def a_whole_site(operator: User) -> None:
     """One of everything that a file can say, beside what it must not: secrets, tokens, who has left."""
     hardware()
     red = make_tenant("red", quota={"*": 16, "V100": 8})
+    red.quota_cpus, red.quota_memory_bytes = 128.0, 2**40
+    red.save()
     blue = make_tenant("blue")
     Tenant.objects.filter(pk=red.pk).update(title="Red team", most_unfinished_jobs=50)
     ann = make_member(red, "ann", role=Role.ADMIN)
@@ -107,6 +109,7 @@ def test_what_is_exported_is_applied_without_changes(allot: Allot, operator: Use
         {"*": 16, "V100": 8},
         {"ann": "admin", "bob": "member"},
     )
+    assert (red["quota_cpus"], red["quota_memory_bytes"]) == (128.0, 2**40)
     assert red["invitations"] == [{"email": "new@example.org", "role": "viewer"}]
     assert [node["cordoned"] for node in document["nodes"]] == [False, False, True]
     for secret in ("alt_", "altn_", "token", "digest", "password", "key0", "gone"):
@@ -220,6 +223,8 @@ def test_guarantees_move_from_one_virtual_cluster_to_another(allot: Allot) -> No
         ("tenants: [{name: a, members: {gone: admin}}]", "tenants[0].members.gone"),
         ("tenants: [{name: a, budget: {unit: cost}}]", "tenants[0].budget.amount"),
         ("tenants: [{name: a, quota: {V100: true}}]", "tenants[0].quota.V100"),
+        ("tenants: [{name: a, quota_cpus: many}]", "tenants[0].quota_cpus"),
+        ("tenants: [{name: a, quota_memory_bytes: 1.5}]", "tenants[0].quota_memory_bytes"),
         ("tenants: [{name: a, invitations: [{email: x@y.org}]}]", "tenants[0].invitations[0].role"),
         ("virtual_clusters: [{name: a, members: {nowhere: 1}}]", "virtual_clusters[0].members.nowhere"),
         ("virtual_clusters: [{name: a, policy_plugin: las}]", "virtual_clusters[0].policy_plugin"),

@@ -219,6 +219,18 @@ POST   /api/v1/webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver
                                                   401    404      403    403    202   202      403       403
 GET    /api/v1/tenants/<str:name>/budget          401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/budget          401    404      403    403    403   200      403       403
+GET    /api/v1/tenants/<str:name>/user-limits     401    404      200    200    200   200      200       -
+GET    /api/v1/tenants/<str:name>/members/<str:username>/quota
+                                                  401    404      403    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/members/<str:username>/quota
+                                                  401    404      403    403    200   200      403       403
+GET    /api/v1/tenants/<str:name>/members/<str:username>/budget
+                                                  401    404      403    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/members/<str:username>/budget
+                                                  401    404      403    403    200   200      403       403
+DELETE /api/v1/tenants/<str:name>/members/<str:username>/budget
+                                                  401    404      403    403    204   204      403       403
+GET    /api/v1/tenants/<str:name>/held            401    404      200    200    200   200      200       -
 GET    /api/v1/budgets                            401    200      200    200    200   200      200       -
 DELETE /api/v1/tenants/<str:name>/budget          401    404      403    403    403   204      403       403
 
@@ -324,6 +336,8 @@ BODIES = {
     ("PATCH", "/api/v1/webhooks/<int:webhook_id>"): {"title": "Chat"},
     ("PATCH", "/api/v1/jobs/<int:job_id>"): {"priority": 5},
     ("PUT", "/api/v1/tenants/<str:name>/budget"): {"amount": 100},
+    ("PUT", "/api/v1/tenants/<str:name>/members/<str:username>/quota"): {"gpus": 2},
+    ("PUT", "/api/v1/tenants/<str:name>/members/<str:username>/budget"): {"amount": 10},
     ("PUT", "/api/v1/throughputs/correction"): {**_SETTING, "value": 2.5},
     ("POST", "/api/v1/throughputs/import"): _TABLE,
     ("PATCH", "/api/v1/gpu-models/<str:name>"): {"price_per_hour": 2.0},

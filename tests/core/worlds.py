@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler.core.fitting.demand import all_sizes_of
 from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
+from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
     FIXED_WORLD,
@@ -68,7 +69,9 @@ GANGS: tuple[dict[str, Any], ...] = (
     {"tasks": (Task(replicas=2, gpus=1, auto=Auto(memory=False)),), "elastic": (1, 4)},
     {"tasks": (task(2, 2),), "elastic": (2, 4)},
     {"tasks": (task(2, 1),), "elastic": (1, 6)},
+    {"tasks": (task(2, 1, cpus=2.0, memory_bytes=2**31),), "elastic": (1, 6)},
     {"tasks": (task(4, 1),), "elastic": (1, 4), "elastic_mode": FIXED_WORLD},
+    {"tasks": (task(4, 1, cpus=1.5, memory_bytes=2**30),), "elastic": (1, 4), "elastic_mode": FIXED_WORLD},
     {"tasks": (task(1, 1),), "elastic": (1, 8), "elastic_mode": ADAPTIVE, "goodput": SCALES},
     {"tasks": (task(1, 2),), "topology": Topology(level="switch", required=True)},
     {"tasks": (task(4, 1),), "topology": Topology(level="socket", required=True)},
@@ -143,6 +146,7 @@ def jobs(draw: st.DrawFn, number: int) -> Job:
         virtual_cluster=virtual_cluster,
         gpu_models=draw(st.sampled_from(((), ("V100",), ("P100",), ("P100", "V100")))),
         guaranteed=draw(st.booleans()),
+        user=draw(st.sampled_from(("ada", "bob"))),
         **draw(st.sampled_from(GANGS)),
         **draw(st.sampled_from(CONDITIONS)),
     )
@@ -168,6 +172,24 @@ def first_fit(
             free.update(left)
             return model, replicas, () if all(replicas) else tuple(nodes)
     return None
+
+
+@st.composite
+def tenants(draw: st.DrawFn, name: str) -> Tenant:
+    """With quotas of GPUs, CPUs and memory, or some of these, of its own and of its users; most have none."""
+    limits = UserLimits(
+        user="ada",
+        gpus=draw(st.sampled_from((None, 0, 2, 5))),
+        cpus=draw(st.sampled_from((None, 3.0, 24.0))),
+        memory_bytes=draw(st.sampled_from((None, 2**32))),
+    )
+    return Tenant(
+        name=name,
+        quota=draw(st.sampled_from(({}, {}, {"*": 6}, {"V100": 4}, {"V100": 3, "P100": 0, "*": 5}))),
+        quota_cpus=draw(st.sampled_from((None, None, 0.0, 7.0, 48.0))),
+        quota_memory_bytes=draw(st.sampled_from((None, None, 2**31, 2**33))),
+        users=draw(st.sampled_from(((), (), (limits,)))),
+    )
 
 
 @st.composite
@@ -206,7 +228,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             for gpu in running[-1].gpus:
                 releasing[where[gpu]].append(gpu)
     counts = {model: sum(len(node.gpus) for node in fleet if node.gpu_model == model) for model in MODELS}
-    quota = st.sampled_from(({}, {}, {"*": 6}, {"V100": 4}, {"V100": 3, "P100": 0, "*": 5}))
     split = {model: draw(st.integers(0, count)) for model, count in counts.items()}
     clusters = (
         make_virtual_cluster("products", split, tenants=("speech",)),
@@ -217,5 +238,5 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         jobs=queue,
         running=running,
         virtual_clusters=clusters[draw(st.sampled_from((0, 0, 0, 1))) :],
-        tenants=(Tenant(name="speech", quota=draw(quota)), Tenant(name="vision", quota=draw(quota))),
+        tenants=(draw(tenants("speech")), draw(tenants("vision"))),
     )

@@ -100,7 +100,7 @@ virtual_clusters:
   - name: anyone
     guaranteed: {V100: 8, K80: 4}
 tenants:
-  - {name: speech, quota: {V100: 16, "*": 20}}
+  - {name: speech, quota: {V100: 16, "*": 20}, quota_cpus: 64, quota_memory: 512GiB}
 """
 
 
@@ -135,7 +135,14 @@ def test_a_file_describes_racks_nodes_virtual_clusters_and_tenants(tmp_path: Pat
     )
     assert anyone.members == ()
     assert cluster.prices == {"V100": 2.48}
-    assert cluster.tenants == (Tenant(name="speech", quota={"V100": 16, "*": 20}),)
+    assert cluster.tenants == (
+        Tenant(
+            name="speech",
+            quota={"V100": 16, "*": 20},
+            quota_cpus=64.0,
+            quota_memory_bytes=512 * 2**30,
+        ),
+    )
 
 
 WRONG = [
@@ -159,7 +166,13 @@ WRONG = [
     ("12h", "soon", "default_time_limit: 'soon' is not a duration such as 12h or 90m"),
     ("name: anyone", "name: research", "virtual_clusters: the name research is given twice"),
     ("name: example", "name: [", r"cluster\.yaml:\d+: is not YAML"),
-    ('{name: speech, quota: {V100: 16, "*": 20}}', "speech", r"tenants\[0\]: must have fields \(name"),
+    (
+        '{name: speech, quota: {V100: 16, "*": 20}, quota_cpus: 64, quota_memory: 512GiB}',
+        "speech",
+        r"tenants\[0\]: must have fields \(name",
+    ),
+    ("quota_cpus: 64", "quota_cpus: many", r"tenants\[0\]: quota_cpus: 'many' is not a number"),
+    ("quota_memory: 512GiB", "quota_memory: big", r"tenants\[0\]: quota_memory: 'big' is not a size"),
 ]
 
 

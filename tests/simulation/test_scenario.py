@@ -97,6 +97,8 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, node_down: v100-9}", "event 1: there is no node"),
         ("{at: 0, quota: {tenant: nobody, gpus: {v100: 1}}}", "event 1: quota: there is no tenant"),
         ("{at: 0, quota: {tenant: everyone, gpus: many}}", "event 1: quota: gpus:"),
+        ("{at: 0, quota: {tenant: everyone, cpus: many}}", "event 1: quota: cpus"),
+        ("{at: 0, quota: {tenant: everyone, memory: big}}", "event 1: quota: memory: 'big' is not a size"),
         ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
         ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
         ("{at: 0, budget: {tenant: everyone}}", "event 1: budget: must have either gpu_hours or cost"),

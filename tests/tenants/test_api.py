@@ -21,7 +21,9 @@ def test_an_operator_sets_up_a_tenant(operator):
     assert made["password"]
     assert operator.put("/tenants/red/members/ann", {"role": "admin"}).status_code == 201
     assert operator.put("/tenants/red/quota", {"limits": {"*": 16, "V100": 8}}).json() == {
-        "limits": {"*": 16, "V100": 8}
+        "limits": {"*": 16, "V100": 8},
+        "cpus": None,
+        "memory_bytes": None,
     }
     assert operator.get("/tenants/red").json()["members"] == 1
     assert operator.get("/tenants/red/members").json()["results"] == [
@@ -30,6 +32,19 @@ def test_an_operator_sets_up_a_tenant(operator):
     actions = [entry["action"] for entry in operator.get("/audit").json()["results"]]
     made = ["quota.create", "quota.create", "member.create", "user.create", "tenant.create"]
     assert actions[:5] == made
+
+
+def test_a_quota_has_cpus_and_memory_and_the_audit_tells_of_them(operator):
+    make_tenant("red", quota={"*": 4})
+    given = {"limits": {"*": 4}, "cpus": 64.5, "memory_bytes": 2**40}
+    assert operator.put("/tenants/red/quota", given).json() == given
+    tenant = operator.get("/tenants/red").json()
+    assert (tenant["quota_cpus"], tenant["quota_memory_bytes"]) == (64.5, 2**40)
+    entry = operator.get("/audit").json()["results"][0]
+    assert (entry["action"], entry["subject"]) == ("tenant.quota", "red")
+    assert (entry["before"]["quota_cpus"], entry["after"]["quota_cpus"]) == (None, 64.5)
+    # The whole of it is replaced.
+    assert operator.put("/tenants/red/quota", {"limits": {}}).json()["cpus"] is None
 
 
 def test_the_audit_says_who_changed_what_from_what_to_what(operator):
@@ -80,6 +95,8 @@ def test_a_viewer_sees_and_a_member_leaves():
         ("PUT", "/tenants/red/quota", {"limits": {"V100": "8"}}, "limits.V100", "from 0 to 1000000"),
         ("PUT", "/tenants/red/quota", {"limits": {"V 100": 8}}, "limits.V 100", "whole number"),
         ("PUT", "/tenants/red/quota", {"limits": 8}, "limits", "an object"),
+        ("PUT", "/tenants/red/quota", {"limits": {}, "cpus": -1}, "cpus", "from 0 to 10000000"),
+        ("PUT", "/tenants/red/quota", {"limits": {}, "memory_bytes": "1GiB"}, "memory_bytes", "whole number"),
         ("POST", "/tokens", {"name": "x", "expires_in_days": 0}, "expires_in_days", "from 1 to 3650"),
         ("POST", "/tokens", {"name": "x", "expires_in_days": 366}, "expires_in_days", "from 1 to 365"),
         ("POST", "/tokens", {"name": "x", "expires_in_days": None}, "expires_in_days", "from 1 to 365"),

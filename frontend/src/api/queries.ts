@@ -219,6 +219,16 @@ export const quotaQuery = (tenant: string) =>
     queryFn: ({ signal }) => answerOf(api.GET("/tenants/{name}/quota", { params: { path: { name: tenant } }, signal })),
   });
 
+const HELD_AGAIN_MS = 10_000;
+
+/** What the tenant's jobs hold, as its quota counts it. */
+export const heldQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: ["tenants", tenant, "held"],
+    queryFn: ({ signal }) => answerOf(api.GET("/tenants/{name}/held", { params: { path: { name: tenant } }, signal })),
+    refetchInterval: HELD_AGAIN_MS,
+  });
+
 export const membersQuery = (tenant: string) =>
   queryOptions({
     queryKey: ["tenants", tenant, "members"],

@@ -2134,6 +2134,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/held": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a tenant's jobs hold now, as its quota counts it
+         * @description What a tenant's jobs hold now, as its quota counts it.
+         */
+        get: operations["tenants_held_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/invitations": {
         parameters: {
             query?: never;
@@ -2224,6 +2244,61 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{name}/members/{username}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A member's budget in a tenant, what of it is used, and what is expected
+         * @description A member's budget in a tenant, what of it is used, and what is expected. For the member itself, and
+         *     for admins of the tenant.
+         */
+        get: operations["tenants_members_budget_get"];
+        /**
+         * Give a member a budget, or another one
+         * @description Give a member a budget, or another one. For admins of the tenant, within the tenant's.
+         */
+        put: operations["tenants_members_budget_set"];
+        post?: never;
+        /**
+         * Take a member's budget away
+         * @description Take a member's budget away. For admins of the tenant.
+         */
+        delete: operations["tenants_members_budget_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/members/{username}/quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The most that a member holds at once in a tenant, and what that is now
+         * @description The most that a member holds at once in a tenant, and what that is now. For the member itself, and
+         *     for admins of the tenant.
+         */
+        get: operations["tenants_members_quota_get"];
+        /**
+         * Replace what a member may hold at once
+         * @description Replace what a member may hold at once; null: no limit besides the tenant's. For admins of the
+         *     tenant, within what the tenant has.
+         */
+        put: operations["tenants_members_quota_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{name}/quota": {
         parameters: {
             query?: never;
@@ -2232,13 +2307,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The most GPUs that the tenant may hold at once
-         * @description The most GPUs that the tenant may hold at once.
+         * The most GPUs, CPUs and memory that the tenant may hold at once
+         * @description The most GPUs, CPUs and memory that the tenant may hold at once.
          */
         get: operations["tenants_quota_get"];
         /**
          * Replace the quota
-         * @description Replace the quota; a GPU model without a line has no limit of its own. For operators.
+         * @description Replace the quota: what is left out has no limit of its own. For operators.
          */
         put: operations["tenants_quota_set"];
         post?: never;
@@ -2287,6 +2362,28 @@ export interface paths {
          * @description Delete a secret of a tenant. Jobs that name it and have not started will fail. For its admins.
          */
         delete: operations["tenants_secrets_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/user-limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the members of a tenant may hold at once and use up there
+         * @description What the members of a tenant may hold at once and use up there; those without limits are left out.
+         *
+         *     Members see their own, admins of the tenant and operators all.
+         */
+        get: operations["tenants_user_limits_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4457,6 +4554,19 @@ export interface components {
          * @enum {string}
          */
         GuaranteeEnum: "guaranteed" | "opportunistic";
+        Held: {
+            /** @description By GPU model; parts of GPUs count as such. */
+            gpus: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description As the jobs state them; what they leave to the platform is none.
+             */
+            cpus: number;
+            /** @description Likewise. */
+            memory_bytes: number;
+        };
         /** @description Or when its GPUs did nothing; null: as is usual here. */
         IdleGpus: {
             /** @description After so long in which all its GPUs did nothing. */
@@ -5545,6 +5655,11 @@ export interface components {
         };
         /** @enum {string} */
         LevelEnum: "rack" | "node" | "socket" | "switch";
+        LimitsOfUser: {
+            username: string;
+            quota: components["schemas"]["UserQuotaLines"] | null;
+            budget: components["schemas"]["UserBudgetTerms"] | null;
+        };
         /** @description A line of the ledger; docs/ledger.md says what each kind has. */
         Line: {
             id: number;
@@ -6364,6 +6479,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedLimitsOfUserList: {
+            results: components["schemas"]["LimitsOfUser"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedLineList: {
             results: components["schemas"]["Line"][];
             /** @description Path of that page; null when none. */
@@ -6832,6 +6954,16 @@ export interface components {
             limits: {
                 [key: string]: number;
             };
+            /**
+             * Format: double
+             * @description CPUs held at once, as jobs state them; null: no limit.
+             */
+            cpus?: number | null;
+            /**
+             * Format: int64
+             * @description The same of memory.
+             */
+            memory_bytes?: number | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         QuotaRequest: {
@@ -6839,6 +6971,16 @@ export interface components {
             limits: {
                 [key: string]: number;
             };
+            /**
+             * Format: double
+             * @description CPUs held at once, as jobs state them; null: no limit.
+             */
+            cpus?: number | null;
+            /**
+             * Format: int64
+             * @description The same of memory.
+             */
+            memory_bytes?: number | null;
         };
         RankedLogChunk: {
             sequence: number;
@@ -7667,6 +7809,10 @@ export interface components {
             readonly quota: {
                 [key: string]: number;
             };
+            /** Format: double */
+            quota_cpus: number | null;
+            /** Format: int64 */
+            quota_memory_bytes: number | null;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: int64 */
@@ -8092,6 +8238,17 @@ export interface components {
             /** @description Those that have the user as a member. */
             readonly tenants: components["schemas"]["MeTenant"][];
         };
+        UserBudgetTerms: {
+            /** Format: double */
+            readonly amount: number;
+            readonly unit: components["schemas"]["UnitEnum"];
+            readonly period: components["schemas"]["PeriodEnum"];
+            readonly action: components["schemas"]["BudgetAction"];
+            /** Format: date-time */
+            readonly starts_at: string;
+            /** @description All of it was used up when it was last looked at. */
+            is_spent: boolean;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         UserInputRequest: {
             username: string;
@@ -8102,6 +8259,29 @@ export interface components {
             is_operator?: boolean;
             /** @description The caller's own; needed to make operators and reset passwords when signed in by a token. */
             your_password?: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        UserQuotaInputRequest: {
+            /** @description GPUs of all models together; null: no limit besides the tenant's. So the next two. */
+            gpus?: number | null;
+            /** Format: double */
+            cpus?: number | null;
+            /** Format: int64 */
+            memory_bytes?: number | null;
+        };
+        UserQuotaLines: {
+            readonly gpus: number | null;
+            /** Format: double */
+            readonly cpus: number | null;
+            readonly memory_bytes: number | null;
+        };
+        UserQuotaState: {
+            gpus: number | null;
+            /** Format: double */
+            cpus: number | null;
+            memory_bytes: number | null;
+            /** @description By the member's jobs in the tenant. */
+            held: components["schemas"]["Held"];
         };
         /**
          * @description * `size` - size
@@ -8642,6 +8822,7 @@ export type GpuSharer = components['schemas']['GpuSharer'];
 export type GpuState = components['schemas']['GpuState'];
 export type GrantInputRequest = components['schemas']['GrantInputRequest'];
 export type GuaranteeEnum = components['schemas']['GuaranteeEnum'];
+export type Held = components['schemas']['Held'];
 export type IdleGpus = components['schemas']['IdleGpus'];
 export type IdleGpusRequest = components['schemas']['IdleGpusRequest'];
 export type ImportInputRequest = components['schemas']['ImportInputRequest'];
@@ -8684,6 +8865,7 @@ export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
 export type Leaving = components['schemas']['Leaving'];
 export type LevelEnum = components['schemas']['LevelEnum'];
+export type LimitsOfUser = components['schemas']['LimitsOfUser'];
 export type Line = components['schemas']['Line'];
 export type Loan = components['schemas']['Loan'];
 export type LoanInputRequest = components['schemas']['LoanInputRequest'];
@@ -8753,6 +8935,7 @@ export type PaginatedInvitationList = components['schemas']['PaginatedInvitation
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
 export type PaginatedJobTargetsList = components['schemas']['PaginatedJobTargetsList'];
 export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList'];
+export type PaginatedLimitsOfUserList = components['schemas']['PaginatedLimitsOfUserList'];
 export type PaginatedLineList = components['schemas']['PaginatedLineList'];
 export type PaginatedLoanList = components['schemas']['PaginatedLoanList'];
 export type PaginatedMarketRuleList = components['schemas']['PaginatedMarketRuleList'];
@@ -8889,7 +9072,11 @@ export type UsageReport = components['schemas']['UsageReport'];
 export type UsageRow = components['schemas']['UsageRow'];
 export type UsageTotal = components['schemas']['UsageTotal'];
 export type User = components['schemas']['User'];
+export type UserBudgetTerms = components['schemas']['UserBudgetTerms'];
 export type UserInputRequest = components['schemas']['UserInputRequest'];
+export type UserQuotaInputRequest = components['schemas']['UserQuotaInputRequest'];
+export type UserQuotaLines = components['schemas']['UserQuotaLines'];
+export type UserQuotaState = components['schemas']['UserQuotaState'];
 export type UsualByEnum = components['schemas']['UsualByEnum'];
 export type VerdictEnum = components['schemas']['VerdictEnum'];
 export type Violation = components['schemas']['Violation'];
@@ -20783,6 +20970,81 @@ export interface operations {
             };
         };
     };
+    tenants_held_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Held"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     tenants_invitations_list: {
         parameters: {
             query?: {
@@ -21344,6 +21606,456 @@ export interface operations {
             };
         };
     };
+    tenants_members_budget_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_members_budget_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_members_budget_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_members_quota_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserQuotaState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_members_quota_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UserQuotaInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserQuotaState"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     tenants_quota_get: {
         parameters: {
             query?: never;
@@ -21800,6 +22512,86 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_user_limits_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedLimitsOfUserList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
                 };
             };
         };

@@ -1,11 +1,18 @@
 import styles from "@/components/use-bar.module.css";
 
+interface UseBarProps {
+  used: number;
+  total: number;
+  /** How an amount is written. */
+  words?: (amount: number) => string | number;
+}
+
 /** So many of so many, as a short bar and in figures. */
-export function UseBar({ used, total }: { used: number; total: number }) {
+export function UseBar({ used, total, words = (amount) => amount }: UseBarProps) {
   return (
     <span className={styles.use}>
       <PartBar part={total > 0 ? used / total : 0} />
-      {used} of {total}
+      {words(used)} of {words(total)}
     </span>
   );
 }

@@ -60,8 +60,10 @@ class Doer:
     def change_tenant(self, name: str, changes: Mapping[str, Any]) -> None:
         self.client.administration.change_tenant(name, changes)
 
-    def set_quota(self, tenant: str, limits: Mapping[str, int]) -> None:
-        self.client.administration.set_quota(tenant, limits)
+    def set_quota(
+        self, tenant: str, limits: Mapping[str, int], cpus: float | None, memory_bytes: int | None
+    ) -> None:
+        self.client.administration.set_quota(tenant, limits, cpus=cpus, memory_bytes=memory_bytes)
 
     def set_budget(self, tenant: str, terms: Mapping[str, Any]) -> None:
         self.client.notices.set_budget(tenant, terms)

@@ -116,6 +116,8 @@ SECTIONS: Mapping[str, Check] = {
             "title": _TEXT,
             "most_unfinished_jobs": _or_null(_WHOLE),
             "quota": _mapping_of(_WHOLE),
+            "quota_cpus": _or_null(_NUMBER),
+            "quota_memory_bytes": _or_null(_WHOLE),
             "budget": _or_null(
                 _fields(
                     {

@@ -74,6 +74,8 @@ def present(client: Client, *, invitations_of: Callable[[str], bool] = lambda te
             "title": tenant["title"],
             "most_unfinished_jobs": tenant["most_unfinished_jobs"],
             "quota": tenant["quota"],
+            "quota_cpus": tenant["quota_cpus"],
+            "quota_memory_bytes": tenant["quota_memory_bytes"],
             "budget": budgets.get(name),
             "members": members.get(name, {}),
         }

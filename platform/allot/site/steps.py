@@ -16,6 +16,9 @@ from allot.errors import FieldProblem
 from allot.output import parse_time
 from allot.site.present import Present
 
+#: The fields of a tenant that are set together.
+_QUOTA = ("quota", "quota_cpus", "quota_memory_bytes")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -95,14 +98,19 @@ def _tenant(number: int, tenant: Mapping[str, Any], now: Present) -> Iterator[St
         given = {"name": name, "title": tenant.get("title", "")}
         yield Step(where=where, lines=(f"+ tenant {name}",), deed="add_tenant", given=given)
         there = {"title": given["title"], "most_unfinished_jobs": None, "quota": {}, "budget": None}
+        there |= {"quota_cpus": None, "quota_memory_bytes": None}
     what = f"tenant {name}"
     if changes := _changes(tenant, there, ("title", "most_unfinished_jobs")):
         lines = _lines(what, there, changes)
         yield Step(where=where, lines=lines, deed="change_tenant", given={"name": name, "changes": changes})
-    if (quota := tenant.get("quota")) is not None and quota != there["quota"]:
-        lines = _lines(what, there, {"quota": quota})
+    if changes := _changes(tenant, there, _QUOTA):
+        # What is left out stays as it is.
+        limits, cpus, memory_bytes = [changes.get(field, there[field]) for field in _QUOTA]
         yield Step(
-            where=f"{where}.quota", lines=lines, deed="set_quota", given={"tenant": name, "limits": quota}
+            where=f"{where}.{next(iter(changes))}",
+            lines=_lines(what, there, changes),
+            deed="set_quota",
+            given={"tenant": name, "limits": limits, "cpus": cpus, "memory_bytes": memory_bytes},
         )
     yield from _budget(where, tenant, there)
     yield from _members(where, tenant, there.get("members", {}))

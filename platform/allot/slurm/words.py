@@ -43,7 +43,10 @@ _REASONS: Mapping[str, str] = {
     "dependency_never": "DependencyNeverSatisfied",
     "array_limit": "JobArrayTaskLimit",
     "quota": "AssocGrpGRES",
+    "quota_resources": "AssocGrpGRES",
+    "user_quota": "AssocGrpGRES",
     "budget_spent": "AssocGrpGRESMinutes",
+    "user_budget_spent": "AssocGrpGRESMinutes",
     **dict.fromkeys(
         (
             "no_idle_gpus", "guarantee_short", "vc_guarantee_in_use", "fragmented", "topology",
@@ -61,7 +64,11 @@ _REASONS: Mapping[str, str] = {
         "Priority",
     ),
     **dict.fromkeys(
-        ("exceeds_cluster", "exceeds_node", "exceeds_guarantee", "exceeds_quota"), "BadConstraints"
+        (
+            "exceeds_cluster", "exceeds_node", "exceeds_guarantee", "exceeds_quota",
+            "exceeds_quota_resources", "exceeds_user_quota",
+        ),
+        "BadConstraints",
     ),
 }  # fmt: skip
 

@@ -13,10 +13,11 @@ from enum import StrEnum
 from scheduler.core.fairness.division import Account, Division, Standing
 from scheduler.core.fairness.properties import WINDOW_SECONDS
 from scheduler.core.fitting.demand import amount_of
+from scheduler.core.fitting.quotas import CPUS, MEMORY, held_with, least_held
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import words_of
 from scheduler.core.model import wording
-from scheduler.core.model.snapshot import Job, Node
+from scheduler.core.model.snapshot import Job, Node, Tenant
 
 #: Policies that divide a virtual cluster by the weights of its members, and those that weigh jobs or apps.
 BY_WEIGHT = frozenset({"drf", "fair", "gandiva_fair"})
@@ -116,6 +117,28 @@ def _quota(seen: _Circumstances) -> Finding | None:
                 Cause.QUOTA,
                 f"{seen.standing.tenant} holds {has:.4g} of the {limit} {what} that its quota allows.",
             )
+    return _processors_of_quota(seen, tenant) if tenant else None
+
+
+def _processors_of_quota(seen: _Circumstances, tenant: Tenant) -> Finding | None:
+    """Return that CPUs or memory are what its quota lacks for each waiting job."""
+    limits = {CPUS: tenant.quota_cpus, MEMORY: tenant.quota_memory_bytes}
+    for line, limit in limits.items():
+        if limit is None:
+            continue
+        jobs, current = seen.facts.by_tenant.get(tenant.name, {}), seen.facts.current
+        has = sum(
+            [
+                held_with(job, len(current[number].replicas)).of(line)
+                for number, job in jobs.items()
+                if number in current
+            ]
+        )
+        if all([has + least_held(job).of(line) > limit for job in seen.standing.waiting]):
+            what = wording.processors(limit, 0) if line == CPUS else wording.processors(0, limit)
+            share = has / limit if limit else 1.0
+            message = f"{tenant.name} holds {share:.0%} of the {what} that its quota allows."
+            return Finding(Cause.QUOTA, message)
     return None
 
 

@@ -25,7 +25,6 @@ from scheduler.core.fitting.demand import (
     all_sizes_of,
     demand_of,
     divides_world,
-    least_amount,
     least_gpus,
     models_of,
     shape_of,
@@ -33,12 +32,11 @@ from scheduler.core.fitting.demand import (
 from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
+from scheduler.core.fitting.quotas import exceeds_quota
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant, VirtualCluster
-
-UNLIMITED = float("inf")
 
 
 def never_fits(job: Job, snapshot: Snapshot) -> Reason | None:
@@ -293,23 +291,10 @@ class Feasibility:
         )
 
     def _quota(self, job: Job) -> Reason | None:
-        quota = self.tenants[job.tenant].quota if job.tenant in self.tenants else {}
-        if not quota or least_amount(job) <= min(quota.values()):
+        tenant = self.tenants.get(job.tenant)
+        if tenant is None or not tenant.is_capped:
             return None
-        models = models_on_candidates(job, self.cluster)
-        most = min(quota.get("*", UNLIMITED), max(quota.get(model, UNLIMITED) for model in models))
-        if least_amount(job) <= most:
-            return None
-        return Reason(
-            code="exceeds_quota",
-            tier=Tier.NEVER,
-            message=f"Tenant {job.tenant} may hold at most {wording.gpus(int(most), job.gpu_models)} at once;"
-            f" this job needs {least_amount(job):.12g}.",
-            blocking={"tenant": job.tenant, "quota": dict(quota)},
-            needed=least_gpus(job),
-            available=int(most),
-            hint=f"Ask for at most {wording.gpus(int(most), job.gpu_models)}, or an operator for more quota.",
-        )
+        return exceeds_quota(job, tenant, models_on_candidates(job, self.cluster))
 
     def _guarantee(self, job: Job) -> Reason | None:
         if not job.guaranteed:

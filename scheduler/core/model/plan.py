@@ -9,8 +9,8 @@ from typing import Any
 
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.loan_terms import MarketAction
+from scheduler.core.model.reason_kinds import Tier as Tier  # Who makes a reason finds its tier beside it.
 from scheduler.core.model.reasons import TIERS
-from scheduler.core.model.reasons import Tier as Tier  # Who makes a reason finds its tier beside it.
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
 

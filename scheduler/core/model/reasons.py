@@ -7,56 +7,8 @@ placer from outside may give codes of its own, which stand in no table: these pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Tier(StrEnum):
-    """Kinds of reasons, the most decisive first (the order of this enumeration)."""
-
-    NEVER = "never"
-    HELD = "held"
-    QUOTA = "quota"
-    GUARANTEE = "guarantee"
-    CAPACITY = "capacity"
-    TOPOLOGY = "topology"
-    ORDER = "order"
-    PREPARING = "preparing"
-
-
-class Cause(StrEnum):
-    """Why a job waited longer than it would have privately."""
-
-    #: There were GPUs enough, but not near enough to each other: what cells prevent.
-    FRAGMENTATION = "fragmentation"
-    #: Broken or cordoned hardware; the private cluster is taken to be whole.
-    HARDWARE = "hardware"
-    #: Its GPUs had to be taken back from others first.
-    RECLAIM = "reclaim"
-    #: Other jobs of the same virtual cluster came first here.
-    ORDER = "order"
-    QUOTA = "quota"
-    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
-    LENT = "lent"
-    OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonCode:
-    """One code. All texts but `field` are Markdown, for the table of docs/reasons.md."""
-
-    code: str
-    tiers: tuple[Tier, ...]
-    #: Why a job that waits for it waits longer than in a private cluster.
-    cause: Cause
-    #: When it is given.
-    meaning: str
-    #: The keys of the reason's `blocking`, and what they mean where the name does not say it.
-    blocking: str = ""
-    #: The field of the specification that a person would change, where it is not the number of GPUs.
-    #: `{largest}` stands for the number of the task with the most GPUs a replica, `{names}` for the list of
-    #: nodes that the job gives.
-    field: str = ""
+from scheduler.core.model.reason_kinds import Cause, ReasonCode, Tier
 
 
 def _never(code: str, meaning: str, blocking: str = "", *, field: str = "") -> ReasonCode:
@@ -87,6 +39,18 @@ _DECLARED = (
         "no_containers", "it names an image, and no node that it could use runs containers", "`gpu_models`"
     ),
     _never("exceeds_quota", "larger than everything its tenant may hold at once", "`tenant`, `quota`"),
+    _never(
+        "exceeds_quota_resources",
+        "it states more CPUs or memory than everything its tenant may hold at once",
+        "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`",
+        field="tasks.{largest}.resources",
+    ),
+    _never(
+        "exceeds_user_quota",
+        "larger than everything that an admin of its tenant lets its user hold at once",
+        "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`",
+        field="tasks.{largest}.resources",
+    ),
     _never(
         "exceeds_guarantee",
         "guaranteed, and larger than the virtual cluster's guarantee",
@@ -207,6 +171,28 @@ _DECLARED = (
         Cause.QUOTA,
         "its tenant's quota is held by, or kept for, jobs ahead of it",
         "`tenant`, `quota`",
+    ),
+    _waits(
+        "quota_resources",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its tenant's CPUs or memory are held by, or kept for, jobs ahead of it",
+        "`tenant`, `resource` (`cpus` or `memory_bytes`), `limit`, `held`",
+    ),
+    _waits(
+        "user_quota",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "what an admin of its tenant lets its user hold is held by, or kept for, the user's jobs ahead of it",
+        "`tenant`, `user`, `resource` (`gpus`, `cpus` or `memory_bytes`), `limit`, `held`",
+    ),
+    _waits(
+        "user_budget_spent",
+        Tier.QUOTA,
+        Cause.QUOTA,
+        "its user's budget in the tenant is used up, and an admin of it chose to start nothing more of the"
+        " user until the next period",
+        "`tenant`, `user`, `renewed_at` (Unix seconds)",
     ),
     _waits(
         "budget_spent",

@@ -17,6 +17,7 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.job_array import ArrayTask
+from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.model.training import Goodput, Profile, Training
@@ -114,11 +115,25 @@ class Tenant:
 
     name: str
     quota: Mapping[str, int] = field(default_factory=dict)
+    #: The most CPUs and bytes of memory that its jobs hold at once, as they state them; None: any number.
+    quota_cpus: float | None = None
+    quota_memory_bytes: int | None = None
+    #: Those of its users for whom its admins set limits.
+    users: tuple[UserLimits, ...] = ()
     #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
     budget_spent: bool = False
     budget_renewed_at: float | None = None
     #: What is left of it, for whoever looks ahead; a round needs to know no more than the above.
     budget: Budget | None = None
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether its jobs, or those of some user there, may hold so much at once and no more."""
+        return bool(self.quota or self.users) or (self.quota_cpus, self.quota_memory_bytes) != (None, None)
+
+    def limits_of(self, user: str) -> UserLimits | None:
+        """Return the limits of a user there; None: there are none."""
+        return next((limits for limits in self.users if limits.user == user), None)
 
     def has_spent(self, now: float) -> bool:
         """Whether its budget still holds it back."""

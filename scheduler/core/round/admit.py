@@ -8,15 +8,14 @@ same tenant back for ever.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
-from scheduler.core.fitting.candidates import models_on_candidates
-from scheduler.core.fitting.demand import least_amount, least_gpus, models_of
-from scheduler.core.fitting.feasible import UNLIMITED, Feasibility
+from scheduler.core.fitting.demand import least_gpus, models_of
+from scheduler.core.fitting.feasible import Feasibility
+from scheduler.core.fitting.quotas import Amounts, exact, quotas_of
 from scheduler.core.lending.in_force import own_of
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Reason, Tier
@@ -25,10 +24,8 @@ from scheduler.core.round.array_limits import ArrayLimits, no_place
 from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.idle_now import IdleNow
+from scheduler.core.round.quotas import counted, hand_out
 from scheduler.core.serving_pools.returning import returns, stop_instant
-
-#: The key of Tenant.quota that caps all models together.
-ALL_MODELS = "*"
 
 #: Codes of jobs that are larger than what their virtual cluster is guaranteed.
 TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
@@ -79,13 +76,13 @@ class Admission:
         capped = {
             facts.jobs[job].tenant
             for job in facts.changed_jobs
-            if job in facts.jobs and self._quota_of(facts.jobs[job])
+            if job in facts.jobs and self._is_capped(facts.jobs[job])
         }
         # A job that ended left its tenant more to hand out.
         capped.update(
             job.tenant
             for number in facts.changed_jobs
-            if (job := self.admitted.get(number)) and self._quota_of(job)
+            if (job := self.admitted.get(number)) and self._is_capped(job)
         )
         # Until then what it held was not to be handed out.
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
@@ -109,7 +106,12 @@ class Admission:
         self._crowded.clear()
         self._idle_now = None
         for tenant, jobs in candidates.items():
-            if _within_quota(self._quota_of(jobs[0]), jobs, facts, self):
+            quotas = quotas_of(facts.tenants.get(tenant))
+            held = self._still_held(tenant) if quotas else ()
+            handed = hand_out(quotas, jobs, held, self._in_order, facts)
+            self.admitted.update(handed.admitted)
+            self.held_back.update(handed.held_back)
+            if handed.is_crowded:
                 self._crowded.add(tenant)
         return looked_at
 
@@ -143,22 +145,41 @@ class Admission:
             self._idle_now = IdleNow(self._facts)
         return self._idle_now
 
-    def still_held(self, tenant: str) -> dict[str, float]:
-        """Return by model what processes of a tenant hold that were told to stop, beyond what their jobs have
-        already been promised in its place."""
+    def _still_held(self, tenant: str) -> list[tuple[Job, str, Amounts]]:
+        """Return by job and model what processes of a tenant hold that were told to stop, beyond what their
+        jobs have already been promised in its place."""
         facts = self._facts
-        found: dict[str, float] = {}
+        found: list[tuple[Job, str, Amounts]] = []
         for number, leaving in facts.stopping.items():
             job = facts.jobs.get(number)
             first = leaving.leaving + (leaving.jobs[:1] if leaving.stopping else ())
             if job is None or job.tenant != tenant or number not in first:
                 continue
             self._ending_of[number] = tenant
-            gpus, next_one = facts.amount(leaving), facts.current.get(number)
-            if next_one is not None and next_one.gpu_model == leaving.gpu_model:
-                gpus -= facts.amount(next_one)
-            found[leaving.gpu_model] = found.get(leaving.gpu_model, 0) + max(gpus, 0)
+            gpus, cpus, memory = counted(job, leaving, facts)
+            next_one = facts.current.get(number)
+            if next_one is not None:
+                promised = counted(job, next_one, facts)
+                cpus, memory = cpus - promised.cpus, memory - promised.memory_bytes
+                gpus -= promised.gpus if next_one.gpu_model == leaving.gpu_model else 0
+            found.append((job, leaving.gpu_model, Amounts(max(gpus, 0), exact(max(cpus, 0)), max(memory, 0))))
         return found
+
+    def _in_order(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Sort a tenant's jobs as its quota is handed out.
+
+        Those that run come first. Jobs for which there are no GPUs now come last: they keep their tenant's
+        quota from no job that can start. A guaranteed job keeps its place where its policy may make room for
+        it, and so does every job that has waited for longer than its virtual cluster allows.
+        """
+
+        def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
+            waits = job.id not in self._facts.current
+            keeps = not waits or self.may_make_room(job) or self.is_due(job)
+            lacks = not keeps and not self.idle_now.are_enough_for(job)
+            return waits, lacks, -job.priority, job.submitted_at, job.id
+
+        return sorted(jobs, key=place)
 
     def _never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None; note it where only its guarantee is gone."""
@@ -190,14 +211,15 @@ class Admission:
             for rule in lending.borrow_rules
         )
 
-    def _quota_of(self, job: Job) -> Mapping[str, int]:
+    def _is_capped(self, job: Job) -> bool:
         tenant = self._facts.tenants.get(job.tenant)
-        return tenant.quota if tenant else {}
+        return tenant is not None and tenant.is_capped
 
-    def _renewed_at(self, job: Job) -> float:
-        """Return when a job's tenant has a new budget; 0 when that holds nothing back."""
+    def _renewed_at(self, job: Job) -> tuple[float, ...]:
+        """Return when a job's tenant, and its user there, have new budgets, where those are used up."""
         tenant = self._facts.tenants.get(job.tenant)
-        return (tenant.budget_renewed_at or 0.0) if tenant else 0.0
+        limits = tenant.limits_of(job.user) if tenant and tenant.users else None
+        return tuple([each.budget_renewed_at or 0.0 for each in (tenant, limits) if each is not None])
 
     def _may_be_considered(self, job: Job) -> bool:
         """Hold the job back with all reasons, or note that what it has must end; else return True."""
@@ -208,7 +230,7 @@ class Admission:
             reasons = _hold(job, self._facts, never, borrows=borrows)
             if reasons:
                 self.held_back[job.id] = reasons
-                for instant in (job.eligible_at, job.may_borrow_at, self._renewed_at(job)):
+                for instant in (job.eligible_at, job.may_borrow_at, *self._renewed_at(job)):
                     if instant > self._facts.frame.now:
                         heappush(self._alarms, (instant, job.id))
                 if begins_later(job, self._facts.frame.now):
@@ -326,8 +348,8 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
                 hint="As a guaranteed job, it would start at once where its virtual cluster has free GPUs.",
             )
         )
-    if (tenant := facts.tenants.get(job.tenant)) and tenant.has_spent(facts.frame.now):
-        reasons.append(_budget_spent(tenant))
+    if tenant := facts.tenants.get(job.tenant):
+        reasons.extend(_budgets_spent(job, tenant, facts.frame.now))
     if job.id in facts.stopping:
         reasons.append(
             Reason(
@@ -340,135 +362,28 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
     return tuple(reasons)
 
 
-def _budget_spent(tenant: Tenant) -> Reason:
-    until = tenant.budget_renewed_at
-    when = "" if until is None else f" until {wording.instant(until)}"
-    return Reason(
-        code="budget_spent",
-        tier=Tier.QUOTA,
-        message=f"Tenant {tenant.name} has used up its budget: none of its jobs starts{when}.",
-        blocking={"tenant": tenant.name, "renewed_at": until},
-        hint="Running jobs continue. An operator may enlarge the budget.",
-    )
+def _budgets_spent(job: Job, tenant: Tenant, now: float) -> Iterator[Reason]:
+    if tenant.has_spent(now):
+        until = tenant.budget_renewed_at
+        yield Reason(
+            code="budget_spent",
+            tier=Tier.QUOTA,
+            message=f"Tenant {tenant.name} has used up its budget: none of its jobs starts{_until(until)}.",
+            blocking={"tenant": tenant.name, "renewed_at": until},
+            hint="Running jobs continue. An operator may enlarge the budget.",
+        )
+    limits = tenant.limits_of(job.user) if tenant.users else None
+    if limits is not None and limits.has_spent(now):
+        until = limits.budget_renewed_at
+        yield Reason(
+            code="user_budget_spent",
+            tier=Tier.QUOTA,
+            message=f"User {job.user} has used up the budget that tenant {tenant.name} gives: none of the"
+            f" user's jobs there starts{_until(until)}.",
+            blocking={"tenant": tenant.name, "user": job.user, "renewed_at": until},
+            hint="Running jobs continue. An admin of the tenant may enlarge the user's budget.",
+        )
 
 
-def _within_quota(quota: Mapping[str, int], jobs: list[Job], facts: Facts, admission: Admission) -> bool:
-    """Admit a tenant's jobs, in order, as far as its quota goes; return whether they want more than that.
-
-    Those that run come first. Jobs for which there are no GPUs now come last: they keep their tenant's quota
-    from no job that can start. A guaranteed job keeps its place where its policy may make room for it, and so
-    does every job that has waited for longer than its virtual cluster allows.
-
-    Which model a waiting job will get is not known yet, so it counts against every model it may still
-    use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
-    stopped counts until its processes are gone.
-    """
-    still_held = admission.still_held(jobs[0].tenant) if quota else {}
-    most = sum([job.elastic[1] if job.elastic else least_amount(job) for job in jobs])
-    most += sum(still_held.values())
-    if not quota or most <= min(quota.values()):
-        admission.admitted.update([(job.id, job) for job in jobs])
-        return False
-    left: dict[str, float] = {**quota}
-    for model, gpus in still_held.items():
-        for line in (model, ALL_MODELS):
-            if line in left:
-                left[line] -= gpus
-
-    def room(model: str) -> float:
-        return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
-
-    _put_in_order(jobs, facts, admission)
-    elastic: list[JobId] = []
-    for job in jobs:
-        running = facts.current.get(job.id)
-        if running is None:
-            least = least_amount(job)
-            accepted = models_of(job, facts.cluster)
-            on_its_nodes = models_on_candidates(job, facts.cluster)
-            models = tuple([model for model in on_its_nodes if room(model) >= least])
-            if not models:
-                admission.held_back[job.id] = (_over_quota(job, least, quota, left),)
-                continue
-            narrows = models != accepted
-        else:
-            least, models = facts.amount(running), (running.gpu_model,)
-            # It counts on the model that it has: if it must move, it moves to the same.
-            narrows = quota.keys() != {ALL_MODELS}
-        if job.elastic is not None:
-            job = replace(job, elastic=(min(job.elastic[0], int(least)), int(least)))
-            elastic.append(job.id)
-        if narrows:
-            job = replace(job, gpu_models=models)
-        admission.admitted[job.id] = job
-        for line in (*models, ALL_MODELS):
-            if line in left:
-                left[line] = round(left[line] - least, 3)
-    _share_rest(
-        left, elastic, facts, admission, is_crowded=any(job.id in admission.held_back for job in jobs)
-    )
-    return True
-
-
-def _put_in_order(jobs: list[Job], facts: Facts, admission: Admission) -> None:
-    """Sort a tenant's jobs as its quota is dealt out."""
-
-    def place(job: Job) -> tuple[bool, bool, int, float, JobId]:
-        waits = job.id not in facts.current
-        keeps = not waits or admission.may_make_room(job) or admission.is_due(job)
-        lacks = not keeps and not admission.idle_now.are_enough_for(job)
-        return waits, lacks, -job.priority, job.submitted_at, job.id
-
-    jobs.sort(key=place)
-
-
-def _share_rest(
-    left: dict[str, float], elastic: list[JobId], facts: Facts, admission: Admission, *, is_crowded: bool
-) -> None:
-    """Let elastic gangs be larger than they must as far as their tenant's quota is left: all up to their own
-    size, and then beyond it.
-
-    Where some of its jobs are held back by the quota, nothing that runs grows into it, and what a gang has
-    beyond its own size is for those: a policy that resizes takes it back, and under any other it stays.
-    """
-    for beyond_own_size in (False, True):
-        for name in elastic:
-            job, declared, running = (
-                admission.admitted[name],
-                facts.jobs[name].elastic,
-                facts.current.get(name),
-            )
-            assert job.elastic is not None
-            assert declared is not None
-            least, most = job.elastic
-            if is_crowded and (beyond_own_size or running is not None):
-                most = max(least, min(most, job.gpus)) if beyond_own_size else most
-            else:
-                target = declared[1] if beyond_own_size else min(declared[1], job.gpus)
-                models = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
-                lines = (*models, ALL_MODELS)
-                extra = int(max(0, min(target - most, *[left.get(line, UNLIMITED) for line in lines])))
-                extra -= extra % job.tasks[0].gpus  # Whole replicas only.
-                most += extra
-                for line in lines:
-                    if line in left:
-                        left[line] -= extra
-            admission.admitted[name] = replace(job, elastic=(least, most))
-
-
-def _over_quota(job: Job, gpus: float, quota: Mapping[str, int], left: Mapping[str, float]) -> Reason:
-    lines = [line for line in sorted(quota) if line in (ALL_MODELS, *(job.gpu_models or quota))]
-    tightest = min(lines, key=lambda line: left[line])
-    cap = wording.gpus(quota[tightest], () if tightest == ALL_MODELS else [tightest])
-    available = max(int(left[tightest]), 0)
-    held = round(quota[tightest] - left[tightest], 3)
-    return Reason(
-        code="quota",
-        tier=Tier.QUOTA,
-        message=f"Tenant {job.tenant} has a quota of {cap}; {held:g} are used"
-        f" by its jobs or reserved for jobs ahead, and this job needs {gpus:g}.",
-        blocking={"tenant": job.tenant, "quota": {tightest: quota[tightest]}},
-        needed=math.ceil(gpus),
-        available=available,
-        hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
-    )
+def _until(instant: float | None) -> str:
+    return "" if instant is None else f" until {wording.instant(instant)}"

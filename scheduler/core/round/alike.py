@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from scheduler.core.building_blocks.growing import TRIED as TRIED_IN_GROWTH
+from scheduler.core.fitting.quotas import Amounts, Quota
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.round.long_waits import TRIED as TRIED_AS_DUE
 
@@ -21,10 +22,12 @@ BEHIND_OWN = (
 )
 
 
-def most_that_count(amount: float, gpus: int, quota: Mapping[str, int]) -> int:
-    """Return how many gangs of `amount` GPUs may matter to one round, the earliest of those that are alike.
+def most_that_count(amounts: Amounts, gpus: int, quotas: Sequence[Quota]) -> int:
+    """Return how many gangs that count as this may matter to one round, the earliest of those that are alike.
 
-    The empty cluster holds so many, or its tenant's quota where that is more: each that is admitted takes of
-    every line of the quota that still has room for it.
+    The empty cluster holds this number, or a quota of its tenant or user where that is more: each that is
+    admitted takes of every line of the quota that still has room for it.
     """
-    return int(max([gpus, *quota.values()]) / amount) + SPARE
+    lines = [line for quota in quotas for line in quota.lines.items()]
+    rooms = [limit / amounts.of(line) for line, limit in lines if amounts.of(line)]
+    return int(max([gpus / amounts.gpus, *rooms])) + SPARE

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from scheduler.core.model.plan import Reason
-from scheduler.core.model.reasons import REASONS, Cause
+from scheduler.core.model.reason_kinds import Cause
+from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job, JobId, Snapshot
 from scheduler.core.sim.delays import Anomaly, Comparison, Delay, Evidence, Point, Spread
 from scheduler.core.sim.engine import Engine, ScriptedEvent

@@ -48,8 +48,9 @@ class BudgetMeter:
         self._gpus: dict[str, Counter[str]] = {}
         self.take_in(tenants)
         for tenant in tenants:
-            if (renewed_at := tenant.budget_renewed_at) is not None and renewed_at > events.now:
-                events.schedule(renewed_at, nothing)
+            for renewed_at in (tenant.budget_renewed_at, *[user.budget_renewed_at for user in tenant.users]):
+                if renewed_at is not None and renewed_at > events.now:
+                    events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
         """Take in new and changed budgets; of those that are known already goes on what is left."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.core.model.reasons import Cause
+from scheduler.core.model.reason_kinds import Cause
 from scheduler.core.model.snapshot import JobId
 
 

@@ -242,7 +242,7 @@ class Engine:
         return any(
             job not in facts.current
             for tenant in facts.tenants.values()
-            if tenant.quota
+            if tenant.is_capped
             for job in facts.by_tenant.get(tenant.name, ())
         )
 

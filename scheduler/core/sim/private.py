@@ -23,7 +23,16 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.fitting.virtual_nodes import profile_of, virtual_nodes
 from scheduler.core.model.errors import SchedulingError
 from scheduler.core.model.plan import ActionKind
-from scheduler.core.model.snapshot import AllocationId, Gpu, Node, NodeId, Running, Snapshot, VirtualCluster
+from scheduler.core.model.snapshot import (
+    AllocationId,
+    Gpu,
+    Node,
+    NodeId,
+    Running,
+    Snapshot,
+    Tenant,
+    VirtualCluster,
+)
 from scheduler.core.round.decide import decide
 
 
@@ -129,7 +138,7 @@ def _seated(alone: Snapshot, running: Sequence[Running]) -> Snapshot:
         for place, job in enumerate(by_size)
     ]
     fifo = replace(vc, policy="fifo", policy_parameters={}, placer="consolidate", placer_parameters={})
-    tenants = tuple([replace(tenant, quota={}, budget_spent=False) for tenant in alone.tenants])
+    tenants = tuple([Tenant(name=tenant.name) for tenant in alone.tenants])
     plan = decide(replace(alone, jobs=tuple(waiting), virtual_clusters=(fifo,), tenants=tenants))
     numbers = map(AllocationId, count(1))
     found = tuple(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rest_framework import serializers
 
-from scheduler.core.model.reasons import Cause
+from scheduler.core.model.reason_kinds import Cause
 from scheduler.models.adviser import WorkState
 from scheduler.virtual_clusters.cells.schemas import CellDocument
 from scheduler.wiring.rest import FieldProblem

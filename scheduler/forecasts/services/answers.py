@@ -44,11 +44,12 @@ def answer(question_id: str) -> None:
     waiting = WhatIf.objects.filter(id=question_id, state=WhatIfState.WAITING)
     if not waiting.update(state=WhatIfState.RUNNING):
         return
-    row = WhatIf.objects.get(id=question_id)
+    row = WhatIf.objects.select_related("asked_by").get(id=question_id)
     newest = Leadership.objects.values_list("number", flat=True).first() or 0
     facts = facts_ahead(newest)
     try:
-        changes, run_times, pools = _changes(row.question, facts), known_run_times(), serving_pools()
+        changes = _changes(row.question, row.asked_by.username, facts)
+        run_times, pools = known_run_times(), serving_pools()
         compared = within_budget(
             lambda timekeeper, overran: what_if(
                 with_cheap(facts, overran), changes, run_times, pools=pools, timekeeper=timekeeper
@@ -68,7 +69,7 @@ def give_up(question_id: str, problem: str, fields: Sequence[Mapping[str, str]] 
     )
 
 
-def _changes(question: Mapping[str, Any], facts: Snapshot) -> list[Change]:
+def _changes(question: Mapping[str, Any], user: str, facts: Snapshot) -> list[Change]:
     changes: list[Change] = []
     cluster = question.get("cluster") or {}
     changes += [NodeChange(node=name, schedulable=False) for name in cluster.get("drain", ())]
@@ -81,7 +82,7 @@ def _changes(question: Mapping[str, Any], facts: Snapshot) -> list[Change]:
         changes.append(JobChange(job=JobId(question["job"]), **changed))
     if "spec" in question:
         spec = parse(question["spec"])
-        job = spec.core_job(tenant=question["tenant"])
+        job = replace(spec.core_job(tenant=question["tenant"]), user=user)
         changes.append(NewJob(job=_with_id(submitted_now(job, spec, facts))))
     return changes
 

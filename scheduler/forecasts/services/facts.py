@@ -12,7 +12,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.core.serving_pools.load_curve import curve_of
 from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.run_times import RunTimes
-from scheduler.jobs.budgets.services import period_of, used
+from scheduler.jobs.budgets.services import Owner, period_of, used
 from scheduler.models.budgets import Budget, BudgetAction, BudgetUnit
 from scheduler.models.nodes import LoanState, Node
 from scheduler.models.nodes import ServingPool as PoolRow
@@ -53,7 +53,7 @@ def serving_pools() -> list[ServingPool]:
 
 def _fact_of(budget: Budget, now: datetime) -> core.Budget:
     period = period_of(budget.period, now)
-    spent = used(budget.tenant, budget.unit, max(period.starts_at, budget.starts_at), now)
+    spent = used(Owner(budget.tenant), budget.unit, max(period.starts_at, budget.starts_at), now)
     renewals: list[float] = []
     while period.ends_at is not None and len(renewals) < _RENEWALS:
         renewals.append(period.ends_at.timestamp())

@@ -1,11 +1,11 @@
-"""What a tenant may use up in a period, and what of it is used."""
+"""What a tenant, and a member of it, may hold at once and use up in a period, and what of it is used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -15,15 +15,30 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from scheduler.jobs.budgets.schemas import UsageQuery, UsageReport
-from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, Used, usage
-from scheduler.jobs.budgets.services import budget_remove, budget_set, budget_state
+from scheduler.jobs.budgets.schemas import (
+    Held,
+    LimitsOfUser,
+    UsageQuery,
+    UsageReport,
+    UserQuotaInput,
+    UserQuotaState,
+)
+from scheduler.jobs.budgets.selectors import (
+    GROUPINGS,
+    UsageQuestion,
+    Used,
+    held_now,
+    member_get,
+    usage,
+    user_quota_state,
+)
+from scheduler.jobs.budgets.services import Owner, budget_remove, budget_set, budget_state, user_quota_set
 from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import checked, csv_file
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
-from tenants.models import Scope
+from tenants.models import Membership, Role, Scope
 from tenants.selectors import tenant_get, viewer
 
 _MOST = 1e12
@@ -93,7 +108,7 @@ class TenantBudget(APIView):
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str) -> Response:
         """A tenant's budget, what of it is used, and what is expected."""
-        return Response(budget_state(tenant_get(viewer(request), name)))
+        return Response(budget_state(Owner(tenant_get(viewer(request), name))))
 
     @extend_schema(request=BudgetInput, responses=BudgetState)
     def put(self, request: Request, name: str) -> Response:
@@ -103,8 +118,8 @@ class TenantBudget(APIView):
         by.require_operator()
         given = BudgetInput(data=request.data)
         given.is_valid(raise_exception=True)
-        budget_set(by=by, tenant=tenant, **given.validated_data)
-        return Response(budget_state(tenant))
+        budget_set(by=by, owner=Owner(tenant), **given.validated_data)
+        return Response(budget_state(Owner(tenant)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
@@ -112,8 +127,83 @@ class TenantBudget(APIView):
         by = viewer(request)
         tenant = tenant_get(by, name)
         by.require_operator()
-        budget_remove(by=by, tenant=tenant)
+        budget_remove(by=by, owner=Owner(tenant))
         return Response(status=204)
+
+
+class UserLimits(ListAPIView[Membership]):
+    """What the members of a tenant may hold at once and use up there; those without limits are left out.
+
+    Members see their own, admins of the tenant and operators all."""
+
+    serializer_class = LimitsOfUser
+    queryset = Membership.objects.none()
+
+    def get_queryset(self) -> QuerySet[Membership]:
+        by = viewer(self.request)
+        tenant = tenant_get(by, self.kwargs["name"])
+        limited = Q(quota__isnull=False) | Q(budget__isnull=False)
+        rows = Membership.objects.filter(limited, tenant=tenant).select_related("user", "quota", "budget")
+        return rows if by.may(tenant, Role.ADMIN) else rows.filter(user=by.user)
+
+
+class UserQuotaView(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(responses=UserQuotaState)
+    def get(self, request: Request, name: str, username: str) -> Response:
+        """The most that a member holds at once in a tenant, and what that is now. For the member itself, and
+        for admins of the tenant."""
+        return Response(user_quota_state(member_get(viewer(request), name, username)))
+
+    @extend_schema(request=UserQuotaInput, responses=UserQuotaState)
+    def put(self, request: Request, name: str, username: str) -> Response:
+        """Replace what a member may hold at once; null: no limit besides the tenant's. For admins of the
+        tenant, within what the tenant has."""
+        by = viewer(request)
+        membership = member_get(by, name, username, role=Role.ADMIN)
+        given = UserQuotaInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        user_quota_set(by=by, membership=membership, **given.validated_data)
+        return Response(user_quota_state(membership))
+
+
+class UserBudgetView(APIView):
+    scope = Scope.MANAGE
+
+    @extend_schema(responses=BudgetState)
+    def get(self, request: Request, name: str, username: str) -> Response:
+        """A member's budget in a tenant, what of it is used, and what is expected. For the member itself, and
+        for admins of the tenant."""
+        return Response(budget_state(_owner(member_get(viewer(request), name, username))))
+
+    @extend_schema(request=BudgetInput, responses=BudgetState)
+    def put(self, request: Request, name: str, username: str) -> Response:
+        """Give a member a budget, or another one. For admins of the tenant, within the tenant's."""
+        by = viewer(request)
+        owner = _owner(member_get(by, name, username, role=Role.ADMIN))
+        given = BudgetInput(data=request.data)
+        given.is_valid(raise_exception=True)
+        budget_set(by=by, owner=owner, **given.validated_data)
+        return Response(budget_state(owner))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, name: str, username: str) -> Response:
+        """Take a member's budget away. For admins of the tenant."""
+        by = viewer(request)
+        budget_remove(by=by, owner=_owner(member_get(by, name, username, role=Role.ADMIN)))
+        return Response(status=204)
+
+
+def _owner(membership: Membership) -> Owner:
+    return Owner(membership.tenant, membership)
+
+
+class TenantHeld(APIView):
+    @extend_schema(responses=Held)
+    def get(self, request: Request, name: str) -> Response:
+        """What a tenant's jobs hold now, as its quota counts it."""
+        return Response(held_now(tenant_get(viewer(request), name)))
 
 
 def _question(request: Request) -> UsageQuestion:

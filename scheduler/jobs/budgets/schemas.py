@@ -5,6 +5,68 @@ from collections.abc import Mapping
 from rest_framework import serializers
 
 from scheduler.jobs.budgets.selectors import GROUPINGS
+from scheduler.models.budgets import UserBudget, UserQuota
+from tenants.api.strict import StrictSerializer
+from tenants.api.tenants import MOST_CPUS, MOST_MEMORY_BYTES
+from tenants.models import Membership
+
+
+class Held(serializers.Serializer[Mapping[str, object]]):
+    gpus = serializers.DictField(
+        child=serializers.FloatField(), help_text="By GPU model; parts of GPUs count as such."
+    )
+    cpus = serializers.FloatField(
+        help_text="As the jobs state them; what they leave to the platform is none."
+    )
+    memory_bytes = serializers.IntegerField(help_text="Likewise.")
+
+
+class UserQuotaInput(StrictSerializer):
+    gpus = serializers.IntegerField(
+        min_value=0,
+        max_value=1_000_000,
+        default=None,
+        allow_null=True,
+        help_text="GPUs of all models together; null: no limit besides the tenant's. So the next two.",
+    )
+    cpus = serializers.FloatField(min_value=0, max_value=MOST_CPUS, default=None, allow_null=True)
+    memory_bytes = serializers.IntegerField(
+        min_value=0, max_value=MOST_MEMORY_BYTES, default=None, allow_null=True
+    )
+
+
+class UserQuotaState(serializers.Serializer[Mapping[str, object]]):
+    gpus = serializers.IntegerField(allow_null=True)
+    cpus = serializers.FloatField(allow_null=True)
+    memory_bytes = serializers.IntegerField(allow_null=True)
+    held = Held(help_text="By the member's jobs in the tenant.")
+
+
+class UserQuotaLines(serializers.ModelSerializer[UserQuota]):
+    class Meta:
+        model = UserQuota
+        fields = ["gpus", "cpus", "memory_bytes"]
+        read_only_fields = fields
+
+
+class UserBudgetTerms(serializers.ModelSerializer[UserBudget]):
+    is_spent = serializers.BooleanField(help_text="All of it was used up when it was last looked at.")
+
+    class Meta:
+        model = UserBudget
+        fields = ["amount", "unit", "period", "action", "starts_at", "is_spent"]
+        read_only_fields = fields
+
+
+class LimitsOfUser(serializers.ModelSerializer[Membership]):
+    username = serializers.CharField(source="user.username")
+    quota = UserQuotaLines(allow_null=True, default=None)
+    budget = UserBudgetTerms(allow_null=True, default=None)
+
+    class Meta:
+        model = Membership
+        fields = ["username", "quota", "budget"]
+        read_only_fields = fields
 
 
 class UsageQuery(serializers.Serializer[Mapping[str, object]]):

@@ -12,9 +12,17 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q, Sum
 
-from tenants.errors import FieldError, Invalid, NotAllowed
-from tenants.models import Guarantee, Role, Tenant
+from scheduler.core.fitting.quotas import Amounts, exact, held_with
+from scheduler.core.model import snapshot as core
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.lifecycle import AttemptState
+from scheduler.jobspec.shape import Shape, stored_shape
+from scheduler.models.attempts import Attempt
+from scheduler.models.budgets import UserQuota
+from tenants.errors import FieldError, Invalid, NotAllowed, NotFound
+from tenants.models import Guarantee, Membership, Role, Tenant
 from tenants.selectors import Viewer, tenant_get
 
 #: The most rows of one answer.
@@ -253,3 +261,59 @@ def _days(since: datetime, until: datetime) -> dict[date | None, Decimal]:
         days[start.date()] = _between(start, min(midnight, until.astimezone(UTC)))
         start = midnight
     return days
+
+
+def member_get(by: Viewer, tenant_name: str, username: str, *, role: Role | None = None) -> Membership:
+    """Return a member of a tenant that the viewer may see: himself, or everybody as one of its admins.
+
+    `role`: what the viewer must be in any case."""
+    tenant = tenant_get(by, tenant_name)
+    if role is not None or by.user.username != username:
+        by.require(tenant, role or Role.ADMIN)
+    found = Membership.objects.select_related("user", "tenant").filter(tenant=tenant, user__username=username)
+    if (membership := found.first()) is None:
+        raise NotFound(f"{username!r} is not a member of tenant {tenant.name!r}.")
+    return membership
+
+
+def user_quota_state(membership: Membership) -> Mapping[str, Any]:
+    """Return what a member may hold at once in the tenant, and what that is now, JSON-ready."""
+    quota = UserQuota.objects.filter(membership=membership).first() or UserQuota()
+    return {
+        "gpus": quota.gpus,
+        "cpus": quota.cpus,
+        "memory_bytes": quota.memory_bytes,
+        "held": held_now(membership.tenant, membership.user_id),
+    }
+
+
+def held_now(tenant: Tenant, user: int | None = None) -> Mapping[str, Any]:
+    """Return the GPUs by model, CPUs and bytes of memory that the jobs of a tenant, or of a user there, hold
+    now, as a round counts them: a job whose attempt makes room for its next one holds the larger of both."""
+    live = Attempt.objects.filter(job__tenant=tenant).exclude(state=AttemptState.ENDED)
+    if user is not None:
+        live = live.filter(job__submitted_by=user)
+    rows = live.values_list(
+        "job_id", "job__shape", "allocation__gpu_model", "allocation__replicas", "allocation__id"
+    ).annotate(milligpus=Sum("allocation__gpus__request", filter=~Q(allocation__gpus__phase="released")))
+    gpus: dict[tuple[int, str], float] = {}
+    processors: dict[int, Amounts] = {}
+    for job, shape, model, replicas, _, milligpus in rows:
+        counts_as = held_with(_core_job(job, stored_shape(shape)), len(replicas))
+        known = processors.get(job, counts_as)
+        cpus = max(known.cpus, counts_as.cpus)
+        processors[job] = Amounts(0, cpus, max(known.memory_bytes, counts_as.memory_bytes))
+        gpus[job, model] = max(gpus.get((job, model), 0), (milligpus or 0) / WHOLE_GPU)
+    by_model: dict[str, float] = {}
+    for (_, model), amount in sorted(gpus.items(), key=lambda line: line[0][1]):
+        if amount:
+            by_model[model] = exact(by_model.get(model, 0) + amount)
+    return {
+        "gpus": by_model,
+        "cpus": exact(sum([each.cpus for each in processors.values()])),
+        "memory_bytes": sum([each.memory_bytes for each in processors.values()]),
+    }
+
+
+def _core_job(number: int, shape: Shape) -> core.Job:
+    return core.Job(id=core.JobId(number), tenant="", virtual_cluster="", submitted_at=0.0, **shape.facts())

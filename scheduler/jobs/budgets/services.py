@@ -1,4 +1,5 @@
-"""Budgets of tenants: their use, reported at thresholds, and enforced where an operator says so.
+"""Budgets of tenants, and of members in them: their use, reported at thresholds, and enforced where who set
+them says so.
 
 What was used is computed from the allocations, those that run included: each GPU counts from when it was
 held until it was given back, and for jobs that share it an equal part for each of them meanwhile.
@@ -7,16 +8,25 @@ held until it was given back, and for jobs that share it an equal part for each 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
-from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
+from scheduler.models.budgets import (
+    Budget,
+    BudgetAction,
+    BudgetPeriod,
+    BudgetUnit,
+    Terms,
+    UserBudget,
+    UserQuota,
+)
 from scheduler.models.events import Event
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_round_on_commit
-from tenants.models import Tenant
-from tenants.selectors import Viewer
+from tenants.errors import FieldError, Invalid, NotFound
+from tenants.models import ANY_MODEL, Membership, Role, Tenant
+from tenants.selectors import Viewer, quota_of
 
 #: In percent; each is reported once in a period.
 THRESHOLDS = (50, 80, 100)
@@ -32,7 +42,8 @@ WITH own AS (
     JOIN scheduler_attempt a ON a.job_id = j.id
     JOIN scheduler_allocation l ON l.id = a.allocation_id
     LEFT JOIN scheduler_gpumodel m ON m.name = l.gpu_model
-    WHERE j.tenant_id = %(tenant)s AND (j.ended_at IS NULL OR j.ended_at > %(since)s)
+    WHERE j.tenant_id = %(tenant)s AND (%(user)s::bigint IS NULL OR j.submitted_by_id = %(user)s)
+      AND (j.ended_at IS NULL OR j.ended_at > %(since)s)
       AND a.starting_at < %(until)s
 ), part AS MATERIALIZED (
     -- From one coming or going of those beside it to the next it has an equal part.
@@ -60,6 +71,34 @@ FROM held WHERE own_end > start
 """
 
 
+class Owner(NamedTuple):
+    """Whose jobs a budget counts."""
+
+    tenant: Tenant
+    #: None: all of the tenant's.
+    membership: Membership | None = None
+
+    @property
+    def budget(self) -> Budget | UserBudget | None:
+        """The budget, if there is one."""
+        if self.membership is None:
+            return Budget.objects.filter(tenant=self.tenant).first()
+        return UserBudget.objects.filter(membership=self.membership).first()
+
+    @property
+    def words(self) -> str:
+        """Whose it is, at the beginning of a sentence."""
+        if self.membership is None:
+            return f"Tenant {self.tenant.name}"
+        return f"User {self.membership.user.username} of tenant {self.tenant.name}"
+
+
+def _owner_of(budget: Budget | UserBudget) -> Owner:
+    if isinstance(budget, Budget):
+        return Owner(budget.tenant)
+    return Owner(budget.membership.tenant, budget.membership)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
     """The start and end of the time that counts; without an end if the budget is for all time."""
@@ -80,27 +119,32 @@ def period_of(period: str, at: datetime) -> Period:
     return Period(starts_at=datetime.min.replace(tzinfo=UTC), ends_at=None)
 
 
-def used(tenant: Tenant, unit: str, since: datetime, until: datetime) -> float:
-    """Return the GPU-hours that a tenant's jobs held in a time, or what they cost."""
-    by_price = unit == BudgetUnit.COST
-    values: dict[str, Any] = {"tenant": tenant.pk, "since": since, "until": until, "by_price": by_price}
+def used(owner: Owner, unit: str, since: datetime, until: datetime) -> float:
+    """Return the GPU-hours that the jobs of a tenant, or of a member there, held in a time, or their cost."""
+    values: dict[str, Any] = {
+        "tenant": owner.tenant.pk,
+        "user": None if owner.membership is None else owner.membership.user_id,
+        "since": since,
+        "until": until,
+        "by_price": unit == BudgetUnit.COST,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_USED, values)
         return float(cursor.fetchone()[0])
 
 
-def budget_state(tenant: Tenant) -> dict[str, Any]:
+def budget_state(owner: Owner) -> dict[str, Any]:
     """Return the budget, what of it is used, and what is expected, JSON-ready.
 
-    For a tenant without one, it has the GPU-hours of the month.
+    Without a budget, it has the GPU-hours of the month.
     """
-    budget = Budget.objects.filter(tenant=tenant).first()
+    budget = owner.budget
     now = database_now()
     unit = budget.unit if budget else BudgetUnit.GPU_HOURS
     period = period_of(budget.period if budget else BudgetPeriod.MONTH, now)
     since = max(period.starts_at, budget.starts_at) if budget else period.starts_at
-    spent = used(tenant, unit, since, now)
-    per_second = used(tenant, unit, now - _PACE, now) / _PACE.total_seconds()
+    spent = used(owner, unit, since, now)
+    per_second = used(owner, unit, now - _PACE, now) / _PACE.total_seconds()
     left = None if period.ends_at is None else (period.ends_at - now).total_seconds()
     return {
         "budget": _terms(budget) if budget else None,
@@ -115,7 +159,7 @@ def budget_state(tenant: Tenant) -> dict[str, Any]:
 
 
 def _reached_at(
-    budget: Budget | None, spent: float, per_second: float, now: datetime, ends_at: datetime | None
+    budget: Terms | None, spent: float, per_second: float, now: datetime, ends_at: datetime | None
 ) -> str | None:
     """Return when the budget will be used up at the present rate; None: not in this period."""
     if budget is None or spent >= budget.amount or per_second <= 0:
@@ -132,61 +176,105 @@ def _reached_at(
 def budget_set(
     *,
     by: Viewer,
-    tenant: Tenant,
+    owner: Owner,
     amount: float,
     unit: str,
     period: str,
     action: str,
     starts_at: datetime | None = None,
 ) -> None:
-    """Give a tenant a budget that counts from the period's beginning, or from now where there are none."""
-    by.require_operator()
+    """Give a tenant, or a member, a budget that counts from the period's beginning, or from now where there
+    are none. A member's is at most the tenant's, in the same unit and period."""
+    _require(by, owner)
+    if owner.membership is not None:
+        _keep(owner.membership)
+        _require_within(owner.tenant, amount, unit, period)
     now = database_now()
     current = period_of(period, now)
     default = now if period == BudgetPeriod.NONE else current.starts_at
-    budget, _ = Budget.objects.update_or_create(
-        tenant=tenant,
-        defaults={
-            "amount": amount,
-            "unit": unit,
-            "period": period,
-            "action": action,
-            "starts_at": starts_at or default,
-            "period_starts_at": current.starts_at,
-            "period_ends_at": current.ends_at,
-            "told_percent": 0,
-            "is_spent": False,
-        },
-    )
+    terms = {
+        "amount": amount,
+        "unit": unit,
+        "period": period,
+        "action": action,
+        "starts_at": starts_at or default,
+        "period_starts_at": current.starts_at,
+        "period_ends_at": current.ends_at,
+        "told_percent": 0,
+        "is_spent": False,
+    }
+    budget: Budget | UserBudget
+    if owner.membership is None:
+        budget, _ = Budget.objects.update_or_create(tenant=owner.tenant, defaults=terms)
+    else:
+        budget, _ = UserBudget.objects.update_or_create(membership=owner.membership, defaults=terms)
     _look_at(budget, now)
     request_round_on_commit()
 
 
 @transaction.atomic
-def budget_remove(*, by: Viewer, tenant: Tenant) -> None:
-    by.require_operator()
-    budget = Budget.objects.select_for_update().filter(tenant=tenant).first()
+def budget_remove(*, by: Viewer, owner: Owner) -> None:
+    _require(by, owner)
+    budget = owner.budget
     if budget is not None:
         budget.delete()
         request_round_on_commit()
 
 
+def _keep(membership: Membership) -> None:
+    """Lock a membership, so that it does not end meanwhile."""
+    if Membership.objects.select_for_update(no_key=True).filter(pk=membership.pk).first() is None:
+        raise NotFound(f"{membership.user.username!r} is no longer a member.")
+
+
+def _require(by: Viewer, owner: Owner) -> None:
+    if owner.membership is None:
+        by.require_operator()
+    else:
+        by.require(owner.tenant, Role.ADMIN)
+
+
+def _require_within(tenant: Tenant, amount: float, unit: str, period: str) -> None:
+    """Refuse a member's budget that the tenant's does not cover, or that can not be compared with it."""
+    has = Budget.objects.select_for_update().filter(tenant=tenant).first()
+    if has is None:
+        return
+    whole = f"the budget of tenant {tenant.name}"
+    problems = [
+        FieldError(name, f"is {given}, and {whole} has {its}", its)
+        for name, given, its in (("unit", unit, str(has.unit)), ("period", period, str(has.period)))
+        if given != its
+    ]
+    if not problems and amount > has.amount:
+        problem = f"{amount:,.12g} is more than {whole}, {has.amount:,.12g}"
+        problems = [FieldError("amount", problem, f"at most {has.amount:.12g}")]
+    if problems:
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+
+
 def watch_budgets() -> None:
     """Look at each budget: report thresholds, hold back or release."""
-    for tenant in Budget.objects.order_by("pk").values_list("pk", flat=True):
+    tenants = Budget.objects.select_for_update(of=("self",)).select_related("tenant")
+    members = UserBudget.objects.select_for_update(of=("self",)).select_related(
+        "membership__tenant", "membership__user"
+    )
+    for pk in Budget.objects.order_by("pk").values_list("pk", flat=True):
         with transaction.atomic():
-            rows = Budget.objects.select_for_update(of=("self",)).select_related("tenant")
-            if budget := rows.filter(pk=tenant).first():
+            if budget := tenants.filter(pk=pk).first():
                 _look_at(budget, database_now())
+    for pk in UserBudget.objects.order_by("pk").values_list("pk", flat=True):
+        with transaction.atomic():
+            if of_member := members.filter(pk=pk).first():
+                _look_at(of_member, database_now())
 
 
-def _look_at(budget: Budget, now: datetime) -> None:
+def _look_at(budget: Budget | UserBudget, now: datetime) -> None:
     period = period_of(budget.period, now)
     if period.starts_at != budget.period_starts_at:
         budget.period_starts_at, budget.period_ends_at = period.starts_at, period.ends_at
         budget.told_percent = 0
     was_spent = budget.is_spent
-    spent = used(budget.tenant, budget.unit, max(period.starts_at, budget.starts_at), now)
+    spent = used(_owner_of(budget), budget.unit, max(period.starts_at, budget.starts_at), now)
     budget.is_spent = spent >= budget.amount
     reached = max([line for line in THRESHOLDS if spent * 100 >= line * budget.amount], default=0)
     if reached > budget.told_percent:
@@ -197,28 +285,30 @@ def _look_at(budget: Budget, now: datetime) -> None:
         request_round_on_commit()
 
 
-def _tell(budget: Budget, percent: int, spent: float, now: datetime) -> None:
+def _tell(budget: Budget | UserBudget, percent: int, spent: float, now: datetime) -> None:
+    owner = _owner_of(budget)
     words = "GPU-hours" if budget.unit == BudgetUnit.GPU_HOURS else "in cost"
     until = f" until {budget.period_ends_at:%-d %B %Y}" if budget.period_ends_at else ""
     message = (
-        f"Tenant {budget.tenant.name} has used {spent:,.1f} of {budget.amount:,.12g} {words} of its budget"
+        f"{owner.words} has used {spent:,.1f} of {budget.amount:,.12g} {words} of its budget"
         f"{until}, {percent} % or more."
     )
     if percent >= 100 and budget.action == BudgetAction.HOLD:
         message += " Its waiting jobs do not start; running jobs continue."
+    whose = {} if owner.membership is None else {"user": owner.membership.user.username}
     Event.objects.create(
         at=now,
         kind="budget.reached",
         subject="tenant",
-        subject_id=budget.tenant.pk,
-        tenant=budget.tenant,
+        subject_id=owner.tenant.pk,
+        tenant=owner.tenant,
         actor="budgets",
         message=message,
-        data={**_terms(budget), "percent": percent, "used": spent},
+        data={**_terms(budget), **whose, "percent": percent, "used": spent},
     )
 
 
-def _terms(budget: Budget) -> Mapping[str, Any]:
+def _terms(budget: Terms) -> Mapping[str, Any]:
     return {
         "amount": budget.amount,
         "unit": str(budget.unit),
@@ -226,3 +316,44 @@ def _terms(budget: Budget) -> Mapping[str, Any]:
         "action": str(budget.action),
         "starts_at": budget.starts_at.isoformat(),
     }
+
+
+# -- what members may hold at once ------------------------------------------------------------------
+
+
+@transaction.atomic
+def user_quota_set(
+    *,
+    by: Viewer,
+    membership: Membership,
+    gpus: int | None = None,
+    cpus: float | None = None,
+    memory_bytes: int | None = None,
+) -> None:
+    """Put another quota in the place of a member's; None: no limit besides the tenant's."""
+    tenant = membership.tenant
+    by.require(tenant, Role.ADMIN)
+    tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    _keep(membership)
+    given: dict[str, float | None] = {"gpus": gpus, "cpus": cpus, "memory_bytes": memory_bytes}
+    has: dict[str, float | None] = {
+        "gpus": quota_of(tenant).get(ANY_MODEL),
+        "cpus": tenant.quota_cpus,
+        "memory_bytes": tenant.quota_memory_bytes,
+    }
+    problems = [
+        FieldError(
+            name,
+            f"{amount:,.12g} is more than tenant {tenant.name} may hold, {most:,.12g}",
+            f"at most {most:.12g}",
+        )
+        for name, amount in given.items()
+        if amount is not None and (most := has[name]) is not None and amount > most
+    ]
+    if problems:
+        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+    if given == dict.fromkeys(given):
+        UserQuota.objects.filter(membership=membership).delete()
+    else:
+        UserQuota.objects.update_or_create(membership=membership, defaults=given)
+    request_round_on_commit()

@@ -30,7 +30,7 @@ class Judge:
 
     def __init__(self, facts: SubmissionFacts) -> None:
         self.cluster = _cluster(facts.inventory)
-        self._tenants = {facts.tenant: core.Tenant(name=facts.tenant, quota=facts.quota)}
+        self._tenants = {facts.tenant: facts.for_core()}
         owned = {name: one.for_core(facts.tenant) for name, one in facts.virtual_clusters.items()}
         self._ways = [self._way(owned, layout_of(facts.cells) if facts.cells else None)]
         if facts.has_loans:

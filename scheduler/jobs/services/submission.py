@@ -28,7 +28,9 @@ from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
 #: Reasons of the core that a quota or a guarantee stands behind.
-_QUOTA_CODES = frozenset({"exceeds_quota", "exceeds_guarantee"})
+_QUOTA_CODES = frozenset(
+    {"exceeds_quota", "exceeds_quota_resources", "exceeds_user_quota", "exceeds_guarantee"}
+)
 #: When many jobs are refused together, each kind of problem is shown once.
 _KINDS_SHOWN = 20
 _TENANTS_NAMED = 50
@@ -49,13 +51,15 @@ class FeasibleJob:
     spec: JobSpec
     tenant: str
     virtual_cluster: VirtualClusterFacts
+    #: Who submits it.
+    user: str
     #: The whole array of a task; its specification names its own index.
     array: JobArray | None = None
     #: Its dependencies that are not met yet.
     awaits: tuple[Awaited, ...] = ()
 
     def core_job(self) -> CoreJob:
-        return replace(self.spec.core_job(tenant=self.tenant), awaits=self.awaits)
+        return replace(self.spec.core_job(tenant=self.tenant), user=self.user, awaits=self.awaits)
 
 
 class Submission:
@@ -110,7 +114,11 @@ class Submission:
         spec = replace(spec, secrets=self._secrets(spec, where))
         awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
         checked = FeasibleJob(
-            spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster, awaits=awaits
+            spec=spec,
+            tenant=self.facts.tenant,
+            virtual_cluster=virtual_cluster,
+            user=self._submitter.username,
+            awaits=awaits,
         )
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:

@@ -8,10 +8,15 @@ from typing import Any
 from django.db import connection
 
 from scheduler.core.model import snapshot as core
+from scheduler.core.model.limits import UserLimits
 
 _FACTS = """
-SELECT t.id, t.name, t.most_unfinished_jobs,
+SELECT t.id, t.name, t.most_unfinished_jobs, t.quota_cpus, t.quota_memory_bytes,
     (SELECT json_object_agg(q.gpu_model, q.gpus) FROM tenants_quota q WHERE q.tenant_id = t.id),
+    (SELECT json_agg(json_build_object('user', u.username, 'gpus', q.gpus, 'cpus', q.cpus,
+                                       'memory_bytes', q.memory_bytes))
+     FROM scheduler_userquota q JOIN tenants_membership m ON m.id = q.membership_id
+     JOIN tenants_user u ON u.id = m.user_id WHERE m.tenant_id = t.id),
     (SELECT json_agg(json_build_object(
         'id', v.id,
         'name', v.name,
@@ -62,6 +67,10 @@ class SubmissionFacts:
     #: None: as many as the settings say.
     most_unfinished_jobs: int | None
     quota: Mapping[str, int]
+    quota_cpus: float | None
+    quota_memory_bytes: int | None
+    #: Those for whom its admins set limits.
+    users: tuple[UserLimits, ...]
     virtual_clusters: Mapping[str, VirtualClusterFacts]
     #: Differs when the inventory does: a node's version grows with every change of it.
     inventory: tuple[int | None, ...]
@@ -69,6 +78,15 @@ class SubmissionFacts:
     cells: str
     #: Guarantees of some virtual cluster are lent.
     has_loans: bool
+
+    def for_core(self) -> core.Tenant:
+        return core.Tenant(
+            name=self.tenant,
+            quota=self.quota,
+            quota_cpus=self.quota_cpus,
+            quota_memory_bytes=self.quota_memory_bytes,
+            users=self.users,
+        )
 
 
 def submission_facts(tenant: str) -> SubmissionFacts | None:
@@ -78,13 +96,17 @@ def submission_facts(tenant: str) -> SubmissionFacts | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    tenant_id, name, most_unfinished_jobs, quota, virtual_clusters, inventory, cells, has_loans = row
+    tenant_id, name, most_unfinished_jobs, cpus, memory_bytes, *rest = row
+    quota, users, virtual_clusters, inventory, cells, has_loans = rest
     rows = [_virtual_cluster(one) for one in _json(virtual_clusters) or ()]
     return SubmissionFacts(
         tenant_id=tenant_id,
         tenant=name,
         most_unfinished_jobs=most_unfinished_jobs,
+        quota_cpus=cpus,
+        quota_memory_bytes=memory_bytes,
         quota=_json(quota) or {},
+        users=tuple(UserLimits(**limits) for limits in _json(users) or ()),
         virtual_clusters={one.name: one for one in rows},
         inventory=tuple(_json(inventory)),
         cells=cells or "",

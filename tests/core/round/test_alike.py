@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from scheduler.core.model.snapshot import Job, Snapshot, Tenant
+from scheduler.core.fitting.quotas import Amounts, least_held, quotas_of
+from scheduler.core.model.limits import UserLimits
+from scheduler.core.model.snapshot import Job, Snapshot, Task, Tenant
 from scheduler.core.round.alike import most_that_count
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import POLICIES
@@ -30,7 +33,7 @@ def crowd(seed: int, policy: str) -> tuple[Snapshot, Snapshot]:
     ]
     kinds = [
         {
-            "gpus": rng.choice([1, 2, 4]),
+            "tasks": [Task(replicas=1, gpus=rng.choice([1, 2, 4]), cpus=rng.choice([0.0, 0.5]))],
             "user": rng.choice(["ada", "bob"]),
             "tenant": rng.choice(["vision", "speech"]),
             "priority": rng.choice([0, 0, 1]),
@@ -39,7 +42,15 @@ def crowd(seed: int, policy: str) -> tuple[Snapshot, Snapshot]:
         }
         for _ in range(5)
     ]
-    most = [most_that_count(kind["gpus"], NODES * GPUS, quota) for kind in kinds]
+    vision = Tenant(
+        name="vision",
+        quota=quota,
+        quota_cpus=rng.choice([None, 2.0, 60.0]),
+        users=rng.choice([(), (UserLimits(user="ada", gpus=3),)]),
+    )
+    most = [
+        most_that_count(least_held(make_job(1, **kind)), NODES * GPUS, quotas_of(vision)) for kind in kinds
+    ]
     cut: set[int] = set()
     seen = [0] * len(kinds)
     for number in range(10, 10 + 3 * max(most)):
@@ -55,7 +66,7 @@ def crowd(seed: int, policy: str) -> tuple[Snapshot, Snapshot]:
         nodes=nodes,
         jobs=jobs,
         running=running,
-        tenants=[Tenant(name="speech"), Tenant(name="vision", quota=quota)],
+        tenants=[Tenant(name="speech"), vision],
         virtual_clusters=[
             make_virtual_cluster(
                 guaranteed={"V100": rng.choice([4, 8])}, policy=policy, longest_wait_seconds=bound
@@ -77,6 +88,12 @@ def test_jobs_behind_more_of_their_own_than_could_start_change_no_decision(polic
 
 def test_what_may_matter_is_what_the_empty_cluster_or_the_quota_holds_and_a_hundred_more() -> None:
     """A part of a GPU counts as such."""
-    assert most_that_count(2, 8, {}) == 4 + 101
-    assert most_that_count(0.5, 8, {"*": 3}) == 16 + 101
-    assert most_that_count(1, 8, {"*": 3, "V100": 20}) == 20 + 101
+
+    def most(gpus: float, *, cpus: float = 0.0, **limits: Any) -> int:
+        return most_that_count(Amounts(gpus, cpus, 0), 8, quotas_of(Tenant(name="vision", **limits)))
+
+    assert most(2) == 4 + 101
+    assert most(0.5, quota={"*": 3}) == 16 + 101
+    assert most(1, quota={"*": 3, "V100": 20}) == 20 + 101
+    assert most(1, cpus=2.0, quota_cpus=60.0) == 30 + 101
+    assert most(1, users=(UserLimits(user="ada", gpus=50),)) == 50 + 101

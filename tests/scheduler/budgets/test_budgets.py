@@ -11,6 +11,7 @@ from scheduler.core.model import snapshot as core
 from scheduler.forecasts.services.facts import facts_ahead
 from scheduler.jobs.budgets import services as budget_services
 from scheduler.jobs.budgets.services import (
+    Owner,
     Period,
     budget_remove,
     budget_set,
@@ -74,7 +75,7 @@ def test_each_gpu_counts_while_it_is_held_in_the_period_and_half_while_it_is_sha
     first = AllocatedGpu.objects.filter(allocation=leaving.allocation).first()
     AllocatedGpu.objects.filter(id=first.id).update(phase="released", released_at=now - HOUR)
     ran(make_tenant(), began=5 * HOUR)
-    assert used(red, "gpu_hours", now - 4 * HOUR, now) == pytest.approx(2 + 3, abs=0.01)
+    assert used(Owner(red), "gpu_hours", now - 4 * HOUR, now) == pytest.approx(2 + 3, abs=0.01)
     # Two jobs of two tenants on the same two GPUs for three hours, the second one gone an hour ago.
     shared, blue = ran(red, began=3 * HOUR), make_tenant()
     other = make_job(tenant=blue, gpus=2)
@@ -82,10 +83,10 @@ def test_each_gpu_counts_while_it_is_held_in_the_period_and_half_while_it_is_sha
         job=other, number=1, allocation=shared.allocation, state="ended", outcome="succeeded",
         planned_at=now - 3 * HOUR, starting_at=now - 3 * HOUR, ended_at=now - HOUR,
     )  # fmt: skip
-    assert used(blue, "gpu_hours", now - 4 * HOUR, now) == pytest.approx(2, abs=0.01)
-    assert used(red, "gpu_hours", now - 4 * HOUR, now) == pytest.approx(5 + 2 + 2, abs=0.01)
+    assert used(Owner(blue), "gpu_hours", now - 4 * HOUR, now) == pytest.approx(2, abs=0.01)
+    assert used(Owner(red), "gpu_hours", now - 4 * HOUR, now) == pytest.approx(5 + 2 + 2, abs=0.01)
     GpuModel.objects.update(price_per_hour=2.5)
-    assert used(red, "cost", now - 4 * HOUR, now) == pytest.approx(9 * 2.5, abs=0.05)
+    assert used(Owner(red), "cost", now - 4 * HOUR, now) == pytest.approx(9 * 2.5, abs=0.05)
 
 
 @pytest.mark.django_db
@@ -100,8 +101,8 @@ def test_who_came_later_and_who_came_after_that_pay_while_they_are_there() -> No
         )  # fmt: skip
     # Alone for an hour and for another; one beside it for 1, 1 and a half hour, two for one.
     beside = 1 / 2 + 1 / 2 + 1 / 4
-    assert used(red, "gpu_hours", now - 9 * HOUR, now) == pytest.approx(2.5 + beside + 1 / 3, abs=0.01)
-    assert used(blue, "gpu_hours", now - 9 * HOUR, now) == pytest.approx(beside + 2 / 3, abs=0.01)
+    assert used(Owner(red), "gpu_hours", now - 9 * HOUR, now) == pytest.approx(2.5 + beside + 1 / 3, abs=0.01)
+    assert used(Owner(blue), "gpu_hours", now - 9 * HOUR, now) == pytest.approx(beside + 2 / 3, abs=0.01)
 
 
 @pytest.fixture
@@ -123,14 +124,14 @@ def test_thresholds_are_told_once_in_a_period_and_the_last_one_holds_the_tenant_
     monkeypatch.setattr(budget_services, "period_of", lambda *_: period)
     running = ran(red, began=HOUR)  # 2 GPU-hours by now
     terms = {"unit": "gpu_hours", "period": "week", "action": "hold", "starts_at": now - 2 * HOUR}
-    budget_set(by=operator, tenant=red, amount=2.4, **terms)
+    budget_set(by=operator, owner=Owner(red), amount=2.4, **terms)
     watch_budgets()
     assert told() == [80]
     Attempt.objects.filter(id=running.id).update(starting_at=now - 1.5 * HOUR)
     watch_budgets()
     watch_budgets()
     assert told() == [80, 100]
-    state = budget_state(red)
+    state = budget_state(Owner(red))
     assert state["is_holding"]
     assert state["used"] == pytest.approx(3, abs=0.01)
     assert state["reached_at"] is None
@@ -142,10 +143,10 @@ def test_thresholds_are_told_once_in_a_period_and_the_last_one_holds_the_tenant_
     Budget.objects.update(period_starts_at=now - timedelta(days=7), starts_at=now)
     watch_budgets()
     assert told() == [80, 100]
-    assert not budget_state(red)["is_holding"]
+    assert not budget_state(Owner(red))["is_holding"]
     assert not read_snapshot(2).tenants[0].budget_spent
-    budget_remove(by=operator, tenant=red)
-    state = budget_state(red)
+    budget_remove(by=operator, owner=Owner(red))
+    state = budget_state(Owner(red))
     assert state["budget"] is None
     assert state["used"] > 0
 
@@ -159,17 +160,17 @@ def test_forecasts_know_what_is_left_and_when_it_is_renewed(operator: Viewer) ->
         (tenant,) = [tenant for tenant in facts_ahead(1).tenants if tenant.name == red.name]
         return tenant.budget
 
-    budget_set(by=operator, tenant=red, action="hold", period="none", **terms)
+    budget_set(by=operator, owner=Owner(red), action="hold", period="none", **terms)
     budget = ahead()
     assert budget is not None
     assert budget == core.Budget(amount=10.0, left=pytest.approx(8, abs=0.01))
-    budget_set(by=operator, tenant=red, action="hold", period="month", **terms)
+    budget_set(by=operator, owner=Owner(red), action="hold", period="month", **terms)
     budget = ahead()
     assert budget is not None
     days = [datetime.fromtimestamp(instant, UTC) for instant in budget.renewals]
     assert [day.day for day in days] == [1] * 6
     assert days == sorted(set(days))
-    budget_set(by=operator, tenant=red, action="warn", period="month", **terms)
+    budget_set(by=operator, owner=Owner(red), action="warn", period="month", **terms)
     assert ahead() is None
 
 
@@ -177,14 +178,14 @@ def test_what_is_expected_follows_from_the_last_day(operator: Viewer) -> None:
     red, now = make_tenant(), timezone.now()
     ran(red, began=12 * HOUR, gpus=4)  # 48 GPU-hours a day
     terms = {"unit": "gpu_hours", "action": "warn", "starts_at": now - timedelta(days=1)}
-    budget_set(by=operator, tenant=red, amount=96.0, period="none", **terms)
-    state = budget_state(red)
+    budget_set(by=operator, owner=Owner(red), amount=96.0, period="none", **terms)
+    state = budget_state(Owner(red))
     assert (state["expected"], state["ends_at"]) == (None, None)
     assert state["used_last_day"] == pytest.approx(48, abs=0.01)
     reached = datetime.fromisoformat(state["reached_at"]) - now
     assert reached.total_seconds() == pytest.approx(86_400, abs=60)
     assert not told()[1:], "half of it, once"
-    budget_set(by=operator, tenant=red, amount=1e9, period="month", **terms)
-    state = budget_state(red)
+    budget_set(by=operator, owner=Owner(red), amount=1e9, period="month", **terms)
+    state = budget_state(Owner(red))
     left = datetime.fromisoformat(state["ends_at"]) - now
     assert state["expected"] == pytest.approx(state["used"] + left / timedelta(days=1) * 48, rel=0.01)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.jobs.budgets.selectors import GROUPINGS, UsageQuestion, usage
-from scheduler.jobs.budgets.services import used
+from scheduler.jobs.budgets.services import Owner, used
 from scheduler.models import AllocatedGpu, Allocation, Attempt, GpuModel
 from tenants.models import Tenant, User
 from tenants.selectors import viewer_of
@@ -108,10 +108,10 @@ def test_it_is_what_the_attempts_had_and_what_budgets_count() -> None:
         "blue": BLUE,
     }
     for tenant, expected in ((red, RED), (blue, BLUE)):
-        budget = used(tenant, "gpu_hours", NOON - 24 * HOUR, NOON + 24 * HOUR)
+        budget = used(Owner(tenant), "gpu_hours", NOON - 24 * HOUR, NOON + 24 * HOUR)
         assert budget == pytest.approx(float(expected))
     GpuModel.objects.filter(name="V100").update(price_per_hour=2.5)
-    cost = sum(used(tenant, "cost", NOON - 24 * HOUR, NOON + 24 * HOUR) for tenant in (red, blue))
+    cost = sum(used(Owner(tenant), "cost", NOON - 24 * HOUR, NOON + 24 * HOUR) for tenant in (red, blue))
     assert float(usage(viewer_of(make_user(operator=True)), asked()).total.cost) == pytest.approx(cost)
 
 

@@ -71,6 +71,8 @@ def busy(world: World) -> World:
     closing.save()
     make_node("node-d", gpus=0, cpus=20.0, memory_bytes=40 * 2**30)
     Quota.objects.create(tenant=world.tenant, gpu_model=make_gpu_model("V100"), gpus=8)
+    world.tenant.quota_cpus, world.tenant.quota_memory_bytes = 64.0, 200 * 2**30
+    world.tenant.save()
     world.virtual_cluster.guarantees.create(gpu_model=make_gpu_model("K80"), gpus=3)
     running = make_job(tenant=world.tenant, virtual_cluster=world.virtual_cluster, gpus=6)
     running.shape["ports"] = [8888]

@@ -8,6 +8,7 @@ import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import styles from "@/features/account/account.module.css";
+import { LimitsPanel } from "@/features/account/limits-panel";
 import { NotificationsPanel } from "@/features/account/notifications-panel";
 import { TokensPanel } from "@/features/account/tokens-panel";
 import { Button } from "@/ui/button";
@@ -37,6 +38,9 @@ export function AccountPage() {
               ]}
             />
           </Panel>
+          {me.tenants.map(({ name }) => (
+            <LimitsPanel key={name} tenant={name} />
+          ))}
           <Panel title="Theme">
             <Segments
               label="Theme"

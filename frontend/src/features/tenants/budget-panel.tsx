@@ -14,22 +14,9 @@ import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { SelectField, TextField } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 import { Facts, Panel, Stack } from "@/ui/layout";
+import { ACTIONS, PERIODS, UNITS } from "@/components/notices/budget-choices";
 import { amountText, outlook } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
-
-const UNITS = [
-  { value: "gpu_hours", label: "GPU-hours, all models alike" },
-  { value: "cost", label: "Cost units, by each model's price" },
-];
-const PERIODS = [
-  { value: "month", label: "Each month" },
-  { value: "week", label: "Each week" },
-  { value: "none", label: "Once" },
-];
-const ACTIONS = [
-  { value: "warn", label: "Notify the admins only" },
-  { value: "hold", label: "Start no further jobs" },
-];
 
 type Terms = Pick<BudgetTerms, "amount" | "unit" | "period" | "action">;
 

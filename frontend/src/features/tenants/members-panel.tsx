@@ -1,12 +1,15 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Trash2 } from "lucide-react";
+import { Pencil, Trash2 } from "lucide-react";
 import { useState } from "react";
 
 import { answerOf, api } from "@/api/client";
+import { userLimitsQuery } from "@/api/limit-queries";
 import { membersQuery } from "@/api/queries";
 import type { Role } from "@/api/schema";
 import { words } from "@/components/format";
+import { limitsText } from "@/components/limits-text";
 import { isAdminOf, ROLES, useSession } from "@/components/session";
+import { LimitsDialog } from "@/features/tenants/limits-dialog";
 import { Button, IconButton } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { Confirm } from "@/ui/dialog";
@@ -26,6 +29,9 @@ export function MembersPanel({ tenant }: { tenant: string }) {
   const queries = useQueryClient();
   const query = useQuery(membersQuery(tenant));
   const [leaving, setLeaving] = useState<string | null>(null);
+  const limits = useQuery(userLimitsQuery(tenant)).data;
+  const limitsOf = (username: string) => limits?.find((each) => each.username === username);
+  const [limiting, setLimiting] = useState<string | null>(null);
   const mayChange = isAdminOf(me, tenant);
   const refresh = () => queries.invalidateQueries({ queryKey: membersQuery(tenant).queryKey });
   const set = useMutation({
@@ -82,6 +88,24 @@ export function MembersPanel({ tenant }: { tenant: string }) {
               ),
           },
           {
+            header: "Limits",
+            cell: ({ username }) => {
+              const text = limitsText(limitsOf(username) ?? { quota: null, budget: null });
+              return (
+                <>
+                  {text || <span className={muted}>{mayChange || username === me.user.username ? "none" : ""}</span>}{" "}
+                  {mayChange && (
+                    <IconButton
+                      label={`Edit the limits of ${username}`}
+                      icon={<Pencil size={15} />}
+                      onClick={() => setLimiting(username)}
+                    />
+                  )}
+                </>
+              );
+            },
+          },
+          {
             header: "Remove",
             isHeaderHidden: true,
             cell: ({ username }) =>
@@ -96,6 +120,14 @@ export function MembersPanel({ tenant }: { tenant: string }) {
         ]}
       />
       {me.is_operator && <AddMember busy={set.isPending} onAdd={(username, role) => set.mutate({ username, role })} />}
+      {limiting !== null && limits && (
+        <LimitsDialog
+          tenant={tenant}
+          username={limiting}
+          limits={limitsOf(limiting)}
+          onClose={() => setLimiting(null)}
+        />
+      )}
       <Confirm
         open={leaving !== null}
         onClose={() => setLeaving(null)}

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import { activeJobsQuery, tenantQuery, virtualClustersQuery } from "@/api/queries";
-import type { Job, Tenant } from "@/api/schema";
+import { tenantQuery, virtualClustersQuery } from "@/api/queries";
+import type { Tenant } from "@/api/schema";
 import { SecretsPanel } from "@/components/secrets/secrets-panel";
 import { isAdminOf, useSession } from "@/components/session";
 import { BudgetPanel } from "@/features/tenants/budget-panel";
@@ -10,7 +10,7 @@ import { WebhooksPanel } from "@/components/notices/webhooks-panel";
 import { InvitationsPanel } from "@/features/tenants/invitations-panel";
 import { MembersPanel } from "@/features/tenants/members-panel";
 import { QuotaPanel } from "@/features/tenants/quota-panel";
-import { useLiveState, useNewest } from "@/live/live";
+import { useNewest } from "@/live/live";
 import { EmptyState, ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { muted, PageLayout, Panel, Stack } from "@/ui/layout";
 import styles from "@/features/tenants/tenants.module.css";
@@ -32,9 +32,6 @@ export function TenantPage() {
 
 function TenantView({ tenant }: { tenant: Tenant }) {
   const me = useSession();
-  useQuery(activeJobsQuery);
-  const { job: jobs } = useLiveState();
-  const held = heldByModel(jobs.values(), tenant.name);
   return (
     <PageLayout
       title={tenant.title || tenant.name}
@@ -49,7 +46,7 @@ function TenantView({ tenant }: { tenant: Tenant }) {
     >
       <div className={styles.columns}>
         <Stack>
-          <QuotaPanel tenant={tenant.name} held={held} />
+          <QuotaPanel tenant={tenant.name} />
           <BudgetPanel tenant={tenant.name} />
           <MembershipsPanel tenant={tenant.name} />
         </Stack>
@@ -62,17 +59,6 @@ function TenantView({ tenant }: { tenant: Tenant }) {
       </div>
     </PageLayout>
   );
-}
-
-/** GPUs that the tenant's jobs hold now, by model. */
-function heldByModel(jobs: Iterable<Job>, tenant: string): Map<string, number> {
-  const held = new Map<string, number>();
-  for (const job of jobs) {
-    if (job.tenant !== tenant || !job.attempt || job.attempt.state === "ended" || job.attempt.state === "planned")
-      continue;
-    held.set(job.attempt.gpu_model, (held.get(job.attempt.gpu_model) ?? 0) + job.gpus);
-  }
-  return held;
 }
 
 function MembershipsPanel({ tenant }: { tenant: string }) {

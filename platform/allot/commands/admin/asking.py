@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from allot.errors import WrongUse
 from allot.output import Format, print_objects
+from allot.output import size as shown_size
 from allot.specfiles import pairs
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what cannot be undone.")]
@@ -48,6 +50,26 @@ def counts(words: Sequence[str], flag: str) -> dict[str, int]:
         if not text.isdecimal():
             raise WrongUse(f"{flag} {name}={text}: {text!r} is not a number of GPUs; write {name}=8.")
     return {name: int(text) for name, text in found.items()}
+
+
+def quota_words(limits: Mapping[str, float], cpus: float | None, memory_bytes: int | None) -> str:
+    """`*:16,V100:8, 128 CPUs, 1 TiB`; `-` without any limit."""
+    words = [",".join(f"{model}:{gpus:g}" for model, gpus in limits.items())] if limits else []
+    words += [] if cpus is None else [f"{cpus:g} CPUs"]
+    words += [] if memory_bytes is None else [shown_size(memory_bytes)]
+    return ", ".join(words) or "-"
+
+
+_UNITS = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|KiB|MiB|GiB|TiB)")
+
+
+def size(text: str, flag: str) -> int:
+    """`512GiB` as bytes."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise WrongUse(f"{flag} {text}: {text!r} is not a size; write 512GiB, or a number of bytes.")
+    return round(float(match[1]) * (1 << _UNITS[match[2]]))
 
 
 def weights(words: Sequence[str], flag: str) -> list[dict[str, Any]]:

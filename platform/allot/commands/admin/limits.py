@@ -2,55 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.admin.asking import Tenant, counts, print_json
+from allot.commands.admin import user_limits
+from allot.commands.admin.asking import Tenant, counts, print_json, quota_words, size
+from allot.commands.admin.options import CpusOption, MemoryOption
 from allot.commands.budgets import Action, Period, Unit
 from allot.commands.budgets import change as set_budget
 from allot.commands.budgets import remove as remove_budget
 from allot.commands.budgets import show as show_budget
-from allot.commands.cluster import amounts
 from allot.commands.options import JsonOption, connect
+from allot.errors import WrongUse
 from allot.output import Format, print_line, print_table
+
+if TYPE_CHECKING:
+    from allot.schema import Quota
 
 quotas = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+quotas.add_typer(user_limits.quotas, name="user", help="What a member of a tenant may hold at once.")
+budgets.add_typer(user_limits.budgets, name="user", help="What a member of a tenant may use up.")
 
 
 @quotas.command(name="list")
 def list_quotas(as_json: JsonOption = False) -> None:
     """List the quotas of your tenants; operators see all."""
     with connect() as client:
-        found = {each["name"]: each["quota"] for each in client.administration.tenants()}
+        found: dict[str, Quota] = {
+            each["name"]: {
+                "limits": each["quota"],
+                "cpus": each["quota_cpus"],
+                "memory_bytes": each["quota_memory_bytes"],
+            }
+            for each in client.administration.tenants()
+        }
     if as_json:
         print_json(found)
     else:
-        print_table(["TENANT", "QUOTA"], [[name, amounts(limits)] for name, limits in found.items()])
+        print_table(["TENANT", "QUOTA"], [[name, quota_words(**quota)] for name, quota in found.items()])
 
 
 @quotas.command()
 def show(tenant: Tenant, as_json: JsonOption = False) -> None:
-    """Show how many GPUs a tenant may hold at once, by model; "*" caps all models together."""
+    """Show how many GPUs a tenant may hold at once, by model; "*" caps all models together. And CPUs, and
+    memory."""
     with connect() as client:
-        _print(tenant, client.administration.tenant(tenant)["quota"], as_json)
+        _print(tenant, client.administration.quota(tenant), as_json)
 
 
 @quotas.command(name="set")
 def change(
     tenant: Tenant,
     limits: Annotated[
-        list[str], typer.Argument(metavar="MODEL=N...", help="Such as V100=8, or *=16 for all together.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="[MODEL=N...]", help="Such as V100=8, or *=16 for all together."),
+    ] = None,
+    cpus: CpusOption = None,
+    memory: MemoryOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Give a tenant this quota in place of the one that it has. For operators.
 
-    `allot admin quota set vision V100=8 '*=16'`
+    `allot admin quota set vision V100=8 '*=16' --cpus 128 --memory 1TiB`
     """
+    if not limits and cpus is None and not memory:
+        raise WrongUse("Say what to limit: MODEL=N, --cpus or --memory; `remove` takes the quota away.")
     with connect() as client:
-        _print(tenant, client.administration.set_quota(tenant, counts(limits, "quota")), as_json)
+        quota = client.administration.set_quota(
+            tenant,
+            counts(limits or [], "quota"),
+            cpus=cpus,
+            memory_bytes=size(memory, "--memory") if memory else None,
+        )
+    _print(tenant, quota, as_json)
 
 
 @quotas.command()
@@ -60,11 +86,12 @@ def remove(tenant: Tenant, as_json: JsonOption = False) -> None:
         _print(tenant, client.administration.set_quota(tenant, {}), as_json)
 
 
-def _print(tenant: str, limits: dict[str, int], as_json: bool) -> None:
+def _print(tenant: str, quota: Quota, as_json: bool) -> None:
     if as_json:
-        print_json({"tenant": tenant, "limits": limits})
+        print_json({"tenant": tenant, **quota})
     else:
-        print_line(f"tenant {tenant}: {amounts(limits)}" if limits else f"tenant {tenant} has no quota")
+        words = quota_words(**quota)
+        print_line(f"tenant {tenant} has no quota" if words == "-" else f"tenant {tenant}: {words}")
 
 
 @budgets.command(name="list")

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.admin.asking import Tenant, YesOption, changes_of, confirm, print_json
-from allot.commands.cluster import amounts
+from allot.commands.admin.asking import (
+    Tenant,
+    YesOption,
+    changes_of,
+    confirm,
+    print_json,
+    quota_words,
+)
 from allot.commands.options import JsonOption, QuietOption, connect
 from allot.errors import WrongUse
 from allot.output import local_time, print_line, print_table
@@ -40,7 +46,7 @@ def _row(tenant: TenantRow) -> list[object]:
     return [
         tenant["name"],
         tenant["members"],
-        amounts(tenant["quota"]),
+        quota_words(tenant["quota"], tenant["quota_cpus"], tenant["quota_memory_bytes"]),
         USUAL if most is None else most,
         tenant["title"] or "-",
     ]

@@ -27,6 +27,7 @@ from scheduler.core.model.snapshot import (
 from scheduler.core.round.checks.auxiliary import check_auxiliary
 from scheduler.core.round.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.round.checks.market import check_market
+from scheduler.core.round.checks.quotas import check_quotas
 from scheduler.core.round.checks.tags import check_tags
 from scheduler.core.round.checks.without_gpus import check_nodes, check_processors
 
@@ -83,7 +84,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
     owners = _guaranteed_uses(plan, kept, jobs, nobodys)
     check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
-    _check_quotas(snapshot, placed, kept, current)
+    check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     given = {job: action.placement.replicas for job, action in placed.items() if action.placement}
     check_tags(snapshot, given, {job: running.replicas for job, running in kept.items()}, where)
@@ -310,44 +311,5 @@ def _guaranteed_uses(
     return uses
 
 
-def _check_quotas(
-    snapshot: Snapshot,
-    placed: Mapping[JobId, Action],
-    kept: Mapping[JobId, Running],
-    current: Mapping[JobId, Running],
-) -> None:
-    """Tenants stay within their quotas, or below what they held before."""
-    used: dict[tuple[str, str], int] = {}
-    before: dict[tuple[str, str], int] = {}
-    capped = {tenant.name for tenant in snapshot.tenants if tenant.quota}
-    for job in snapshot.jobs:
-        if job.tenant not in capped:
-            continue
-        action, running = placed.get(job.id), current.get(job.id)
-        if action is not None and action.placement is not None:
-            _add(used, job.tenant, action.placement.gpu_model, _milligpus(job, action.placement.replicas))
-        if job.id in kept:
-            _add(used, job.tenant, kept[job.id].gpu_model, _milligpus(job, kept[job.id].replicas))
-        if running is not None:
-            _add(before, job.tenant, running.gpu_model, _milligpus(job, running.replicas))
-    for tenant in snapshot.tenants:
-        for line, cap in tenant.quota.items():
-            key = tenant.name, line
-            if used.get(key, 0) > max(cap * WHOLE_GPU, before.get(key, 0)):
-                raise PlanError(
-                    f"tenant {tenant.name} would hold {used[key] / WHOLE_GPU:g} ({line}), more than its quota"
-                    f" {cap}"
-                )
-
-
 def _size(replicas: tuple[tuple[GpuId, ...], ...]) -> int:
     return sum(map(len, replicas))
-
-
-def _milligpus(job: Job, replicas: tuple[tuple[GpuId, ...], ...]) -> int:
-    return job.milligpus if job.has_parts else _size(replicas) * WHOLE_GPU
-
-
-def _add(counts: dict[tuple[str, str], int], tenant: str, model: str, gpus: int) -> None:
-    for key in ((tenant, model), (tenant, "*")):
-        counts[key] = counts.get(key, 0) + gpus

@@ -1,0 +1,125 @@
+"""admin quota user, admin budget user: what a member of a tenant may hold at once, and use up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allot.commands.admin.asking import Tenant, User, print_json, quota_words, size
+from allot.commands.admin.options import CpusOption, MemoryOption
+from allot.commands.budgets import Action, Period, Unit, print_budget
+from allot.commands.options import JsonOption, connect
+from allot.errors import WrongUse
+from allot.output import Format, print_line, print_table
+
+if TYPE_CHECKING:
+    from allot.schema import LimitsOfUser, UserQuotaState
+
+quotas = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+budgets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@quotas.command(name="list")
+def list_limits(tenant: Tenant, as_json: JsonOption = False) -> None:
+    """List quotas and budgets of a tenant's members; who is no admin sees his own."""
+    with connect() as client:
+        found = list(client.administration.limits_of_users(tenant))
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["USER", "QUOTA", "BUDGET"], [_row(each) for each in found])
+
+
+def _row(limits: LimitsOfUser) -> list[object]:
+    quota, budget = limits["quota"], limits["budget"]
+    held = _words(quota["gpus"], quota["cpus"], quota["memory_bytes"]) if quota else "-"
+    if budget is None:
+        return [limits["username"], held, "-"]
+    unit = "in cost" if budget["unit"] == "cost" else "GPU-hours"
+    period = "once" if budget["period"] == "none" else f"a {budget['period']}"
+    words = f"{budget['amount']:,.12g} {unit} {period}, {budget['action']}"
+    return [limits["username"], held, f"{words}, used up" if budget["is_spent"] else words]
+
+
+def _words(gpus: int | None, cpus: float | None, memory_bytes: int | None) -> str:
+    return quota_words({} if gpus is None else {"*": gpus}, cpus, memory_bytes)
+
+
+@quotas.command()
+def show(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
+    """Show what a member may hold at once, and holds."""
+    with connect() as client:
+        _print(tenant, user, client.administration.user_quota(tenant, user), as_json)
+
+
+@quotas.command(name="set")
+def change(
+    tenant: Tenant,
+    user: User,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs at once, of all models together.", min=0, show_default="no limit")
+    ] = None,
+    cpus: CpusOption = None,
+    memory: MemoryOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Give a member this quota in place of any other. For admins of the tenant, within what it has.
+
+    `allot admin quota user set vision ann --gpus 4`
+    """
+    if gpus is None and cpus is None and not memory:
+        raise WrongUse("Say what to limit: --gpus, --cpus or --memory; `remove` takes the quota away.")
+    wanted = {"gpus": gpus, "cpus": cpus, "memory_bytes": size(memory, "--memory") if memory else None}
+    with connect() as client:
+        _print(tenant, user, client.administration.set_user_quota(tenant, user, wanted), as_json)
+
+
+@quotas.command()
+def remove(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
+    """Take a member's quota away. For admins of the tenant."""
+    with connect() as client:
+        _print(tenant, user, client.administration.set_user_quota(tenant, user, {}), as_json)
+
+
+def _print(tenant: str, user: str, quota: UserQuotaState, as_json: bool) -> None:
+    if as_json:
+        print_json({"tenant": tenant, "user": user, **quota})
+        return
+    words = _words(quota["gpus"], quota["cpus"], quota["memory_bytes"])
+    held = quota["held"]
+    print_line(f"user {user} of tenant {tenant}: {'no quota' if words == '-' else words}")
+    print_line(f"holds now: {quota_words(held['gpus'], held['cpus'], held['memory_bytes'])}")
+
+
+@budgets.command(name="show")
+def show_one(tenant: Tenant, user: User, as_json: JsonOption = False) -> None:
+    """Show a member's budget, what of it is used and what is expected."""
+    with connect() as client:
+        found = client.administration.user_budget(tenant, user)
+    print_budget(found, Format.json if as_json else Format.table)
+
+
+@budgets.command(name="set")
+def change_one(
+    tenant: Tenant,
+    user: User,
+    amount: Annotated[float, typer.Argument(help="GPU-hours in a period, or cost.", min=0.001)],
+    unit: Annotated[Unit, typer.Option(help="cost: weighted by each model's price.")] = Unit.gpu_hours,
+    period: Annotated[Period, typer.Option(help="Calendar periods by UTC.")] = Period.month,
+    action: Annotated[Action, typer.Option(help="At 100 %: only notify, or start no more.")] = Action.warn,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a member a budget, or another one. For admins of the tenant, within the tenant's."""
+    wanted = {"amount": amount, "unit": unit.value, "period": period.value, "action": action.value}
+    with connect() as client:
+        found = client.administration.set_user_budget(tenant, user, wanted)
+    print_budget(found, Format.json if as_json else Format.table)
+
+
+@budgets.command(name="remove")
+def remove_one(tenant: Tenant, user: User) -> None:
+    """Take a member's budget away. For admins of the tenant."""
+    with connect() as client:
+        client.administration.remove_user_budget(tenant, user)
+    print_line(f"user {user} of tenant {tenant} has no budget any more")

@@ -1,0 +1,265 @@
+"""Quotas: what the jobs of a tenant, and of each of its users, may hold at once, and what a job counts as.
+
+A job counts as what it states. The CPUs and memory that it leaves to the platform (`auto`) count as nothing:
+they come with its GPUs, and others lose none that they state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scheduler.core.fitting.demand import amount_of, least_amount, least_gpus, needs_held
+from scheduler.core.model import wording
+from scheduler.core.model.limits import UserLimits
+from scheduler.core.model.plan import Reason, Tier
+from scheduler.core.model.snapshot import FIXED_WORLD, Job, Tenant
+
+UNLIMITED = float("inf")
+#: The line of a quota that caps all GPU models together.
+ALL_MODELS = "*"
+#: The lines that are of no GPUs; no model has such a name.
+CPUS = "(cpus)"
+MEMORY = "(memory)"
+_RESOURCES: Mapping[str, str] = {ALL_MODELS: "gpus", CPUS: "cpus", MEMORY: "memory_bytes"}
+
+
+class Amounts(NamedTuple):
+    """What a gang counts as."""
+
+    gpus: float
+    cpus: float
+    memory_bytes: int
+
+    def of(self, line: str) -> float:
+        """Return what it takes of a line of a quota, of GPUs of whatever model."""
+        return self.cpus if line == CPUS else self.memory_bytes if line == MEMORY else self.gpus
+
+
+class Quota(NamedTuple):
+    """One quota: that of a tenant, or of a user there."""
+
+    tenant: str
+    #: Empty: it is the whole tenant's.
+    user: str
+    #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; one that is left out has no limit.
+    lines: Mapping[str, float]
+
+    def counts(self, job: Job) -> bool:
+        """Whether a job of its tenant counts on it."""
+        return not self.user or job.user == self.user
+
+    def room(self, model: str, left: Mapping[str, float]) -> float:
+        """Return for how many GPUs of a model there is room, of what is left by line."""
+        return min(left.get(model, UNLIMITED), left.get(ALL_MODELS, UNLIMITED))
+
+
+def quotas_of(tenant: Tenant | None) -> tuple[Quota, ...]:
+    """Return the quotas of a tenant and of its users; most have none."""
+    if tenant is None or not tenant.is_capped:
+        return ()
+    lines: dict[str, float] = {**tenant.quota}
+    lines.update(_processors(tenant.quota_cpus, tenant.quota_memory_bytes))
+    found = [Quota(tenant.name, "", lines)] if lines else []
+    for limits in tenant.users:
+        if own := _lines_of(limits):
+            found.append(Quota(tenant.name, limits.user, own))
+    return tuple(found)
+
+
+def _lines_of(limits: UserLimits) -> dict[str, float]:
+    own = _processors(limits.cpus, limits.memory_bytes)
+    return own if limits.gpus is None else {ALL_MODELS: limits.gpus, **own}
+
+
+def _processors(cpus: float | None, memory_bytes: int | None) -> dict[str, float]:
+    given = {CPUS: cpus, MEMORY: memory_bytes}
+    return {line: amount for line, amount in given.items() if amount is not None}
+
+
+def held_by(job: Job, gpus: int) -> Amounts:
+    """Return what a gang with this number of GPUs counts as."""
+    needs = needs_held(job, gpus)
+    cpus, memory = sum([need.cpus for need in needs]), sum([need.memory_bytes for need in needs])
+    return Amounts(amount_of(job, gpus), exact(cpus), memory)
+
+
+def held_with(job: Job, replicas: int) -> Amounts:
+    """Return what a gang with this number of replicas counts as; one that is not elastic has all of them."""
+    return held_by(job, job.gpus if job.elastic is None else replicas * job.tasks[0].gpus)
+
+
+def least_held(job: Job) -> Amounts:
+    """Return the least that it counts as, whatever size it is given."""
+    return _held_at(job, least_gpus(job))._replace(gpus=least_amount(job))
+
+
+def most_held(job: Job) -> Amounts:
+    """Return the most that it counts as."""
+    return least_held(job) if job.elastic is None else _held_at(job, job.elastic[1])
+
+
+def _held_at(job: Job, gpus: int) -> Amounts:
+    if job.elastic is None:
+        return held_by(job, gpus)
+    each = growth_of(job)
+    replicas = -(-gpus // job.tasks[0].gpus)
+    # All replicas of a fixed world are always there, with all their memory.
+    memory = each.memory_bytes * replicas
+    if job.elastic_mode == FIXED_WORLD:
+        memory = job.tasks[0].replicas * job.tasks[0].memory_bytes
+    return Amounts(gpus, exact(each.cpus * replicas), memory)
+
+
+def growth_of(job: Job) -> Amounts:
+    """Return what one more replica of an elastic gang counts as."""
+    task = job.tasks[0]
+    memory = 0 if job.elastic_mode == FIXED_WORLD else task.memory_bytes
+    return Amounts(task.gpus, task.cpus, memory)
+
+
+def exact(amount: float) -> float:
+    """Return a sum without its rounding: what is left of a line is compared with what is asked."""
+    return round(amount, 6)
+
+
+def exceeds_quota(job: Job, tenant: Tenant, models: Sequence[str]) -> Reason | None:
+    """Return why a job is larger than all that its tenant, or its user there, may hold at once; else None.
+
+    `models`: those of which it could have GPUs.
+    """
+    needs = least_held(job)
+    for quota in quotas_of(tenant):
+        if not quota.counts(job):
+            continue
+        most = max([quota.room(model, quota.lines) for model in models], default=UNLIMITED)
+        if needs.gpus > most:
+            return (
+                _user_exceeds(job, needs, quota, ALL_MODELS)
+                if quota.user
+                else _exceeds(job, tenant, int(most))
+            )
+        for line in (CPUS, MEMORY):
+            if needs.of(line) > quota.lines.get(line, UNLIMITED):
+                refuse = _user_exceeds if quota.user else _exceeds_resources
+                return refuse(job, needs, quota, line)
+    return None
+
+
+def _exceeds(job: Job, tenant: Tenant, most: int) -> Reason:
+    cap = wording.gpus(most, job.gpu_models)
+    return Reason(
+        code="exceeds_quota",
+        tier=Tier.NEVER,
+        message=f"Tenant {job.tenant} may hold at most {cap} at once; this job needs"
+        f" {least_amount(job):.12g}.",
+        blocking={"tenant": job.tenant, "quota": dict(tenant.quota)},
+        needed=least_gpus(job),
+        available=most,
+        hint=f"Ask for at most {cap}, or an operator for more quota.",
+    )
+
+
+def _exceeds_resources(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
+    cap = _said(line, quota.lines[line])
+    return Reason(
+        code="exceeds_quota_resources",
+        tier=Tier.NEVER,
+        message=f"Tenant {job.tenant} may hold at most {cap} at once; this job needs"
+        f" {_said(line, needs.of(line))}.",
+        blocking={"tenant": job.tenant, "resource": _RESOURCES[line], "limit": quota.lines[line]},
+        hint=f"Ask for at most {cap} in all, or an operator for more quota.",
+    )
+
+
+def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
+    cap = _said(line, quota.lines[line])
+    return Reason(
+        code="exceeds_user_quota",
+        tier=Tier.NEVER,
+        message=f"User {job.user} may hold at most {cap} at once in tenant {job.tenant}; this job needs"
+        f" {_said(line, needs.of(line))}.",
+        blocking={
+            "tenant": job.tenant,
+            "user": job.user,
+            "resource": _RESOURCES[line],
+            "limit": quota.lines[line],
+        },
+        hint=f"Ask for at most {cap} in all, or an admin of the tenant for more.",
+    )
+
+
+def over_quota(job: Job, needs: Amounts, quota: Quota, left: Mapping[str, float]) -> Reason:
+    """Return why a job waits that has no room on a quota, of which so much is left."""
+    lacking = [line for line in (CPUS, MEMORY) if needs.of(line) > left.get(line, UNLIMITED)]
+    of_gpus = [line for line in sorted(quota.lines) if line not in (CPUS, MEMORY)]
+    accepted = [line for line in of_gpus if line in (ALL_MODELS, *(job.gpu_models or of_gpus))]
+    line = lacking[0] if lacking else min(accepted, key=lambda line: left[line])
+    held = exact(quota.lines[line] - left[line])
+    if quota.user:
+        return _over_user_quota(job, needs, quota, line, held)
+    return (
+        _over_resources(job, needs, quota, line, held)
+        if lacking
+        else _over_gpus(job, needs, quota, line, held)
+    )
+
+
+def _over_gpus(job: Job, needs: Amounts, quota: Quota, line: str, held: float) -> Reason:
+    cap = quota.lines[line]
+    return Reason(
+        code="quota",
+        tier=Tier.QUOTA,
+        message=f"Tenant {job.tenant} has a quota of {_said(line, cap)}; {held:g} are used"
+        f" by its jobs or reserved for jobs ahead, and this job needs {needs.gpus:g}.",
+        blocking={"tenant": job.tenant, "quota": {line: cap}},
+        needed=math.ceil(needs.gpus),
+        available=max(int(cap - held), 0),
+        hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
+    )
+
+
+def _over_resources(job: Job, needs: Amounts, quota: Quota, line: str, held: float) -> Reason:
+    return Reason(
+        code="quota_resources",
+        tier=Tier.QUOTA,
+        message=f"Tenant {job.tenant} has a quota of {_said(line, quota.lines[line])}; {_said(line, held)}"
+        " are used by its jobs or reserved for jobs ahead, and this job needs"
+        f" {_said(line, needs.of(line))}.",
+        blocking={
+            "tenant": job.tenant,
+            "resource": _RESOURCES[line],
+            "limit": quota.lines[line],
+            "held": held,
+        },
+        hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
+    )
+
+
+def _over_user_quota(job: Job, needs: Amounts, quota: Quota, line: str, held: float) -> Reason:
+    return Reason(
+        code="user_quota",
+        tier=Tier.QUOTA,
+        message=f"User {job.user} has a quota of {_said(line, quota.lines[line])} in tenant {job.tenant};"
+        f" {_said(line, held)} are used by the user's jobs or reserved for jobs ahead, and this job needs"
+        f" {_said(line, needs.of(line))}.",
+        blocking={
+            "tenant": job.tenant,
+            "user": job.user,
+            "resource": _RESOURCES[line],
+            "limit": quota.lines[line],
+            "held": held,
+        },
+        hint="It is considered as soon as other jobs of the user end, or an admin of the tenant raises the"
+        " quota.",
+    )
+
+
+def _said(line: str, amount: float) -> str:
+    """Say "4 GPUs", "4 V100", "8 CPUs" or "2 GiB of memory"."""
+    if line == CPUS:
+        return f"{amount:.12g} CPUs"
+    if line == MEMORY:
+        return f"{wording.gibibytes(amount)} of memory"
+    return wording.gpus(amount, () if line == ALL_MODELS else [line])

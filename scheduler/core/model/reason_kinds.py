@@ -1,0 +1,54 @@
+"""What kinds of reasons there are, and what is declared of each code (`reasons`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Tier(StrEnum):
+    """Kinds of reasons, the most decisive first (the order of this enumeration)."""
+
+    NEVER = "never"
+    HELD = "held"
+    QUOTA = "quota"
+    GUARANTEE = "guarantee"
+    CAPACITY = "capacity"
+    TOPOLOGY = "topology"
+    ORDER = "order"
+    PREPARING = "preparing"
+
+
+class Cause(StrEnum):
+    """Why a job waited longer than it would have privately."""
+
+    #: There were GPUs enough, but not near enough to each other: what cells prevent.
+    FRAGMENTATION = "fragmentation"
+    #: Broken or cordoned hardware; the private cluster is taken to be whole.
+    HARDWARE = "hardware"
+    #: Its GPUs had to be taken back from others first.
+    RECLAIM = "reclaim"
+    #: Other jobs of the same virtual cluster came first here.
+    ORDER = "order"
+    QUOTA = "quota"
+    #: GPUs of its virtual cluster were lent, or those that it had borrowed were another's again.
+    LENT = "lent"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCode:
+    """One code. All texts but `field` are Markdown, for the table of docs/reasons.md."""
+
+    code: str
+    tiers: tuple[Tier, ...]
+    #: Why a job that waits for it waits longer than in a private cluster.
+    cause: Cause
+    #: When it is given.
+    meaning: str
+    #: The keys of the reason's `blocking`, and what they mean where the name does not say it.
+    blocking: str = ""
+    #: The field of the specification that a person would change, where it is not the number of GPUs.
+    #: `{largest}` stands for the number of the task with the most GPUs a replica, `{names}` for the list of
+    #: nodes that the job gives.
+    field: str = ""

@@ -1,0 +1,91 @@
+"""No tenant, and no user for whom there are limits, holds more by a plan than may be held at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from scheduler.core.model.errors import PlanError
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+from scheduler.core.model.plan import Action
+from scheduler.core.model.snapshot import FIXED_WORLD, GpuId, Job, JobId, Running, Snapshot, Tenant
+
+#: Whose limit it is (tenant, user or ""), and of what: a GPU model, "*", "cpus" or "memory".
+Line = tuple[str, str, str]
+#: CPUs are compared in millionths, so that sums are exact.
+_CPU = 1_000_000
+
+
+def check_quotas(
+    snapshot: Snapshot,
+    placed: Mapping[JobId, Action],
+    kept: Mapping[JobId, Running],
+    current: Mapping[JobId, Running],
+) -> None:
+    """Raise PlanError where a limit is overrun by more than what was held before."""
+    caps = {line: cap for tenant in snapshot.tenants for line, cap in _caps(tenant)}
+    if not caps:
+        return
+    used: dict[Line, int] = {}
+    before: dict[Line, int] = {}
+    tenants = {line[0] for line in caps}
+    for job in snapshot.jobs:
+        if job.tenant not in tenants:
+            continue
+        action, running = placed.get(job.id), current.get(job.id)
+        if action is not None and action.placement is not None:
+            _add(used, job, action.placement.gpu_model, action.placement.replicas)
+        if job.id in kept:
+            _add(used, job, kept[job.id].gpu_model, kept[job.id].replicas)
+        if running is not None:
+            _add(before, job, running.gpu_model, running.replicas)
+    for line, cap in caps.items():
+        if used.get(line, 0) > max(cap, before.get(line, 0)):
+            tenant, user, what = line
+            whose = f"user {user} of tenant {tenant}" if user else f"tenant {tenant}"
+            unit = {"cpus": _CPU, "memory": 1}.get(what, WHOLE_GPU)
+            raise PlanError(
+                f"{whose} would hold {used[line] / unit:.12g} ({what}), more than its quota {cap / unit:.12g}"
+            )
+
+
+def _caps(tenant: Tenant) -> Iterator[tuple[Line, int]]:
+    for model, gpus in tenant.quota.items():
+        yield (tenant.name, "", model), gpus * WHOLE_GPU
+    yield from _processors(tenant.name, "", tenant.quota_cpus, tenant.quota_memory_bytes)
+    for limits in tenant.users:
+        if limits.gpus is not None:
+            yield (tenant.name, limits.user, "*"), limits.gpus * WHOLE_GPU
+        yield from _processors(tenant.name, limits.user, limits.cpus, limits.memory_bytes)
+
+
+def _processors(
+    tenant: str, user: str, cpus: float | None, memory_bytes: int | None
+) -> Iterator[tuple[Line, int]]:
+    if cpus is not None:
+        yield (tenant, user, "cpus"), round(cpus * _CPU)
+    if memory_bytes is not None:
+        yield (tenant, user, "memory"), memory_bytes
+
+
+def _add(counts: dict[Line, int], job: Job, model: str, replicas: tuple[tuple[GpuId, ...], ...]) -> None:
+    gpus = job.milligpus if job.has_parts else sum(map(len, replicas)) * WHOLE_GPU
+    cpus, memory = _stated(job, len(replicas))
+    for user in {"", job.user}:
+        for what, amount in ((model, gpus), ("*", gpus), ("cpus", cpus), ("memory", memory)):
+            key = job.tenant, user, what
+            counts[key] = counts.get(key, 0) + amount
+
+
+def _stated(job: Job, replicas: int) -> tuple[int, int]:
+    """Return the CPUs, and bytes of memory, that a gang of this number of replicas states."""
+    cpus = memory = 0
+    for task in job.tasks:
+        number, each = task.replicas, task.memory_bytes
+        if job.elastic is not None:
+            number = replicas
+            if job.elastic_mode == FIXED_WORLD and replicas < task.replicas:
+                # A device has all the replicas that take turns on it.
+                each *= -(-task.replicas // max(replicas, 1))
+        cpus += round(number * task.cpus * _CPU)
+        memory += number * each
+    return cpus, memory

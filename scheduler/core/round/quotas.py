@@ -1,0 +1,196 @@
+"""Quotas handed out to the jobs of one tenant, in order: its own, and those of its users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from scheduler.core.fitting.candidates import models_on_candidates
+from scheduler.core.fitting.demand import models_of
+from scheduler.core.fitting.quotas import (
+    ALL_MODELS,
+    CPUS,
+    MEMORY,
+    UNLIMITED,
+    Amounts,
+    Quota,
+    exact,
+    growth_of,
+    held_with,
+    least_held,
+    most_held,
+    over_quota,
+)
+from scheduler.core.model.plan import Reason
+from scheduler.core.model.snapshot import Job, JobId, Running
+from scheduler.core.round.facts import Facts
+
+
+class Handed(NamedTuple):
+    """What came of it."""
+
+    #: Elastic gangs, and those that could have had more models, as they may be granted.
+    admitted: Mapping[JobId, Job]
+    held_back: Mapping[JobId, tuple[Reason, ...]]
+    #: They want more than their quotas.
+    is_crowded: bool
+
+
+#: The error of dividing amounts that have six places.
+_ROUNDING = 1e-9
+
+
+class _Left:
+    """What is left of one quota while it is handed out."""
+
+    def __init__(self, quota: Quota) -> None:
+        self.quota = quota
+        self.left: dict[str, float] = dict(quota.lines)
+        gpu_lines = [limit for line, limit in quota.lines.items() if line not in (CPUS, MEMORY)]
+        #: This number of GPUs fits whatever their model.
+        self._gpus = min(gpu_lines, default=math.inf)
+        #: It holds back a job.
+        self.is_crowded = False
+
+    def holds(self, asked_for: Sequence[Amounts]) -> bool:
+        """Whether all of it together fits, whatever the models."""
+        lines = self.quota.lines
+        return (
+            sum([each.gpus for each in asked_for]) <= self._gpus
+            and (CPUS not in lines or exact(sum([each.cpus for each in asked_for])) <= lines[CPUS])
+            and (MEMORY not in lines or sum([each.memory_bytes for each in asked_for]) <= lines[MEMORY])
+        )
+
+    def models_with_room(self, models: Sequence[str], needs: Amounts) -> tuple[str, ...]:
+        """Return the models of which there is room for a gang: none where CPUs or memory are lacking."""
+        if any([needs.of(line) > self.left.get(line, math.inf) for line in (CPUS, MEMORY)]):
+            return ()
+        if not needs.gpus:
+            return tuple(models)
+        return tuple([model for model in models if self.quota.room(model, self.left) >= needs.gpus])
+
+    def take(self, models: Sequence[str], amounts: Amounts) -> None:
+        """Count a gang; of GPUs against every model that it may still use."""
+        for line in (*models, ALL_MODELS, CPUS, MEMORY):
+            if line in self.left:
+                self.left[line] = exact(self.left[line] - amounts.of(line))
+
+    def replicas_more(self, models: Sequence[str], each: Amounts) -> float:
+        """Return how many more such replicas there is room for."""
+        rooms = [
+            math.floor(self.left[line] / each.of(line) + _ROUNDING)
+            for line in (*models, ALL_MODELS, CPUS, MEMORY)
+            if line in self.left and each.of(line)
+        ]
+        return max(0, min(rooms, default=UNLIMITED))
+
+
+def hand_out(
+    quotas: Sequence[Quota],
+    jobs: Sequence[Job],
+    still_held: Sequence[tuple[Job, str, Amounts]],
+    in_order: Callable[[Sequence[Job]], Sequence[Job]],
+    facts: Facts,
+) -> Handed:
+    """Admit a tenant's jobs, in order, as far as its quotas go.
+
+    Which model a waiting job will get is not known yet, so it counts against every model it may still
+    use. That can hold back a later job for a round or more; it can never overrun a quota. What is being
+    stopped (`still_held`, with its model) counts until its processes are gone.
+    """
+    parts = [_Left(quota) for quota in quotas]
+    parts = [part for part in parts if not part.holds(_asked_for(part.quota, jobs, still_held))]
+    if not parts:
+        return Handed({job.id: job for job in jobs}, {}, is_crowded=False)
+    admitted: dict[JobId, Job] = {}
+    held_back: dict[JobId, tuple[Reason, ...]] = {}
+    for stopping, model, amounts in still_held:
+        for part in _counting(parts, stopping):
+            part.take([model], amounts)
+    elastic: list[JobId] = []
+    for job in in_order(jobs):
+        running, own = facts.current.get(job.id), _counting(parts, job)
+        if running is None:
+            needs = least_held(job)
+            accepted = models_of(job, facts.cluster)
+            models = models_on_candidates(job, facts.cluster)
+            reason = None
+            for part in own:
+                models = part.models_with_room(models, needs)
+                if not models:
+                    part.is_crowded = True
+                    reason = over_quota(job, needs, part.quota, part.left)
+                    break
+            if reason is not None:
+                held_back[job.id] = (reason,)
+                continue
+            narrows = models != accepted
+        else:
+            needs, models = counted(job, running, facts), (running.gpu_model,)
+            # It counts on the model that it has: if it must move, it moves to the same.
+            narrows = any([part.quota.lines.keys() - {ALL_MODELS, CPUS, MEMORY} for part in own])
+        if job.elastic is not None:
+            size = int(needs.gpus)
+            job = replace(job, elastic=(min(job.elastic[0], size), size))
+            elastic.append(job.id)
+        if narrows:
+            job = replace(job, gpu_models=models)
+        admitted[job.id] = job
+        for part in own:
+            part.take(models, needs)
+    _share_rest(parts, elastic, facts, admitted)
+    return Handed(admitted, held_back, is_crowded=True)
+
+
+def counted(job: Job, running: Running, facts: Facts) -> Amounts:
+    """Return what an allocation counts as for one of its jobs."""
+    return held_with(job, len(running.replicas))._replace(gpus=facts.amount(running))
+
+
+def _asked_for(
+    quota: Quota, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]
+) -> list[Amounts]:
+    asked_for = [most_held(job) for job in jobs if quota.counts(job)]
+    return asked_for + [amounts for job, _, amounts in still_held if quota.counts(job)]
+
+
+def _counting(parts: Sequence[_Left], job: Job) -> list[_Left]:
+    return [part for part in parts if part.quota.counts(job)]
+
+
+def _share_rest(
+    parts: Sequence[_Left], elastic: Sequence[JobId], facts: Facts, admitted: dict[JobId, Job]
+) -> None:
+    """Let elastic gangs be larger than they must as far as the quotas are left: all up to their own
+    size, and then beyond it.
+
+    Where some jobs are held back by a quota, nothing that runs grows into it, and what a gang has
+    beyond its own size is for those: a policy that resizes takes it back, and under any other it stays.
+    """
+    for beyond_own_size in (False, True):
+        for name in elastic:
+            job, declared, running = (
+                admitted[name],
+                facts.jobs[name].elastic,
+                facts.current.get(name),
+            )
+            assert job.elastic is not None
+            assert declared is not None
+            least, most = job.elastic
+            own = _counting(parts, job)
+            is_crowded = any([part.is_crowded for part in own])
+            if is_crowded and (beyond_own_size or running is not None):
+                most = max(least, min(most, job.gpus)) if beyond_own_size else most
+            else:
+                target = declared[1] if beyond_own_size else min(declared[1], job.gpus)
+                models = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
+                each = growth_of(job)
+                rooms = [part.replicas_more(models, each) for part in own]
+                replicas = int(max(0, min((target - most) // job.tasks[0].gpus, *rooms)))
+                more = Amounts(each.gpus * replicas, each.cpus * replicas, each.memory_bytes * replicas)
+                for part in own:
+                    part.take(models, more)
+                most += int(more.gpus)
+            admitted[name] = replace(job, elastic=(least, most))
