@@ -11,6 +11,7 @@ from django.db.models import Count, F
 from nodeagent.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL,
+    Code,
     DesiredPart,
     DesiredState,
     GpuPart,
@@ -32,6 +33,8 @@ from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, t
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import TaskSpec
+from scheduler.jobspec.code import SHA256
+from scheduler.jobspec.code import Code as StatedCode
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu, GpuModel, Node, NodeState
@@ -360,7 +363,14 @@ def _desired_part(part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuP
         turn=turn,
         has_secrets=bool(stated.secrets),
         ports={name: number or 0 for name, number in stated.ports.items()},
+        code=_code(stated.code),
     )
+
+
+def _code(stated: StatedCode | None) -> Code | None:
+    if stated is None:
+        return None
+    return Code(archive=stated.archive.removeprefix(SHA256), git=stated.git, commit=stated.commit)
 
 
 def _replica(

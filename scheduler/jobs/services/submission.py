@@ -13,11 +13,14 @@ from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job as CoreJob
+from scheduler.jobs.archives.services import archive_stored
 from scheduler.jobs.services.dependencies import AwaitedStates
 from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.jobspec.arrays import JobArray
+from scheduler.jobspec.code import SHA256
+from scheduler.models.archives import Archive
 from scheduler.models.jobs import Job
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
@@ -52,6 +55,8 @@ class FeasibleJob:
     array: JobArray | None = None
     #: Its dependencies that are not met yet.
     awaits: tuple[Awaited, ...] = ()
+    #: What its working folders begin with.
+    archive: Archive | None = None
 
     def core_job(self) -> CoreJob:
         return replace(self.spec.core_job(tenant=self.tenant), awaits=self.awaits)
@@ -70,6 +75,7 @@ class Submission:
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
         self._submitter = viewer.user
         self._awaited = AwaitedStates(self.facts.tenant_id, self.facts.tenant)
+        self._archives: dict[str, Archive] = {}
 
     @cached_property
     def _scopes(self) -> Mapping[str, frozenset[str]]:
@@ -109,7 +115,11 @@ class Submission:
         spec = replace(spec, secrets=self._secrets(spec, where))
         awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
         checked = FeasibleJob(
-            spec=spec, tenant=self.facts.tenant, virtual_cluster=virtual_cluster, awaits=awaits
+            spec=spec,
+            tenant=self.facts.tenant,
+            virtual_cluster=virtual_cluster,
+            awaits=awaits,
+            archive=self._archive(spec.code.archive, where) if spec.code and spec.code.archive else None,
         )
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
@@ -179,6 +189,18 @@ class Submission:
         problem = f"there is no secret {use.name!r} {whose}{did_you_mean(use.name, known)}"
         expected = f"one of: {', '.join(known)}" if known else "one that `allot secret set` has stored"
         raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _archive(self, named: str, where: str) -> Archive:
+        """Return the tenant's archive; that of another tenant is as unknown as one that never was."""
+        if named not in self._archives:
+            archive = archive_stored(self.facts.tenant_id, named.removeprefix(SHA256))
+            if archive is None:
+                field = _join(where, "code.archive")
+                problem = f"tenant {self.facts.tenant} has no such archive stored"
+                expected = "one that was uploaded, as `allot submit --upload .` does"
+                raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+            self._archives[named] = archive
+        return self._archives[named]
 
     def _check_models(self, spec: JobSpec, where: str) -> None:
         """Refuse unknown models even beside known ones: a misspelt preference would be lost silently."""
