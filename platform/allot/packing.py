@@ -86,6 +86,7 @@ def pack(folder: str) -> Packed:
     size = file.tell()
     file.seek(0)
     digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it is a file
+    file.seek(0)
     return Packed(file, f"sha256:{digest}", size, len(found), tuple(links_out))
 
 

@@ -25,6 +25,7 @@ from tests.agent.fake_server import FakeServer
 from tests.agent.test_agent import NODE, StartAgent, server, start_agent
 from tests.agent.test_batch import BatchNodeOfTests
 from tests.archives import digest_of, member, tar_of
+from tests.patience import until_async
 
 __all__ = ["server", "start_agent"]
 
@@ -207,7 +208,9 @@ class TestGit:
     ) -> None:
         commit, target = git(repository, "rev-parse", "HEAD"), tmp_path / "tar"
         assert "could not bring commit aaaaaaaaaaaa" in await self.fetched(repository, target, "a" * 40)
-        assert "repository' does not appear" in await self.fetched(tmp_path / "no-repository", target, commit)
+        assert "no-repository' does not appear" in await self.fetched(
+            tmp_path / "no-repository", target, commit
+        )
         assert "takes no git addresses that begin with file://, only https://" in await self.fetched(
             repository, target, commit, git=("https",)
         )
@@ -283,15 +286,16 @@ class TestJobs:
 
     async def test_on_a_node_of_a_batch_system(self, tmp_path: Path) -> None:
         node = BatchNodeOfTests(tmp_path)
-        part = desired("sh train.sh", named(TAR), attempt=4)
+        part = desired("sh train.sh; exec sleep 600", named(TAR), attempt=4)
         store = CodeStore(node.configuration, Client(node.configuration.server_url, ""))
         store.folder.mkdir()
         kept = store.folder / named(TAR).archive
         kept.write_bytes(TAR)
         try:
             await node.start(part, code=await store.fetch(4, named(TAR)))
-            outcome = await node.end_of(4)
-            assert (outcome.exit_code, outcome.category) == (0, "")
-            assert Path(node.runtime.folder(4).log(0)).read_text() == "trained\n"
+            log = Path(node.runtime.folder(4).log(0))
+            await until_async(lambda: log.read_text() == "trained\n")
+            node.runtime.stop(4, 0.0)
+            await node.end_of(4)
         finally:
             await node.close()

@@ -95,4 +95,6 @@ class _Git:
         if process.returncode in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
             raise GitFailed(f"it is larger than {int(self.blocks) * _BLOCK_BYTES:,} bytes.")
         if process.returncode:
-            raise GitFailed(lines[-1] if lines else f"exit code {process.returncode}.")
+            # What follows its first fatal line is advice.
+            fatal = next((line for line in lines if line.startswith("fatal: ")), lines[-1] if lines else "")
+            raise GitFailed(fatal.removeprefix("fatal: ") or f"exit code {process.returncode}.")
