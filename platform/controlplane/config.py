@@ -122,7 +122,7 @@ class Config(BaseSettings):
     log_bytes_kept_of_tenant: int = Field(default=0, ge=0)
     # Working folders that people upload (docs/code.md). Where the archives lie, for the web server and the
     # worker; empty: in the home folder. The most of one: bytes packed and unpacked, and files. The most bytes
-    # of each tenant's, and of all. Days after their last use when those are removed that no job needs.
+    # for each tenant, and for all. Days after their last use when those are removed that no job needs.
     archives_folder: str = ""
     archive_bytes: int = Field(default=256 * 1024**2, ge=1024)
     archive_unpacked_bytes: int = Field(default=2 * 1024**3, ge=1024)

@@ -86,7 +86,7 @@ class CodeLimits:
     unpacked_bytes: int = 2 * 2**30
     files: int = 100_000
     timeout_seconds: float = 300.0
-    #: Of all that are kept for the next attempts.
+    #: The most bytes that are kept for the next attempts.
     kept_bytes: int = 4 * 2**30
     #: How git addresses may begin; with ssh they are asked with the keys of the agent's user.
     git: tuple[Literal["https", "ssh", "git", "file"], ...] = ("https",)

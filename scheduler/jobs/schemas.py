@@ -195,7 +195,7 @@ class JobCode(serializers.Serializer[Mapping[str, object]]):
     archive = serializers.CharField(allow_null=True, help_text="The digest of what was uploaded.")
     git = serializers.CharField(allow_null=True)
     commit = serializers.CharField(allow_null=True)
-    bytes = serializers.IntegerField(allow_null=True, help_text="Of the archive, as it was uploaded.")
+    bytes = serializers.IntegerField(allow_null=True, help_text="Size of the archive that was uploaded.")
     files = serializers.IntegerField(allow_null=True)
     unpacked_bytes = serializers.IntegerField(allow_null=True)
     is_removed = serializers.BooleanField(help_text="No job needed the archive any more; it is not there.")

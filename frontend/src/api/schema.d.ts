@@ -4689,7 +4689,7 @@ export interface components {
             archive: string | null;
             git: string | null;
             commit: string | null;
-            /** @description Of the archive, as it was uploaded. */
+            /** @description Size of the archive that was uploaded. */
             bytes: number | null;
             files: number | null;
             unpacked_bytes: number | null;

@@ -1,7 +1,7 @@
 """Archives of working folders: what one may hold, and how it is unpacked.
 
 An archive is a tar, usually packed by gzip, of regular files, folders, and symbolic links that stay inside.
-Whoever made it is not trusted: nothing is written outside of the folder or through a link, and no more than
+Its maker is not trusted: nothing is written outside of the folder or through a link, and no more than
 the bounds allow, in memory as on the disk. These rules are stricter than tarfile's `data` filter, which early
 versions of Python 3.11 lack.
 
@@ -73,7 +73,7 @@ def unpack(file: IO[bytes], folder: str, bounds: Bounds) -> Contents:
 
 
 def unpack_for_each(file: IO[bytes], folders: Sequence[str], bounds: Bounds) -> None:
-    """Unpack the archive into each of several folders, made anew, and close it; raise as `unpack` does."""
+    """Unpack the archive into each of several new folders, and close it; raise as `unpack` does."""
     with file:
         for folder in folders:
             # A preparation that was cut short may have left some of it.
@@ -145,11 +145,11 @@ class _Rules:
 
     def check(self, member: tarfile.TarInfo) -> None:
         name = member.name = _clean(member.name)
-        told = repr(name[:200])
+        shown = repr(name[:200])
         if not (member.isdir() or member.issym() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-            raise ArchiveRefused(f"{told} is {_KINDS.get(member.type, 'no plain file')}.")
+            raise ArchiveRefused(f"{shown} is {_KINDS.get(member.type, 'no plain file')}.")
         if member.issparse() or member.size < 0 or not (name or member.isdir()):
-            raise ArchiveRefused(f"{told} is no plain file.")
+            raise ArchiveRefused(f"{shown} is no plain file.")
         above = posixpath.dirname(name)
         while above and above not in self._folders:
             self._require_free(above)
@@ -160,7 +160,7 @@ class _Rules:
             self._folders.add(name)
         else:
             if name in self._folders:
-                raise ArchiveRefused(f"{told} is there twice.")
+                raise ArchiveRefused(f"{shown} is there twice.")
             self._require_free(name)
             self._leaves.add(name)
             self.files += 1

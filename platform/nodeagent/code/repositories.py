@@ -44,7 +44,7 @@ async def fetch_commit(address: str, commit: str, target: Path, limits: CodeLimi
             with target.open("wb") as tar:
                 git = _Git(folder, limits)
                 await git.run("init", "--quiet", "--bare", ".")
-                # Of all branches only this commit, and none of what was before it.
+                # Only this commit, without branches and without what was before it.
                 await git.run("fetch", "--quiet", "--depth=1", "--no-tags", address, commit)
                 await git.run("archive", "--format=tar", f"{commit}^{{commit}}", output=tar.fileno())
         except GitFailed as error:

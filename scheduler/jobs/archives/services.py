@@ -98,7 +98,7 @@ def prune_archives() -> None:
 
 
 def _make_room(tenant: Tenant, more: int) -> None:
-    """Remove what is not needed until there is room for so many bytes more; raise where there is not."""
+    """Remove what is not needed until there is room for this many bytes more; raise where there is not."""
     config = settings.CONFIG
     of_tenant = Archive.objects.filter(tenant=tenant)
     if not _shrink(of_tenant, config.archive_bytes_of_tenant - more):
