@@ -30,7 +30,7 @@ class Archives:
 
     def store(self, tenant: str, digest: str, archive: IO[bytes]) -> StoredArchive:
         """Upload a gzip'ed tar. Refused where it is too large, or the tenant has no room for it."""
-        return cast("StoredArchive", self.upload(_path(tenant, digest), archive, "application/gzip"))
+        return cast("StoredArchive", self.upload(_path(tenant, digest), archive, "application/octet-stream"))
 
 
 def _path(tenant: str, digest: str) -> str:

@@ -20595,7 +20595,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/gzip": string;
+                "application/octet-stream": string;
             };
         };
         responses: {

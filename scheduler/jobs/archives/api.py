@@ -52,7 +52,7 @@ class TenantArchive(APIView):
         return Response(_shown(archive))
 
     @extend_schema(
-        request={ARCHIVE_TYPE: OpenApiTypes.BINARY},
+        request={"application/octet-stream": OpenApiTypes.BINARY},
         responses={200: StoredArchive, 201: StoredArchive},
     )
     def put(self, request: Request, name: str, digest: str) -> Response:
