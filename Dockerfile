@@ -22,7 +22,8 @@ ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN useradd --system --uid 10001 --create-home --home-dir /home/allotment allotment
+RUN useradd --system --uid 10001 --create-home --home-dir /home/allotment allotment \
+    && install --directory --owner allotment --mode 0700 /var/lib/allotment
 WORKDIR /app
 
 # Dependencies first: this layer is built again only when they change. Installed as "editable", since

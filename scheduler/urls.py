@@ -10,6 +10,7 @@ from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
 from scheduler.jobs import bulk_api, searches
+from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
 from scheduler.jobs.failures import api as failure_api
@@ -39,6 +40,7 @@ urlpatterns = [
     path("jobs/searches/<int:search_id>", searches.SavedSearchDetail.as_view(), name="saved-search"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),
     path("jobs/<int:job_id>", job_api.JobDetail.as_view(), name="job"),
+    path("jobs/<int:job_id>/code", archive_api.JobCode.as_view(), name="job-code"),
     path("jobs/<int:job_id>/cancel", job_api.JobCancel.as_view(), name="job-cancel"),
     path("jobs/<int:job_id>/hold", job_api.JobHold.as_view(), name="job-hold"),
     path("jobs/<int:job_id>/release", job_api.JobRelease.as_view(), name="job-release"),
@@ -216,6 +218,11 @@ urlpatterns = [
         name="user-budget",
     ),
     path("tenants/<str:name>/held", budget_api.TenantHeld.as_view(), name="tenant-held"),
+    path(
+        "tenants/<str:name>/archives/<str:digest>",
+        archive_api.TenantArchive.as_view(),
+        name="tenant-archive",
+    ),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
     path("budgets", budget_api.Budgets.as_view(), name="budgets"),
     path("users/<str:username>/deactivate", job_api.UserDeactivate.as_view(), name="user-deactivate"),

@@ -61,6 +61,18 @@ class QuotaExceeded(ApplicationError):
     code, status = "quota_exceeded", 409
 
 
+class TooLarge(ApplicationError):
+    """The body is too large."""
+
+    code, status = "too_large", 413
+
+
+class NoSpace(ApplicationError):
+    """The server has no room for this."""
+
+    code, status = "no_space", 507
+
+
 class TooManyRequests(ApplicationError):
     """Too many requests; wait a little."""
 

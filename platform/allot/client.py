@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from allot.administration import Administration
+from allot.archives import Archives
 from allot.credentials import find_account
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
-from allot.transport import Transport, page_of
+from allot.transport import Transport, page_of, secrets_path, with_tenant
 
 if TYPE_CHECKING:
     from allot import schema
@@ -101,20 +102,20 @@ class Client:
 
         Safe to repeat with the same `idempotency_key`: the job is created once.
         """
-        return cast("schema.Job", self._write("/jobs", _with_tenant(spec, tenant), idempotency_key))
+        return cast("schema.Job", self._write("/jobs", with_tenant(spec, tenant), idempotency_key))
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, tenant: str | None = None, idempotency_key: str | None = None
     ) -> list[schema.ShortJob]:
         """Submit up to 1,000 jobs, all or none. Field errors are prefixed with `jobs.<index>.`."""
-        body = _with_tenant({"jobs": list(specs)}, tenant)
+        body = with_tenant({"jobs": list(specs)}, tenant)
         answer = self._write("/jobs/bulk", body, idempotency_key)
         return cast("list[schema.ShortJob]", answer["jobs"])
 
     def check(self, spec: JobSpec, *, tenant: str | None = None) -> schema.CheckAnswer:
         """What submitting would do; creates nothing."""
         answer = self._transport.request(
-            "POST", "/jobs/check", body=_with_tenant(spec, tenant), retry_for_seconds=self.read_retry_seconds
+            "POST", "/jobs/check", body=with_tenant(spec, tenant), retry_for_seconds=self.read_retry_seconds
         )
         return cast("schema.CheckAnswer", answer)
 
@@ -186,15 +187,15 @@ class Client:
 
     def secrets(self, tenant: str | None = None) -> list[schema.Secret]:
         """A tenant's secrets, or one's own: which there are, not what they are."""
-        return cast("list[schema.Secret]", list(self._pages(_secrets(tenant), {}, None)))
+        return cast("list[schema.Secret]", list(self._pages(secrets_path(tenant), {}, None)))
 
     def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> schema.Secret:
         """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
-        path = f"{_secrets(tenant)}/{quote(name, safe='')}"
+        path = f"{secrets_path(tenant)}/{quote(name, safe='')}"
         return cast("schema.Secret", self._transport.request("PUT", path, body={"value": value}))
 
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
-        self._transport.request("DELETE", f"{_secrets(tenant)}/{quote(name, safe='')}")
+        self._transport.request("DELETE", f"{secrets_path(tenant)}/{quote(name, safe='')}")
 
     # Use
 
@@ -414,6 +415,10 @@ class Client:
         )
 
     @property
+    def archives(self) -> Archives:
+        return Archives(read=self._read, upload=self._transport.upload)
+
+    @property
     def audit(self) -> Audit:
         return Audit(read=self._read, pages=self._pages)
 
@@ -490,11 +495,3 @@ class Client:
             # Only the query is taken from the link: its host is the one that the server sees, which
             # behind a proxy need not be the one that can be reached from here.
             parameters = dict(parse_qsl(urlsplit(following).query))
-
-
-def _with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
-    return {**body, "tenant": tenant} if tenant is not None else dict(body)
-
-
-def _secrets(tenant: str | None) -> str:
-    return "/secrets" if tenant is None else f"/tenants/{quote(tenant, safe='')}/secrets"

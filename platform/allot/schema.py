@@ -217,6 +217,22 @@ class ChosenPluginRequest(TypedDict):
     parameters: NotRequired[dict[str, Any]]
 
 
+class Code(TypedDict):
+    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+
+    archive: NotRequired[str | None]
+    git: NotRequired[str | None]
+    commit: NotRequired[str | None]
+
+
+class CodeRequest(TypedDict):
+    """What the working folder of each replica begins with: an archive, or a commit of a git repository."""
+
+    archive: NotRequired[str | None]
+    git: NotRequired[str | None]
+    commit: NotRequired[str | None]
+
+
 class ComparisonQuestionRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -516,6 +532,16 @@ class JobChangesRequest(TypedDict):
     guarantee: NotRequired[GuaranteeEnum]
     priority: NotRequired[int]
     virtual_cluster: NotRequired[str]
+
+
+class JobCode(TypedDict):
+    archive: str | None
+    git: str | None
+    commit: str | None
+    bytes: int | None
+    files: int | None
+    unpacked_bytes: int | None
+    is_removed: bool
 
 
 class JobCounts(TypedDict):
@@ -1395,6 +1421,17 @@ class StartForecast(TypedDict):
 
 
 StopCauseEnum: TypeAlias = Literal['preempted', 'migrated', 'resized', 'drained', 'cancelled', 'time_limit', 'part_failed', 'node_lost', 'gang_timeout', 'stuck', 'idle_gpus', 'trial_over']
+
+
+class StoredArchive(TypedDict):
+    """A working folder that was uploaded."""
+
+    archive: str
+    bytes: int
+    files: int
+    unpacked_bytes: int
+    uploaded_by: str
+    uploaded_at: str
 
 
 TagConstraintScopeEnum: TypeAlias = Literal['node', 'rack', 'cluster']
@@ -3123,6 +3160,7 @@ class JobSpec(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum]
     singleton: NotRequired[bool]
     begin: NotRequired[str | float | None]
+    code: NotRequired[Code | None]
     retry: NotRequired[Retry]
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
@@ -3164,6 +3202,7 @@ class JobSpecRequest(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
     begin: NotRequired[str | float | None]
+    code: NotRequired[CodeRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3214,6 +3253,7 @@ class JobSubmitRequest(TypedDict):
     on_unmet: NotRequired[OnUnmetEnum | None]
     singleton: NotRequired[bool | None]
     begin: NotRequired[str | float | None]
+    code: NotRequired[CodeRequest | None]
     retry: NotRequired[RetryRequest | None]
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
@@ -3378,6 +3418,7 @@ class Job(TypedDict):
     labels: dict[str, str]
     cancelling: bool
     held: bool
+    code: JobCode | None
     array: ArrayTask | None
     serves: int | None
     version: int

@@ -7,13 +7,15 @@ however often the network fails.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -40,6 +42,8 @@ LONGEST_DELAY_SECONDS = 5.0
 #: How often a caller who has too much under way waits as he is told, and how long at most.
 MOST_TURNED_AWAY = 3
 LONGEST_TURN_SECONDS = 30.0
+
+_UPLOADED_BYTES = 64 * 1024
 
 T = TypeVar("T")
 
@@ -191,6 +195,22 @@ class Transport:
         except OSError as error:
             raise WrongUse(f"Cannot write {target}: {error.strerror or error}.") from error
 
+    def upload(self, path: str, file: IO[bytes], kind: str) -> Any:
+        """PUT a whole file, piece by piece, and return the answer. Raises Unreachable or Refused."""
+        return self._in_turn(lambda: self._upload(path, file, kind))
+
+    def _upload(self, path: str, file: IO[bytes], kind: str) -> Any:
+        headers = {"Content-Type": kind, "Content-Length": str(file.seek(0, os.SEEK_END))}
+        file.seek(0)
+        pieces = iter(lambda: file.read(_UPLOADED_BYTES), b"")
+        try:
+            answer = self._http.put(path, content=pieces, headers=headers)
+        except httpx.TransportError as error:
+            raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
+        if answer.is_success:
+            return self._value(answer)
+        raise self._error(answer)
+
     def _value(self, answer: httpx.Response) -> Any:
         if answer.status_code == 204 or not answer.content:
             return None
@@ -275,6 +295,16 @@ def _cause(error: httpx.TransportError) -> str:
     if any(words in text for words in ("Name or service not known", "nodename nor servname", "getaddrinfo")):
         return "there is no host of that name"
     return text.rstrip(".") or type(error).__name__
+
+
+def with_tenant(body: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
+    """Return a body for the named tenant, or for the caller's only one."""
+    return {**body, "tenant": tenant} if tenant is not None else dict(body)
+
+
+def secrets_path(tenant: str | None) -> str:
+    """Return where the secrets of a tenant are, or one's own."""
+    return "/secrets" if tenant is None else f"/tenants/{quote(tenant, safe='')}/secrets"
 
 
 def page_of(answer: Any) -> tuple[Iterable[dict[str, Any]], str | None]:

@@ -14,7 +14,7 @@ django.setup(set_prefix=False)
 from django.conf import settings  # noqa: E402
 
 from controlplane.connections import SocketLimit  # noqa: E402
-from controlplane.handler import Handler  # noqa: E402
+from controlplane.handler import Handler, is_streamed  # noqa: E402
 from controlplane.limits import AsgiApplication, BodyLimit, Receive, Scope, Send  # noqa: E402
 from controlplane.live import AgentConsumer, LiveConsumer  # noqa: E402
 from controlplane.pulse import Lifespan  # noqa: E402
@@ -46,7 +46,11 @@ handler = Handler()
 dashboard = ProtocolTypeRouter(
     {
         # Its messages are only read there.
-        "http": BodyLimit(handler, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE),  # type: ignore[arg-type]
+        "http": BodyLimit(
+            handler,  # type: ignore[arg-type]
+            limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+            is_streamed=is_streamed,
+        ),
         "websocket": URLRouter(
             [
                 path("ws/live", live(LiveConsumer.as_asgi())),  # type: ignore[arg-type]  # of Channels: an application, not a view

@@ -120,6 +120,16 @@ class Config(BaseSettings):
     log_days_kept: float = Field(default=30, gt=0)
     log_bytes_kept: int = Field(default=50 * 1024**3, ge=0)
     log_bytes_kept_of_tenant: int = Field(default=0, ge=0)
+    # Working folders that people upload (docs/code.md). Where the archives lie, for the web server and the
+    # worker; empty: in the home folder. The most of one: bytes packed and unpacked, and files. The most bytes
+    # for each tenant, and for all. Days after their last use when those are removed that no job needs.
+    archives_folder: str = ""
+    archive_bytes: int = Field(default=256 * 1024**2, ge=1024)
+    archive_unpacked_bytes: int = Field(default=2 * 1024**3, ge=1024)
+    archive_files: int = Field(default=100_000, ge=1)
+    archive_bytes_of_tenant: int = Field(default=5 * 1024**3, ge=1024)
+    archive_bytes_of_all: int = Field(default=50 * 1024**3, ge=1024)
+    archive_days_kept: float = Field(default=7, gt=0)
     # Where people reach the pages, for links in mails and webhooks: https://gpus.example.org. `manage.py up`
     # fills in its own address.
     public_url: str = "http://localhost:8000"
@@ -188,6 +198,11 @@ class Config(BaseSettings):
             if network.prefixlen == 0:
                 raise ValueError(f"{proxy!r} is everybody: name the proxies")
         return value
+
+    @property
+    def archives(self) -> Path:
+        """Return the folder of the archives that tenants have uploaded."""
+        return Path(self.archives_folder) if self.archives_folder else home() / "archives"
 
     @property
     def proxies(self) -> list[str]:

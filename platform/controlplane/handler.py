@@ -22,14 +22,25 @@ from django.http import FileResponse, HttpRequest
 from django.urls import URLResolver, get_resolver, set_script_prefix
 
 from controlplane import rights
-from controlplane.lanes import Caller, Callers, Lane, TooMany, agents_lane, heavy_lane, others_lane
-from controlplane.limits import Receive, Scope, Send, refuse
+from controlplane.lanes import (
+    Caller,
+    Callers,
+    Lane,
+    TooMany,
+    agents_lane,
+    heavy_lane,
+    others_lane,
+    uploads_lane,
+)
+from controlplane.limits import Message, Receive, Scope, Send, refuse
 from scheduler.models.nodes import Node
 from tenants.selectors import Viewer
 from tenants.signin import ITS_TURN, TURN_AFTER_SECONDS
 
 #: Where agents report, and send output.
 AGENTS = "/api/agent/"
+#: How long a thread waits for the next piece of an upload.
+SILENT_SECONDS = 30.0
 #: What is handed to the connection at once of an answer that is made piece by piece, as much as uvicorn holds
 #: for a slow reader. What it has is delivered, also to a reader whose right ended meanwhile.
 SENT_BYTES = ASGIHandler.chunk_size
@@ -42,9 +53,10 @@ class Handler(ASGIHandler):
         super().__init__()
         self.callers = Callers()
         self.agents, self.heavy, self.others = agents_lane(), heavy_lane(), others_lane()
+        self.uploads = uploads_lane()
         self._answers = {
             lane: sync_to_async(self._answer, thread_sensitive=False, executor=lane.executor)
-            for lane in (self.agents, self.heavy, self.others)
+            for lane in (self.agents, self.heavy, self.uploads, self.others)
         }
 
     def load_middleware(self, is_async: bool = False) -> None:
@@ -53,11 +65,13 @@ class Handler(ASGIHandler):
     async def handle(  # type: ignore[override]  # messages are mutable here, and only read there
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        try:
-            body = await self.read_body(receive)
-        except RequestAborted:
-            return
-        content = body.read()
+        content = b""
+        if not is_streamed(scope):
+            try:
+                body = await self.read_body(receive)
+            except RequestAborted:
+                return
+            content = body.read()
         try:
             response = await self._in_turn(scope, content, receive, send)
             if seconds := scope.get(TURN_AFTER_SECONDS):
@@ -73,9 +87,10 @@ class Handler(ASGIHandler):
 
     async def _in_turn(self, scope: Scope, content: bytes, receive: Receive, send: Send) -> Any:
         """Answer when it is the caller's turn; what streams has been sent by then."""
-        lane = self._lane_of(scope["path"])
+        lane = self._lane_of(scope)
+        body: Any = IncomingBody(receive) if lane is self.uploads else BytesIO(content)
         async with lane.turn(self.callers.of(scope)) as turn:
-            response = await self._answers[lane](scope, BytesIO(content))
+            response = await self._answers[lane](scope, body)
             if response.caller is not None:
                 self.callers.learn(scope, response.caller)
             if response.streaming:
@@ -83,9 +98,12 @@ class Handler(ASGIHandler):
                 await self._stream(response, lane, receive, send)
         return response
 
-    def _lane_of(self, path: str) -> Lane:
+    def _lane_of(self, scope: Scope) -> Lane:
+        path = scope["path"]
         if path.startswith(AGENTS):
             return self.agents
+        if is_streamed(scope):
+            return self.uploads
         return self.heavy if heavy_paths(settings.ROOT_URLCONF).match(path) else self.others
 
     def _answer(self, scope: Scope, body: IO[bytes]) -> Any:
@@ -157,17 +175,63 @@ def caller_of(request: HttpRequest | None) -> Caller | None:
     return None
 
 
+class IncomingBody:
+    """A request's body, read by the thread of its view while it arrives: never more of it than one piece is
+    in memory. Raises OSError where the caller went away, or sends nothing for too long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._piece = b""
+        self._is_over = False
+
+    def read(self, size: int) -> bytes:
+        while not self._piece and not self._is_over:
+            coming = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
+            try:
+                message = coming.result(SILENT_SECONDS)
+            except TimeoutError:
+                coming.cancel()
+                raise OSError(f"nothing came for {SILENT_SECONDS:g} s") from None
+            if message["type"] != "http.request":
+                raise OSError("the connection was closed")
+            self._piece = message.get("body", b"")
+            self._is_over = not message.get("more_body", False)
+        piece, self._piece = self._piece[:size], self._piece[size:]
+        return piece
+
+    async def _next(self) -> Message:
+        return await self._receive()
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Whether the view of a request reads its body itself."""
+    return scope.get("method") == "PUT" and bool(streamed_paths(settings.ROOT_URLCONF).match(scope["path"]))
+
+
 @cache
 def heavy_paths(routes: str) -> re.Pattern[str]:
     """What matches the paths of the views that say of themselves that they are heavy (`is_heavy`)."""
-    return re.compile("|".join(f"/{pattern}" for pattern in _heavy(get_resolver(routes), "")) or "(?!)")
+    return _paths_of(routes, "is_heavy")
 
 
-def _heavy(resolver: URLResolver, prefix: str) -> Iterator[str]:
+@cache
+def streamed_paths(routes: str) -> re.Pattern[str]:
+    """What matches the paths of the views that read the body of a PUT as it comes (`streams_put`)."""
+    return _paths_of(routes, "streams_put")
+
+
+def _paths_of(routes: str, said: str) -> re.Pattern[str]:
+    return re.compile(
+        "|".join(f"/{pattern}" for pattern in _saying(said, get_resolver(routes), "")) or "(?!)"
+    )
+
+
+def _saying(said: str, resolver: URLResolver, prefix: str) -> Iterator[str]:
     for entry in resolver.url_patterns:
         # Names of groups would be there twice.
         here = prefix + re.sub(r"\?P<\w+>", "?:", entry.pattern.regex.pattern.removeprefix("^"))
         if isinstance(entry, URLResolver):
-            yield from _heavy(entry, here)
-        elif getattr(getattr(entry.callback, "view_class", None), "is_heavy", False):
+            yield from _saying(said, entry, here)
+        elif getattr(getattr(entry.callback, "view_class", None), said, False):
             yield here

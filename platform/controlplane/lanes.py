@@ -1,9 +1,9 @@
 """Who is answered next, and in which thread: lanes of threads, in which callers take turns.
 
-There are three lanes, so that none waits for another: the agents' own, that of reads and writes that take
-long, and that of everything else. In a lane a thread that becomes free goes to the caller whose turn it is,
-however many requests another has waiting; nobody has more than a part of the threads at once; and who has
-too many waiting is told to come back (docs/decisions/0025).
+There are four lanes, so that none waits for another: the agents' own, that of reads and writes that take
+long, that of uploads, and that of everything else. In a lane a thread that becomes free goes to the caller
+whose turn it is, however many requests another has waiting; nobody has more than a part of the threads at
+once; and who has too many waiting is told to come back (docs/decisions/0025).
 """
 
 from __future__ import annotations
@@ -279,21 +279,27 @@ async def in_agents_thread(function: Callable[..., T], *arguments: Any, **more: 
 
 
 def agents_lane() -> Lane:
-    """A node has a report and output on the way at most; what is no node's stands for its address."""
+    """A node has a report, output and the code of a job on the way at most; what is no node's stands for its
+    address."""
     threads = settings.AGENT_THREADS
-    return Lane("agents", threads=threads, per_caller=2, waiting=100, executor=agents_threads())
+    return Lane("agents", threads=threads, per_caller=3, waiting=100, executor=agents_threads())
 
 
-def heavy_lane() -> Lane:
+def heavy_lane(name: str = "heavy-requests") -> Lane:
     config = settings.CONFIG
     return Lane(
-        "heavy-requests",
+        name,
         threads=config.heavy_requests,
         per_caller=config.heavy_requests_per_user,
         per_tenant=config.heavy_requests_per_tenant,
         waiting=config.heavy_requests_waiting,
         wait_seconds=HEAVY_WAIT_SECONDS,
     )
+
+
+def uploads_lane() -> Lane:
+    """As that of heavy requests, apart from it: a thread waits for what its caller sends."""
+    return heavy_lane("uploads")
 
 
 def others_lane() -> Lane:

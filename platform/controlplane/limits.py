@@ -25,14 +25,23 @@ ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 class BodyLimit:
     """Answers 413 to a request whose body is longer than `limit_bytes`, by its Content-Length or, when
-    it came in chunks of unknown total, as soon as it turns out longer. Nothing above sees any of it."""
+    it came in chunks of unknown total, as soon as it turns out longer. Nothing above sees any of it.
 
-    def __init__(self, application: AsgiApplication, *, limit_bytes: int) -> None:
+    What `is_streamed` is passed on unread: its view has a limit of its own."""
+
+    def __init__(
+        self,
+        application: AsgiApplication,
+        *,
+        limit_bytes: int,
+        is_streamed: Callable[[Scope], bool] = lambda scope: False,
+    ) -> None:
         self.application = application
         self.limit_bytes = limit_bytes
+        self.is_streamed = is_streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or self.is_streamed(scope):
             await self.application(scope, receive, send)
             return
         if self._declared_bytes(scope) > self.limit_bytes:

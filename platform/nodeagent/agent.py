@@ -17,15 +17,20 @@ from dataclasses import replace
 from nodeagent import VERSION
 from nodeagent.client import Backoff, Client, Refusal, Unreachable, stay_awake
 from nodeagent.clock import boot_clock_seconds, wait_seconds
+from nodeagent.code.fetching import CodeStore, CodeUnavailable
+from nodeagent.code.named import Code
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import machine_cpus, machine_memory_bytes
-from nodeagent.executor import Executor
+from nodeagent.executor import Executor, start_failed
 from nodeagent.folder import read_json
 from nodeagent.health.checks import Monitor, checks_of
 from nodeagent.machine import (
     ALIVE,
+    LEFT,
+    NEVER_STARTED,
     REPORTED,
     AgentLeaving,
+    AttemptExited,
     ChangeLimits,
     DesiredReceived,
     Event,
@@ -109,6 +114,9 @@ class Agent:
         self.is_stepping = False
         #: Those whose secrets are being asked for, by attempt.
         self.starting: dict[int, asyncio.Task[None]] = {}
+        self.codes = CodeStore(configuration, self.client)
+        #: Those whose code is being fetched, by attempt.
+        self.fetching: dict[int, asyncio.Task[None]] = {}
         self.report_seconds = FIRST_REPORT_SECONDS
         self.changed = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -149,7 +157,7 @@ class Agent:
             if stop_jobs_on_exit:
                 await self.stop_everything()
         finally:
-            tasks += self.starting.values()
+            tasks += [*self.starting.values(), *self.fetching.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -187,8 +195,15 @@ class Agent:
                 deadline, lease_seconds = instruction.deadline, instruction.lease_seconds
                 self.runtime.extend_lease(deadline, lease_seconds, instruction.attempts)
                 return
+            case Prepare(desired=desired) if desired.code is not None:
+                task = asyncio.create_task(self.prepare_with_code(desired, desired.code))
+                self.fetching[desired.attempt] = task
             case Prepare(desired=desired):
                 self.runtime.prepare(desired)
+            case Release(attempt=attempt) if attempt in self.fetching:
+                self.fetching.pop(attempt).cancel()
+                outcome = LEFT if self.state.is_leaving else NEVER_STARTED
+                self.post(AttemptExited(attempt=attempt, outcome=outcome))
             case Release(attempt=attempt):
                 self.runtime.release(attempt)
             case Start(desired=desired):
@@ -214,6 +229,18 @@ class Agent:
                 self.changed.set()
                 return
         log.info("%s", describe(instruction))
+
+    async def prepare_with_code(self, desired: DesiredPart, code: Code) -> None:
+        """Fetch what the attempt's working folders begin with, and prepare it with that."""
+        try:
+            archive = await self.codes.fetch(desired.attempt, code)
+        except CodeUnavailable as error:
+            message = f"Its code could not be fetched. {error}"
+            self.post(start_failed(desired.attempt, message, "code_unavailable"))
+        else:
+            self.runtime.prepare(desired, archive)
+        finally:
+            self.fetching.pop(desired.attempt, None)
 
     async def start_with_secrets(self, desired: DesiredPart) -> None:
         """Ask for the attempt's secrets, for as long as it is to start at all, and start it with them."""

@@ -78,6 +78,21 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLimits:
+    """What jobs may bring along for their working folders (docs/code.md)."""
+
+    #: The most of one: bytes packed, bytes unpacked, files, and the time in which it must be fetched.
+    bytes: int = 256 * 2**20
+    unpacked_bytes: int = 2 * 2**30
+    files: int = 100_000
+    timeout_seconds: float = 300.0
+    #: The most bytes that are kept for the next attempts.
+    kept_bytes: int = 4 * 2**30
+    #: How git addresses may begin; with ssh they are asked with the keys of the agent's user.
+    git: tuple[Literal["https", "ssh", "git", "file"], ...] = ("https",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What the health checks of the node look at beside its devices, its folders and its clock."""
 
@@ -133,6 +148,7 @@ class Configuration:
     #: As whom jobs run when the agent is root; None, which takes sandbox "off": as root.
     users: UserRange | None = UserRange()
     limits: Limits = Limits()
+    code: CodeLimits = CodeLimits()
     #: None: jobs that name an image do not run here.
     containers: Containers | None = None
     #: Jobs of one tenant that share GPUs use them at the same time, by CUDA's Multi-Process Service.
@@ -335,3 +351,6 @@ def _check_limits(path: Path, configuration: Configuration) -> None:
         limit: int | None = getattr(limits, field)
         if limit is not None and limit < 1:
             raise ConfigurationError(f"{path}: limits.{field}: must be 1 or more")
+    for field in ("bytes", "unpacked_bytes", "files", "timeout_seconds", "kept_bytes"):
+        if not getattr(configuration.code, field) > 0:
+            raise ConfigurationError(f"{path}: code.{field}: must be more than 0")

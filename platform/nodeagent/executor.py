@@ -6,15 +6,17 @@ agent, and `batch.runtime` on a machine that another scheduler manages.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices
 from nodeagent.folder import AttemptFolder
-from nodeagent.machine import AttemptAdopted, Event
+from nodeagent.machine import AttemptAdopted, AttemptExited, Event, Outcome
 from nodeagent.messages import (
     NO_SECRETS,
+    Category,
     DesiredPart,
     MessageError,
     Replica,
@@ -65,9 +67,12 @@ class Runtime(Protocol):
     def lease_deadline(self) -> float:
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""
 
-    def prepare(self, desired: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart, code: IO[bytes] | None = None) -> None:
         """Take what the attempt needs, so that starting is quick and sure. Posts
-        AttemptPrepared or AttemptExited."""
+        AttemptPrepared or AttemptExited.
+
+        `code`: an archive for the working folder of each replica, which the runtime closes.
+        """
 
     def release(self, attempt: int) -> None:
         """Give back what preparing took or takes: it will not be started. One still being prepared is
@@ -103,6 +108,12 @@ class Runtime(Protocol):
 
 #: Makes the runtime of one agent, given where to post events.
 Executor = Callable[[Configuration, Callable[[Event], None]], Runtime]
+
+
+def start_failed(attempt: int, message: str, category: Category = "start_failed") -> AttemptExited:
+    """Return the end of an attempt of which nothing was started."""
+    outcome = Outcome(exit_code=None, category=category, message=message, ended_at=time.time())
+    return AttemptExited(attempt=attempt, outcome=outcome)
 
 
 def kept_desired(attempt: int, desired: Any, spec: Any) -> DesiredPart | None:

@@ -7,6 +7,7 @@ harmless: there is no command to lose. Log text goes by LogBatch, numbered, and 
     POST /api/agent/v1/sync   Report   -> DesiredState
     POST /api/agent/v1/logs   LogBatch -> LogAnswer
     POST /api/agent/v1/secrets   SecretsRequest -> SecretsAnswer
+    GET  /api/agent/v1/code/ATTEMPT   the archive of an attempt's code, as it is
     GET  /ws/agent            WebSocket; the server sends {"type": "wake"} when there is something new,
                               and {"type": "session", "session": SessionOffer} when somebody wants in
     GET  /ws/agent/sessions/ID   WebSocket, opened for that; what goes over it is in `frames.py`
@@ -19,6 +20,8 @@ import types
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nodeagent.code.named import Code as Code
 
 PROTOCOL = 1
 #: The oldest one the server understands. What is added to messages has a default and needs no new number.
@@ -172,6 +175,8 @@ Category = Literal[
     "network",
     "lost",
     "start_failed",
+    "code_refused",
+    "code_unavailable",
     "stopped",
 ]
 #: How an attempt is held to its parts of GPUs: by the node, by its own doing (it asks before it runs), or by
@@ -317,6 +322,8 @@ class DesiredPart:
     has_secrets: bool = False
     #: Names of the ports at which each replica is to listen, and the number where it is given, else 0.
     ports: dict[str, int] = field(default_factory=dict)
+    #: What the working folder of each of its replicas begins with; None: it is empty.
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from django.http import HttpRequest, JsonResponse
+from django.http import FileResponse, HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.utils import extend_schema
@@ -18,6 +19,8 @@ from rest_framework.views import APIView
 from nodeagent.messages import LogBatch, MessageError, SecretsRequest, decode, encode
 from scheduler.agents.services.draining import node_drain
 from scheduler.agents.services.reports import report_apply, report_read
+from scheduler.jobs.archives.api import ARCHIVE_TYPE
+from scheduler.jobs.archives.services import archive_for_node
 from scheduler.jobs.attempts.services.secrets import secrets_hand_out
 from scheduler.models.nodes import Node
 from scheduler.models.selectors.nodes import node_get
@@ -43,14 +46,9 @@ def _endpoint(
     def view(request: HttpRequest) -> JsonResponse:
         if request.method != "POST":
             return error_response("method_not_allowed", "Only POST.", 405)
-        node = node_of_token(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        node = _node_of(request)
         if node is None:
-            return error_response(
-                "not_signed_in", "Send this node's token: Authorization: Bearer altn_...", 401
-            )
-        source().is_by("node", f"node {node.name}")
-        # As the framework does for users: this decides whose turns a request takes.
-        request.auth = node  # type: ignore[attr-defined]
+            return _not_signed_in()
         try:
             return JsonResponse(encode(apply(node, read(json.loads(request.body)))))
         except RecursionError:
@@ -63,10 +61,43 @@ def _endpoint(
     return view
 
 
+@csrf_exempt
+def _code(request: HttpRequest, attempt: int) -> HttpResponseBase:
+    """Answer with the archive of an attempt that is to run on the node that asks."""
+    if request.method != "GET":
+        return error_response("method_not_allowed", "Only GET.", 405)
+    node = _node_of(request)
+    if node is None:
+        return _not_signed_in()
+    path = archive_for_node(node, attempt)
+    try:
+        file = None if path is None else path.open("rb")
+    except FileNotFoundError:
+        file = None
+    if file is None:
+        return error_response("not_found", f"There is no archive of attempt {attempt} for this node.", 404)
+    return FileResponse(file, content_type=ARCHIVE_TYPE)
+
+
+def _node_of(request: HttpRequest) -> Node | None:
+    """Return the node whose token was sent; None: that of no node."""
+    node = node_of_token(request.headers.get("Authorization", "").removeprefix("Bearer "))
+    if node is not None:
+        source().is_by("node", f"node {node.name}")
+        # As the framework does for users: this decides whose turns a request takes.
+        request.auth = node  # type: ignore[attr-defined]
+    return node
+
+
+def _not_signed_in() -> JsonResponse:
+    return error_response("not_signed_in", "Send this node's token: Authorization: Bearer altn_...", 401)
+
+
 urlpatterns = [
     path("sync", _endpoint(report_read, report_apply), name="agent-sync"),
     path("logs", _endpoint(partial(decode, LogBatch), logs_append), name="agent-logs"),
     path("secrets", _endpoint(partial(decode, SecretsRequest), secrets_hand_out), name="agent-secrets"),
+    path("code/<int:attempt>", _code, name="agent-code"),
 ]
 
 

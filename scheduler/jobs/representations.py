@@ -26,7 +26,7 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     """Return the jobs with their newest attempt and, while they wait, with reasons and position."""
     ids = list(ids)
     rows = Job.objects.filter(id__in=ids).select_related(
-        "tenant", "virtual_cluster", "submitted_by", "explanation", "serves"
+        "tenant", "virtual_cluster", "submitted_by", "explanation", "serves", "archive"
     )
     by_id = {job.id: job for job in rows}
     newest = _newest_attempts(by_id)
@@ -80,6 +80,7 @@ def _job(
         "labels": job.labels,
         "cancelling": job.cancelling,
         "held": job.held,
+        "code": _code(job),
         "array": None if job.array is None else {"number": job.array_id, **job.array},
         "serves": None if job.serves is None else job.serves.job_id,
         "version": job.version,
@@ -104,6 +105,23 @@ def input_workers(job: Job) -> Representation:
             }
             for worker, node in zip(workers, nodes_of_workers(workers), strict=True)
         ],
+    }
+
+
+def _code(job: Job) -> Representation | None:
+    """Return where a job's code comes from; None: its working folders begin empty."""
+    code = job.specification.code
+    if code is None:
+        return None
+    archive = job.archive
+    return {
+        "archive": code.archive or None,
+        "git": code.git or None,
+        "commit": code.commit or None,
+        "bytes": archive and archive.bytes,
+        "files": archive and archive.files,
+        "unpacked_bytes": archive and archive.unpacked_bytes,
+        "is_removed": archive is not None and archive.removed_at is not None,
     }
 
 

@@ -191,6 +191,16 @@ class ArrayTask(serializers.Serializer[Mapping[str, object]]):
     at_most = serializers.IntegerField(allow_null=True, help_text="Tasks that run at once; null: any number.")
 
 
+class JobCode(serializers.Serializer[Mapping[str, object]]):
+    archive = serializers.CharField(allow_null=True, help_text="The digest of what was uploaded.")
+    git = serializers.CharField(allow_null=True)
+    commit = serializers.CharField(allow_null=True)
+    bytes = serializers.IntegerField(allow_null=True, help_text="Size of the archive that was uploaded.")
+    files = serializers.IntegerField(allow_null=True)
+    unpacked_bytes = serializers.IntegerField(allow_null=True)
+    is_removed = serializers.BooleanField(help_text="No job needed the archive any more; it is not there.")
+
+
 class Job(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -227,6 +237,7 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     labels = serializers.DictField(child=serializers.CharField())
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
+    code = JobCode(allow_null=True, help_text="What its working folders begin with; null: nothing.")
     array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
     serves = serializers.IntegerField(
         allow_null=True,

@@ -32,6 +32,7 @@ def input_worker_of(job: JobSpec) -> JobSpec | None:
         guaranteed=False,
         tasks=(task,),
         image=job.image,
+        code=job.code,
         secrets=job.secrets,
         notify_email=(),
     )

@@ -31,6 +31,7 @@ from scheduler.core.perf.throughput import HIGHEST
 from scheduler.jobspec.arrays import ARRAY, JobArray
 from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
 from scheduler.jobspec.beginning import Begin, Beginning
+from scheduler.jobspec.code import CODE, Code
 from scheduler.jobspec.declaring import Object, stated
 from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kind import Flag
@@ -298,6 +299,13 @@ class JobSpec:
         " on.",
         example="2026-12-01T18:00+01:00",
         flag=Flag(("--begin",), metavar="TIME"),
+        is_sparse=True,
+    )
+    #: None: its working folders are empty.
+    code: Code | None = stated(
+        CODE,
+        default=None,
+        help="What its working folders begin with; nothing: they are empty.",
         is_sparse=True,
     )
     retry: RetryRules = stated(

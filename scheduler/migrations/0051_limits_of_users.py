@@ -13,7 +13,7 @@ _MEMBERSHIP = {
 
 
 class Migration(migrations.Migration):
-    dependencies = [("scheduler", "0049_saved_search"), ("tenants", "0012_quota_resources")]
+    dependencies = [("scheduler", "0050_input_workers"), ("tenants", "0012_quota_resources")]
 
     operations = [
         migrations.CreateModel(

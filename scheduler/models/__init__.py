@@ -4,6 +4,7 @@ Each slice declares its own. Facts are declared once more, as values, in `core.m
 """
 
 from scheduler.models.adviser import Advice, AnomalyReport, ElasticitySavings
+from scheduler.models.archives import Archive
 from scheduler.models.attempts import (
     AllocatedGpu,
     Allocation,
@@ -41,6 +42,7 @@ __all__ = [
     "Allocation",
     "Allowance",
     "AnomalyReport",
+    "Archive",
     "Attempt",
     "AttemptPart",
     "Budget",

@@ -12,6 +12,7 @@ from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.perf.throughput import JobClass, job_class_of
 from scheduler.jobspec.shape import Shape, stored_shape
 from scheduler.jobspec.spec import JobSpec, stored_specification
+from scheduler.models.archives import Archive
 from tenants.models import Tenant, VirtualCluster
 
 
@@ -37,6 +38,10 @@ class Job(models.Model):
     #: its trial run is over it is that of the trial, which keeps the job's own.
     shape = models.JSONField()
     labels = models.JSONField(default=dict)
+    #: What its working folders begin with, where the spec names one.
+    archive = models.ForeignKey(
+        Archive, null=True, on_delete=models.PROTECT, related_name="jobs", db_index=False
+    )
 
     #: Of a task of an array: the array's number, which is that of its first task.
     array_id = models.BigIntegerField(null=True)
@@ -102,6 +107,7 @@ class Job(models.Model):
             models.Index(fields=["tenant", "-id"], name="job_by_tenant"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
             GinIndex(fields=["labels"], name="job_labels"),
+            models.Index(fields=["archive"], condition=Q(archive__isnull=False), name="job_by_archive"),
             models.Index(fields=["array_id", "id"], condition=Q(array_id__isnull=False), name="job_by_array"),
             models.Index(fields=["serves", "id"], condition=Q(serves__isnull=False), name="job_by_served"),
             # What is known of the cost of preemptions in a virtual cluster, the latest first.

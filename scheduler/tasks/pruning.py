@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db.models import Max
 
 from scheduler.forecasts.services.questions import KEPT
+from scheduler.jobs.archives.services import prune_archives
 from scheduler.jobs.attempts.services.profiling import prune_class_profiles
 from scheduler.jobs.sessions.services.opening import prune_sessions
 from scheduler.jobs.sessions.services.port_passes import prune_passes
@@ -40,6 +41,7 @@ def prune() -> None:
     prune_audit_log()
     prune_deliveries()
     prune_logs()
+    prune_archives()
     prune_sessions()
     prune_passes()
     FairnessSample.objects.filter(at__lt=database_now() - SAMPLES_KEPT).delete()

@@ -139,6 +139,13 @@ AUDITED: Mapping[str, AuditedTable] = {
     "scheduler.ElasticitySavings": AuditedTable(
         what="elasticity savings", name="r.id", left_out=("state", "problem", "made_at", "answer")
     ),
+    "scheduler.Archive": AuditedTable(
+        what="archive",
+        name="left(r.digest, 12)",
+        tenant="r.tenant_id",
+        shown=("digest",),
+        left_out=("used_at", "removed_at"),
+    ),
     "scheduler.Budget": AuditedTable(
         what="budget",
         name=_TENANT,

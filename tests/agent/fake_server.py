@@ -52,6 +52,9 @@ class FakeServer:
         #: What attempts are given; others are refused theirs.
         self.secrets: dict[int, SecretsAnswer] = {}
         self.secrets_asked: list[int] = []
+        #: The archives of attempts, and how often one was asked for.
+        self.codes: dict[int, bytes] = {}
+        self.codes_asked: list[int] = []
         #: While set, nothing is known of secrets.
         self.is_without_secrets = False
         #: Reports that are answered with 400.
@@ -148,8 +151,9 @@ class FakeServer:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         status, answer = self.handle(scope["path"], node, body)
+        content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+        await send({"type": "http.response.body", "body": content})
         await self.note()
 
     async def hold_socket(self, node: str, receive: Any, send: Any) -> None:
@@ -172,6 +176,10 @@ class FakeServer:
             if self.refuses(report):
                 return 400, {"error": "malformed"}
             answer: Any = self.take_report(node, report)
+        elif path.startswith("/api/agent/v1/code/"):
+            attempt = int(path.rpartition("/")[2])
+            self.codes_asked.append(attempt)
+            return (200, self.codes[attempt]) if attempt in self.codes else (404, {"error": "not_found"})
         elif path == "/api/agent/v1/secrets":
             attempt = decode(SecretsRequest, json.loads(body)).attempt
             if attempt not in self.secrets_asked:

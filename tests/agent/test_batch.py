@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -110,9 +111,11 @@ class BatchNodeOfTests:
         deadline = boot_clock_seconds() + LEASE_SECONDS
         self.runtime.extend_lease(deadline, LEASE_SECONDS, list(self.runtime.records))
 
-    async def start(self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS) -> str:
+    async def start(
+        self, desired: DesiredPart, secrets: SecretsAnswer = NO_SECRETS, code: IO[bytes] | None = None
+    ) -> str:
         """Return the job's name, once the attempt runs."""
-        self.runtime.prepare(desired)
+        self.runtime.prepare(desired, code)
         await until_async(lambda: desired.attempt in self.ready)
         self.runtime.start(desired, secrets)
 

@@ -55,6 +55,10 @@ POST   /api/v1/invitations/accept                 401    404      404    404    
 POST   /api/v1/invitations/join                   404    404      404    404    404   404      404       404
 GET    /api/v1/tenants/<str:name>/quota           401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/quota           401    404      403    403    403   200      403       403
+GET    /api/v1/tenants/<str:name>/archives/<str:digest>
+                                                  401    404      200    200    200   200      200       -
+PUT    /api/v1/tenants/<str:name>/archives/<str:digest>
+                                                  401    404      403    200    200   200      403       403
 GET    /api/v1/tenants/<str:name>/secrets         401    404      200    200    200   200      200       -
 PUT    /api/v1/tenants/<str:name>/secrets/<str:secret>
                                                   401    404      403    403    200   200      403       403
@@ -73,6 +77,7 @@ POST   /api/v1/jobs/searches                      401    404      403    201    
 DELETE /api/v1/jobs/searches/<int:search_id>      401    404      403    204    204   204      403       403
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/code             401    404      200    200    200   200      200       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/requeue          401    404      403    409    409   409      403       403
@@ -240,6 +245,7 @@ GET    /api/job-spec.schema.json                  200    200      200    200    
 POST   /api/agent/v1/sync                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/logs                         401    401      401    401    401   401      401       401
 POST   /api/agent/v1/secrets                      401    401      401    401    401   401      401       401
+GET    /api/agent/v1/code/<int:attempt>           401    401      401    401    401   401      401       -
 GET    /metrics                                   401    403      403    403    403   200      200       -
 GET    /healthz                                   200    200      200    200    200   200      200       -
 GET    /readyz                                    200    200      200    200    200   200      200       -

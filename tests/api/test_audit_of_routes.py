@@ -18,6 +18,7 @@ WITHOUT_ENTRY = {
     ("POST", "/api/v1/cells/check"): "changes nothing",
     ("POST", "/api/v1/cells/proposal"): "changes nothing",
     ("POST", "/api/v1/failure-rules/test"): "changes nothing",
+    ("PUT", "/api/v1/tenants/<str:name>/archives/<str:digest>"): "as tried here, it is stored already",
     ("DELETE", "/api/v1/tenants/<str:name>/budget"): "as tried here, there is none to remove",
     ("POST", "/api/v1/serving-pools/<str:name>/returns"): "as tried here, the pool has no nodes",
     ("POST", "/api/v1/jobs/<int:job_id>/release"): "as tried here, the job was not held",

@@ -40,6 +40,7 @@ from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error, m
 from tests.api.expectations import BODIES, COLUMNS, EXPECTED, FALLBACKS, OWN_SCOPES, QUERIES
 from tests.scheduler.builders import (
     make_account,
+    make_archive,
     make_attempt,
     make_correction,
     make_delivery,
@@ -151,7 +152,14 @@ def world(db, settings) -> World:
     chat, unused_pool = (ServingPool.objects.create(name=name) for name in ("chat", "idle"))
     returning = {"return_by": timezone.now(), "return_stops_at": timezone.now()}
     make_node("spare", state="lost", gpus=1, serving_pool=chat, loan_state="returning", **returning)
-    waiting = make_job(tenant=red, virtual_cluster=shared, submitted_by=people["member"], name=f"{MARK}-1")
+    archive = make_archive(red, {"train.py": MARK}, by=people["member"])
+    waiting = make_job(
+        tenant=red,
+        virtual_cluster=shared,
+        submitted_by=people["member"],
+        name=f"{MARK}-1",
+        columns={"archive": archive},
+    )
     running = make_job(
         tenant=red,
         virtual_cluster=shared,
@@ -240,6 +248,8 @@ def world(db, settings) -> World:
         "rule_id": str(rule.id),
         "market.virtual_cluster": shared.name,
         "key": token.key,
+        "digest": f"sha256:{archive.digest}",
+        "attempt": str(attempt.id),
         "tenants.key": "abcdefabcdef",
     }
     return World(people, parameters)

@@ -50,6 +50,7 @@ ANY = {
     ),
     **dict.fromkeys(("advice_id", "question_id"), "00000000-0000-4000-8000-000000000000"),
     "delivery_id": 999,
+    "digest": f"sha256:{'0' * 64}",
 }
 JSON = "application/json"
 #: What no operation takes.

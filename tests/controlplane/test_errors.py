@@ -22,7 +22,6 @@ from tenants.errors import ApplicationError, FieldError, Invalid, TooManyRequest
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import make_node, make_user
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -237,4 +236,5 @@ def test_an_error_is_a_problem_of_rfc_9457(client):
     problem = answer.json()
     assert problem["status"] == answer.status_code == 401
     assert problem["type"] == "/docs/api/index.html#not_signed_in"
-    assert problem["title"] and problem["detail"]
+    assert problem["title"]
+    assert problem["detail"]

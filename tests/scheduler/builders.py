@@ -26,9 +26,11 @@ from scheduler.core.model.lifecycle import (
     Outcome,
     PartState,
 )
+from scheduler.jobs.archives.storing import archive_path
 from scheduler.models import (
     AllocatedGpu,
     Allocation,
+    Archive,
     Attempt,
     AttemptPart,
     CellSpecification,
@@ -61,6 +63,7 @@ from tenants.models import (
     VirtualCluster,
     VirtualClusterMember,
 )
+from tests.archives import digest_of, tar_of
 
 GIB = 1024**3
 _numbers = count(1)
@@ -247,6 +250,25 @@ def held_since(attempt: Attempt, at: datetime, until: datetime | None = None) ->
     """Let an attempt have had its GPUs since then, or until then."""
     Allocation.objects.filter(id=attempt.allocation_id).update(held_at=at, released_at=until)
     Attempt.objects.filter(id=attempt.id).update(starting_at=at)
+
+
+def make_archive(tenant: Tenant, files: Mapping[str, str], *, by: User) -> Archive:
+    """Return an archive of the tenant that is stored with its bytes."""
+    content, now = tar_of(files), timezone.now()
+    archive = Archive.objects.create(
+        tenant=tenant,
+        digest=digest_of(content).removeprefix("sha256:"),
+        bytes=len(content),
+        files=len(files),
+        unpacked_bytes=sum(map(len, files.values())),
+        uploaded_by=by,
+        uploaded_at=now,
+        used_at=now,
+    )
+    path = archive_path(tenant.id, archive.digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return archive
 
 
 def make_attempt(

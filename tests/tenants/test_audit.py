@@ -64,6 +64,7 @@ def test_no_column_that_may_be_a_secret_is_recorded() -> None:
     allowed = {
         "tenants_token.key",
         "tenants_invitation.key",
+        "scheduler_archive.digest",
         "scheduler_node.token_key",
         "scheduler_speedcorrection.value",
         "scheduler_portpass.token_id",

@@ -637,6 +637,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the archive that a job's working folders begin with
+         * @description Download the archive that a job's working folders begin with. 404 when there is none.
+         */
+        get: operations["jobs_code_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/dependencies": {
         parameters: {
             query?: never;
@@ -2104,6 +2124,30 @@ export interface paths {
          * @description Change a tenant's title, or the most jobs that it may have unfinished. For operators.
          */
         patch: operations["tenants_change"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{name}/archives/{digest}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether an archive is stored, so that it need not be uploaded again
+         * @description Whether an archive is stored, so that it need not be uploaded again. 404 when it is not.
+         */
+        get: operations["tenants_archives_get"];
+        /**
+         * Upload a working folder as a gzip'ed tar, by its SHA-256
+         * @description Upload a working folder as a gzip'ed tar, by its SHA-256. One that is there is not read again.
+         */
+        put: operations["tenants_archives_set"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/tenants/{name}/budget": {
@@ -3870,6 +3914,27 @@ export interface components {
             /** @description While a cheap policy decides, since the chosen one takes too long. */
             overrun: components["schemas"]["Overrun"] | null;
         };
+        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        Code: {
+            /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
+            archive?: string | null;
+            /** @description A git repository that the nodes can read without a password. */
+            git?: string | null;
+            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            commit?: string | null;
+        };
+        /** @description What the working folder of each replica begins with: an archive, or a commit of a git repository. */
+        CodeRequest: {
+            /** @description An archive that `allot submit --upload` stored for the tenant, by its digest. */
+            archive?: string | null;
+            /**
+             * @description A git repository that the nodes can read without a password.
+             * @example https://git.example.org/team/model.git
+             */
+            git?: string | null;
+            /** @description The commit whose files are taken; a branch could have moved when the job starts again. */
+            commit?: string | null;
+        };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         ComparisonQuestionRequest: {
             /**
@@ -4787,6 +4852,8 @@ export interface components {
             };
             cancelling: boolean;
             held: boolean;
+            /** @description What its working folders begin with; null: nothing. */
+            code: components["schemas"]["JobCode"] | null;
             /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description The job for which it makes batches, if the platform started it as an input worker. */
@@ -4822,6 +4889,18 @@ export interface components {
             guarantee?: components["schemas"]["GuaranteeEnum"];
             priority?: number;
             virtual_cluster?: string;
+        };
+        JobCode: {
+            /** @description The digest of what was uploaded. */
+            archive: string | null;
+            git: string | null;
+            commit: string | null;
+            /** @description Size of the archive that was uploaded. */
+            bytes: number | null;
+            files: number | null;
+            unpacked_bytes: number | null;
+            /** @description No job needed the archive any more; it is not there. */
+            is_removed: boolean;
         };
         JobCounts: {
             queued: number;
@@ -5082,6 +5161,8 @@ export interface components {
             singleton?: boolean;
             /** @description It does not start before this: an instant with its time zone, or a duration from its submission on. */
             begin?: (string | number) | null;
+            /** @description What its working folders begin with; nothing: they are empty. */
+            code?: components["schemas"]["Code"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["Retry"];
             /** @description What counts as stuck. */
@@ -5222,6 +5303,8 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /** @description What its working folders begin with; nothing: they are empty. */
+            code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -5427,6 +5510,8 @@ export interface components {
              * @example 2026-12-01T18:00+01:00
              */
             begin?: (string | number) | null;
+            /** @description What its working folders begin with; nothing: they are empty. */
+            code?: components["schemas"]["CodeRequest"] | null;
             /** @description How often it is tried again after failures. */
             retry?: components["schemas"]["RetryRequest"] | null;
             /** @description What counts as stuck. */
@@ -7137,7 +7222,7 @@ export interface components {
             /**
              * @description Attempts that failures of a class or layer leave the job (docs/failures.md).
              * @example {
-             *       "collective_error": 3
+             *       "code_refused": 3
              *     }
              */
             attempts?: {
@@ -7689,6 +7774,18 @@ export interface components {
          * @enum {string}
          */
         StopCauseEnum: "preempted" | "migrated" | "resized" | "drained" | "cancelled" | "time_limit" | "part_failed" | "node_lost" | "gang_timeout" | "stuck" | "idle_gpus" | "trial_over";
+        /** @description A working folder that was uploaded. */
+        StoredArchive: {
+            /** @description What a job's code.archive says. */
+            archive: string;
+            bytes: number;
+            /** @description Files and links that it holds. */
+            files: number;
+            unpacked_bytes: number;
+            uploaded_by: string;
+            /** Format: date-time */
+            uploaded_at: string;
+        };
         /** @description Each replica of the job sees `min` to `max` others with a tag in its node, its rack or the cluster. */
         TagConstraint: {
             /** @description The tag of the others. */
@@ -8772,6 +8869,8 @@ export type ChosenPluginRequest = components['schemas']['ChosenPluginRequest'];
 export type Cluster = components['schemas']['Cluster'];
 export type ClusterChangesRequest = components['schemas']['ClusterChangesRequest'];
 export type ClusterSettings = components['schemas']['ClusterSettings'];
+export type Code = components['schemas']['Code'];
+export type CodeRequest = components['schemas']['CodeRequest'];
 export type ComparisonQuestionRequest = components['schemas']['ComparisonQuestionRequest'];
 export type CorrectionInputRequest = components['schemas']['CorrectionInputRequest'];
 export type CreditAccount = components['schemas']['CreditAccount'];
@@ -8840,6 +8939,7 @@ export type Job = components['schemas']['Job'];
 export type JobArray = components['schemas']['JobArray'];
 export type JobArrayRequest = components['schemas']['JobArrayRequest'];
 export type JobChangesRequest = components['schemas']['JobChangesRequest'];
+export type JobCode = components['schemas']['JobCode'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
 export type JobInputWorkers = components['schemas']['JobInputWorkers'];
@@ -9036,6 +9136,7 @@ export type SourceEnum = components['schemas']['SourceEnum'];
 export type SpecificationBodyRequest = components['schemas']['SpecificationBodyRequest'];
 export type StartForecast = components['schemas']['StartForecast'];
 export type StopCauseEnum = components['schemas']['StopCauseEnum'];
+export type StoredArchive = components['schemas']['StoredArchive'];
 export type TagConstraint = components['schemas']['TagConstraint'];
 export type TagConstraintRequest = components['schemas']['TagConstraintRequest'];
 export type TagConstraintScopeEnum = components['schemas']['TagConstraintScopeEnum'];
@@ -12596,6 +12697,87 @@ export interface operations {
             };
         };
     };
+    jobs_code_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_dependencies_get: {
         parameters: {
             query?: never;
@@ -12890,7 +13072,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -12899,7 +13081,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. */
@@ -12908,7 +13090,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -12917,7 +13099,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -12926,7 +13108,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -12935,7 +13117,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -20706,6 +20888,215 @@ export interface operations {
             };
         };
     };
+    tenants_archives_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                digest: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredArchive"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server has no room for it. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    tenants_archives_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                digest: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredArchive"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredArchive"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope submit. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server has no room for it. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     tenants_budget_get: {
         parameters: {
             query?: never;
@@ -20995,7 +21386,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21004,7 +21395,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. */
@@ -21013,7 +21404,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -21022,7 +21413,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -21031,7 +21422,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -21040,7 +21431,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -21632,7 +22023,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21641,7 +22032,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. */
@@ -21650,7 +22041,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -21659,7 +22050,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -21668,7 +22059,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -21677,7 +22068,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -21712,7 +22103,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21721,7 +22112,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
@@ -21730,7 +22121,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -21739,7 +22130,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -21748,7 +22139,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The state of the thing, or a quota, does not allow it. */
@@ -21757,7 +22148,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The body is too large. */
@@ -21766,7 +22157,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The body is not application/json. */
@@ -21775,7 +22166,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -21784,7 +22175,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -21814,7 +22205,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21823,7 +22214,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
@@ -21832,7 +22223,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -21841,7 +22232,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -21850,7 +22241,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The state of the thing, or a quota, does not allow it. */
@@ -21859,7 +22250,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -21868,7 +22259,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -21899,7 +22290,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21908,7 +22299,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. */
@@ -21917,7 +22308,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -21926,7 +22317,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -21935,7 +22326,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -21944,7 +22335,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -21979,7 +22370,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -21988,7 +22379,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
@@ -21997,7 +22388,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -22006,7 +22397,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -22015,7 +22406,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The state of the thing, or a quota, does not allow it. */
@@ -22024,7 +22415,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The body is too large. */
@@ -22033,7 +22424,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The body is not application/json. */
@@ -22042,7 +22433,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -22051,7 +22442,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };
@@ -22546,7 +22937,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not signed in. */
@@ -22555,7 +22946,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Your role, or your token, does not allow it. */
@@ -22564,7 +22955,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Not found, or you may not see it. */
@@ -22573,7 +22964,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description The answer is of no type that Accept names. */
@@ -22582,7 +22973,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
             /** @description Too many requests are under way; see Retry-After. */
@@ -22591,7 +22982,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Error"];
+                    "application/problem+json": components["schemas"]["Error"];
                 };
             };
         };

@@ -64,6 +64,7 @@ export function aJob(given: Partial<Job>): Job {
     preemptions: 0,
     service_gpu_seconds: 0,
     labels: {},
+    code: null,
     cancelling: false,
     held: false,
     array: null,

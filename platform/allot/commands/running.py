@@ -21,6 +21,7 @@ from allot.commands.submit import (
     take_tenant,
     with_spec_flags,
 )
+from allot.commands.uploading import UploadOption, bring_code, packed_code
 from allot.errors import Busy, Refused, Unreachable, WrongUse
 from allot.output import say
 from allot.specfiles import pairs
@@ -109,6 +110,7 @@ def run(
     reconnect: Annotated[
         str, typer.Option("--reconnect", metavar="TIME", help="Give up after so long without the server.")
     ] = "5m",
+    upload: UploadOption = None,
     map_partition: PartitionsOption = None,
     **given: Any,
 ) -> None:
@@ -124,7 +126,8 @@ def run(
     if len(sources) > 1 or sources[0].spec.get("array"):
         raise WrongUse("`allot run` stays with one job. Submit several, and arrays, with `allot submit`.")
     tenant = take_tenant(sources)
-    with connect(patient=True) as client:
+    with connect(patient=True) as client, packed_code(upload) as packed:
+        tenant = bring_code(client, packed, sources, tenant)
         client.read_retry_seconds = patience
         staying = Staying(client, detaches=detach_on_exit)
         with staying.listening():

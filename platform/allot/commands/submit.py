@@ -11,6 +11,7 @@ import typer.core
 
 from allot.commands.logs import INTERRUPTED, exit_code_of, say_goes_on, show_log, wait_for
 from allot.commands.options import OutputOption, QuietOption, connect
+from allot.commands.uploading import UploadOption, bring_code, packed_code
 from allot.describe import asked_words, gpus_wanted, problem_lines, task_line, time_limit_words
 from allot.errors import FieldProblem, Refused, WrongUse
 from allot.output import Format, print_line, print_objects, say
@@ -68,6 +69,7 @@ def submit(
         bool, typer.Option("--wait", "-w", help="Wait for the end; exit as the job did.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait, and print the output.")] = False,
+    upload: UploadOption = None,
     map_partition: PartitionsOption = None,
     output: OutputOption = Format.table,
     quiet: QuietOption = False,
@@ -83,9 +85,10 @@ def submit(
     chosen_tenant = take_tenant(sources)
     if follow and (len(sources) > 1 or sources[0].spec.get("array")):
         raise WrongUse("--follow shows the output of one job; use --wait for several.")
-    with connect() as client:
+    with connect() as client, packed_code(upload) as packed:
         if dry_run:
             raise typer.Exit(_dry_run(client, sources, chosen_tenant, output))
+        chosen_tenant = bring_code(client, packed, sources, chosen_tenant)
         submitted = _submit(client, sources, chosen_tenant)
         if not (wait or follow):
             _report(submitted, output, quiet=quiet)

@@ -8,6 +8,7 @@
     state.json    written by the remote runner about each second: how it stands, what its clock says, and
                   the key by which secrets are sealed for it
     job.log       what the batch system says
+    code          the archive of what the working folders begin with, where the job brings any
     attempts/N    the attempt itself, as on any node (`nodeagent.folder`)
 
 It is on a file system that both see, such as NFS. All files but the claim are there from the beginning and
@@ -25,7 +26,7 @@ import base64
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.messages import SecretsAnswer, decode, encode
@@ -45,13 +46,19 @@ class BatchJobFolder:
         self.state = os.path.join(path, "state.json")
         self.log = os.path.join(path, "job.log")
         self.claim = os.path.join(path, "claim")
+        self.code = os.path.join(path, "code")
 
     def attempt(self, number: int) -> AttemptFolder:
         return AttemptFolder(os.path.join(self.path, "attempts", str(number)))
 
-    def make(self, job: dict[str, Any]) -> None:
+    def make(self, job: dict[str, Any], code: IO[bytes] | None = None) -> None:
         """Make the folder with all its files; the job itself last, without which there is none."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
+        if code is not None:
+            # In one step, and of one that is kept on this file system: to copy it could take long.
+            with suppress(FileNotFoundError):
+                os.unlink(self.code)
+            os.link(code.name, self.code)
         for path in (self.orders, self.lease, self.state):
             write_json(path, {})
         write_json(self.job, job)

@@ -136,7 +136,8 @@ class RemoteRunner:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.end_by_system)
         self.write_state()
-        self.runtime.prepare(self.desired)
+        code = None if self.desired.code is None else open(self.folder.code, "rb")  # noqa: SIM115 - it is closed there
+        self.runtime.prepare(self.desired, code)
         sampling = asyncio.create_task(self.keep_sampling())
         while self.outcome is None:
             self.obey_lease()

@@ -10,6 +10,7 @@ only what became of jobs whose remote runners fell silent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -19,7 +20,7 @@ import zlib
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nodeagent.batch.job_folder import BatchJobFolder, read, seal
 from nodeagent.batch.polling import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchPoller
@@ -164,7 +165,7 @@ class BatchRuntime:
         kept = read(self.lease)
         return min(kept["deadline"], boot_clock_seconds() + kept["lease_seconds"]) if kept else 0.0
 
-    def prepare(self, desired: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart, code: IO[bytes] | None = None) -> None:
         """Submit the job; its remote runner makes the folders and chooses the port."""
         record = JobRecord(name=f"{self.prefix}-{desired.attempt}", desired=desired, submitted_at=math.inf)
         self.records[desired.attempt] = record
@@ -172,7 +173,10 @@ class BatchRuntime:
         # What it may do for jobs, but nothing in the name of the node.
         own = replace(self.configuration, token="", file="", work_folder=folder.path, slurm=None)
         try:
-            folder.make({"name": record.name, "wish": encode(desired), "configuration": encode(own)})
+            with code or contextlib.nullcontext():
+                folder.make(
+                    {"name": record.name, "wish": encode(desired), "configuration": encode(own)}, code
+                )
         except OSError as error:
             self._end(record, lost(f"The attempt could not be prepared: {error}"))
             return

@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nodeagent.clock import boot_clock_seconds
+from nodeagent.code.archives import ArchiveRefused, Bounds, unpack_for_each
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, find_devices
 from nodeagent.devices.nvml import INSTANCE
-from nodeagent.executor import kept_desired
+from nodeagent.executor import kept_desired, start_failed
 from nodeagent.folder import AttemptFolder, read_json, write_json
 from nodeagent.grace import shorter_grace
 from nodeagent.machine import (
@@ -29,18 +30,10 @@ from nodeagent.machine import (
     AttemptPrepared,
     AttemptStarted,
     Event,
-    Outcome,
     Part,
     Phase,
 )
-from nodeagent.messages import (
-    NO_SECRETS,
-    DesiredPart,
-    SecretsAnswer,
-    Turn,
-    decode,
-    encode,
-)
+from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn, decode, encode
 from nodeagent.process.accounts import account_files
 from nodeagent.process.container import Containers
 from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
@@ -108,6 +101,8 @@ class ProcessRuntime:
         self.shims: dict[int, ShimProcess] = {}
         self.limits = Limits(self.cgroups, self.folder, self.shims.keys(), self._begin)
         self.ports = HeldPorts()
+        code = configuration.code
+        self.bounds = Bounds(files=code.files, unpacked_bytes=code.unpacked_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -148,9 +143,9 @@ class ProcessRuntime:
         """Return the deadline an earlier life of the agent left behind."""
         return float(read_json(self.lease) or 0.0)
 
-    def prepare(self, desired: DesiredPart) -> None:
+    def prepare(self, desired: DesiredPart, code: IO[bytes] | None = None) -> None:
         """Make the folders and, for rank 0, choose the port where the gang meets."""
-        self._begin(self._prepare(desired))
+        self._begin(self._prepare(desired, code))
 
     def release(self, attempt: int) -> None:
         """Let go of the port; the folders go when the attempt is forgotten."""
@@ -165,7 +160,7 @@ class ProcessRuntime:
             desired = replace(desired, master_port=port, master_address="127.0.0.1")
         self.ports.release(desired.attempt)
         if refusal := secrets.problem or self._refusal(desired):
-            self.post(_start_failed(desired.attempt, refusal))
+            self.post(start_failed(desired.attempt, refusal))
             return
         try:
             write_json(folder.part, {"wish": encode(desired), "master_port": desired.master_port or None})
@@ -175,7 +170,7 @@ class ProcessRuntime:
             write_json(folder.spec, self._shim_spec(folder, desired, hidden))
             shim = ShimProcess.start(folder, secrets.secrets)
         except OSError as error:
-            self.post(_start_failed(desired.attempt, f"The node could not start the attempt: {error}"))
+            self.post(start_failed(desired.attempt, f"The node could not start the attempt: {error}"))
             return
         self._watch(desired.attempt, shim)
 
@@ -240,25 +235,30 @@ class ProcessRuntime:
         self.ports.release_all()
         self.cgroups.remove()
 
-    async def _prepare(self, desired: DesiredPart) -> None:
+    async def _prepare(self, desired: DesiredPart, code: IO[bytes] | None) -> None:
         folder = self.folder(desired.attempt)
         try:
             # Checkpoints are on a shared file system, which may hang; the lease must be renewed meanwhile.
-            await asyncio.to_thread(self._make_folders, folder, desired)
+            await asyncio.to_thread(self._make_folders, folder, desired, code)
             port = self.ports.hold(desired.attempt) if desired.has_rank_zero else None
             write_json(folder.part, {"wish": encode(desired), "master_port": port})
+        except ArchiveRefused as error:
+            self.post(start_failed(desired.attempt, f"Its code was not unpacked. {error}", "code_refused"))
         except OSError as error:
-            self.post(_start_failed(desired.attempt, f"The node could not prepare the attempt: {error}"))
+            self.post(start_failed(desired.attempt, f"The node could not prepare the attempt: {error}"))
         else:
             self.post(AttemptPrepared(attempt=desired.attempt, master_port=port))
 
-    def _make_folders(self, folder: AttemptFolder, desired: DesiredPart) -> None:
+    def _make_folders(self, folder: AttemptFolder, desired: DesiredPart, code: IO[bytes] | None) -> None:
         owner = os.geteuid() if self.users is None else self.users.number_of(desired.tenant)
         os.makedirs(folder.path, mode=0o700, exist_ok=True)
         if self.users is not None and not self.isolated.has_sandbox:
             os.chmod(folder.path, 0o711)  # Its owner's alone, but the job has to pass through.
         make_folder(checkpoint_folder(self.configuration, desired), owner)
         make_folder(folder.temporary, owner)
+        if code is not None:
+            # Before the folders are the job's: what it could not meddle with yet becomes its own below.
+            unpack_for_each(code, [folder.work(replica.rank) for replica in desired.replicas], self.bounds)
         make_folder(folder.works, owner)
         for replica in desired.replicas:
             make_folder(folder.work(replica.rank), owner)
@@ -490,8 +490,3 @@ async def _remove_containers(folder: AttemptFolder) -> None:
 async def _remove(path: Path) -> None:
     # A job may leave a great many files; meanwhile reports have to go on.
     await asyncio.to_thread(remove_tree, path)
-
-
-def _start_failed(attempt: int, message: str) -> AttemptExited:
-    outcome = Outcome(exit_code=None, category="start_failed", message=message, ended_at=time.time())
-    return AttemptExited(attempt=attempt, outcome=outcome)

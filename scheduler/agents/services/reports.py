@@ -12,6 +12,7 @@ from nodeagent.messages import (
     INPUT_PORT,
     OLDEST_PROTOCOL,
     PROTOCOL,
+    Code,
     DesiredPart,
     DesiredState,
     GpuPart,
@@ -34,6 +35,8 @@ from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, t
 from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import TaskSpec
+from scheduler.jobspec.code import SHA256
+from scheduler.jobspec.code import Code as StatedCode
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu, GpuModel, Node, NodeState
@@ -381,7 +384,14 @@ def _desired_part(
         turn=turn,
         has_secrets=bool(stated.secrets or workers) or job.serves_id is not None,
         ports=ports,
+        code=_code(stated.code),
     )
+
+
+def _code(stated: StatedCode | None) -> Code | None:
+    if stated is None:
+        return None
+    return Code(archive=stated.archive.removeprefix(SHA256), git=stated.git, commit=stated.commit)
 
 
 def _replica(

@@ -75,6 +75,8 @@ _USER, _ENGINE, _PLATFORM = Layer.USER, Layer.ENGINE, Layer.PLATFORM
 RULES: tuple[Rule, ...] = (
     _rule("node_lost", _PLATFORM, "the node was lost", "lost"),
     _rule("start_failed", _USER, "the command could not be started", "start_failed"),
+    _rule("code_refused", _USER, "its code could not be unpacked", "code_refused"),
+    _rule("code_unavailable", _PLATFORM, "its code could not be fetched", "code_unavailable"),
     _rule("gpu_ecc_error", _PLATFORM, "the GPU's memory is faulty", "hardware", r"ECC", hardware=True),
     _rule(
         "cuda_version_mismatch", _ENGINE, "driver and library do not fit together", "hardware",
@@ -156,6 +158,9 @@ _ADVICE: Mapping[str, str] = {
     "idle_gpus": "Check that the program uses its GPUs, or ask for fewer. watch.idle_gpus sets the limit.",
     "node_lost": "Nothing: the job is tried again. Save checkpoints to lose less work.",
     "start_failed": "Check that the command and its interpreter exist on the node or in the image.",
+    "code_refused": "Pack plain files without links that lead out, and fewer or smaller ones (docs/code.md).",
+    "code_unavailable": "Check that the node can reach the git address and that it serves the commit. "
+    + _ASK_AN_OPERATOR,
     "gpu_ecc_error": "Nothing: the job is tried again on another node. Tell an operator which node it was.",
     "cuda_version_mismatch": "Use a CUDA version that the node's driver supports, or name another GPU model.",
     "gpu_failure": "Nothing: the job is tried again on another node. Tell an operator which node it was.",

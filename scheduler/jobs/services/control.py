@@ -16,6 +16,7 @@ from scheduler.core.model.lifecycle import (
     JobState,
     StopCause,
 )
+from scheduler.jobs.archives.services import archives_use
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.jobs.attempts.services.steps import (
     job_event,
@@ -64,6 +65,7 @@ def jobs_submit_bulk(*, viewer: Viewer, tenant: str | None, specs: Sequence[obje
 def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewer) -> list[Job]:
     checked = _tasks(checked)
     submission.check_room(len(checked))
+    archives_use({one.archive.id for one in checked if one.archive is not None})
     facts = submission.facts
     tenant = Tenant(id=facts.tenant_id, name=facts.tenant)
     virtual_clusters = {
@@ -80,6 +82,7 @@ def _queue(submission: Submission, checked: Sequence[FeasibleJob], viewer: Viewe
 
 def _row(one: FeasibleJob, tenant: Tenant, virtual_cluster: VirtualCluster, viewer: Viewer) -> Job:
     job, array = new_row(one.spec, tenant, virtual_cluster, viewer.user), one.array
+    job.archive = one.archive
     if array is not None and one.spec.array is not None:
         job.array = {
             "index": int(one.spec.array.indices),
@@ -225,17 +228,18 @@ WITH given AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS job(
         ordinal int, virtual_cluster_id bigint, name text, spec jsonb, shape jsonb, labels jsonb,
         guaranteed bool, priority smallint, gpus int, gpu_models varchar[], time_limit_seconds float8,
-        "array" jsonb, serves_id bigint, begins_at timestamptz, begins_after_seconds float8)
+        "array" jsonb, serves_id bigint, archive_id bigint,
+        begins_at timestamptz, begins_after_seconds float8)
 ), moment AS (
     SELECT clock_timestamp() AS now
 ), inserted AS (
     INSERT INTO scheduler_job (
         tenant_id, submitted_by_id, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", serves_id, eligible_at, submitted_at, state, held,
-        cancelling, attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message,
+        gpu_models, time_limit_seconds, "array", serves_id, archive_id, eligible_at, submitted_at, state,
+        held, cancelling, attempts_started, failures, preemptions, short_runs, avoid_nodes, service, message,
         version)
     SELECT %s, %s, virtual_cluster_id, name, spec, shape, labels, guaranteed, priority, gpus,
-        gpu_models, time_limit_seconds, "array", serves_id,
+        gpu_models, time_limit_seconds, "array", serves_id, archive_id,
         coalesce(begins_at, now + begins_after_seconds * interval '1 second'), now, 'queued', false, false,
         0, 0, 0, 0, '{}', '{}', '', 1
     FROM given, moment ORDER BY ordinal
@@ -261,6 +265,7 @@ _COLUMNS = (
     "time_limit_seconds",
     "array",
     "serves_id",
+    "archive_id",
 )
 
 

@@ -85,7 +85,7 @@ def _start(job: Job, pool: InputPool, count: int, *, now: datetime) -> str:
         return problem
     workers = [new_row(spec, job.tenant, job.virtual_cluster, job.submitted_by) for _ in range(count)]
     for worker in workers:
-        worker.serves_id = pool.attempt_id
+        worker.serves_id, worker.archive_id = pool.attempt_id, job.archive_id
     insert_jobs(workers, actor=ACTOR)
     publish_new_jobs(workers)
     request_round_on_commit()

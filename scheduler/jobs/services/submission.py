@@ -13,12 +13,15 @@ from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.model.plan import Reason
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job as CoreJob
+from scheduler.jobs.archives.services import archive_stored
 from scheduler.jobs.services.dependencies import AwaitedStates
 from scheduler.jobs.services.feasibility import Judge
 from scheduler.jobs.services.submission_facts import SubmissionFacts, VirtualClusterFacts, submission_facts
 from scheduler.jobspec import JobSpec, SecretUse, did_you_mean, parse
 from scheduler.jobspec.arrays import JobArray
+from scheduler.jobspec.code import SHA256
 from scheduler.jobspec.input_workers import input_worker_of
+from scheduler.models.archives import Archive
 from scheduler.models.jobs import Job
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
@@ -57,6 +60,8 @@ class FeasibleJob:
     array: JobArray | None = None
     #: Its dependencies that are not met yet.
     awaits: tuple[Awaited, ...] = ()
+    #: What its working folders begin with.
+    archive: Archive | None = None
 
     def core_job(self) -> CoreJob:
         return replace(self.spec.core_job(tenant=self.tenant), user=self.user, awaits=self.awaits)
@@ -75,6 +80,7 @@ class Submission:
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
         self._submitter = viewer.user
         self._awaited = AwaitedStates(self.facts.tenant_id, self.facts.tenant)
+        self._archives: dict[str, Archive] = {}
 
     @cached_property
     def _scopes(self) -> Mapping[str, frozenset[str]]:
@@ -119,6 +125,7 @@ class Submission:
             virtual_cluster=virtual_cluster,
             user=self._submitter.username,
             awaits=awaits,
+            archive=self._archive(spec.code.archive, where) if spec.code and spec.code.archive else None,
         )
         reason = self._feasibility.never_fits(checked.core_job())
         if reason is not None:
@@ -189,6 +196,18 @@ class Submission:
         problem = f"there is no secret {use.name!r} {whose}{did_you_mean(use.name, known)}"
         expected = f"one of: {', '.join(known)}" if known else "one that `allot secret set` has stored"
         raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+
+    def _archive(self, named: str, where: str) -> Archive:
+        """Return the tenant's archive; that of another tenant is as unknown as one that never was."""
+        if named not in self._archives:
+            archive = archive_stored(self.facts.tenant_id, named.removeprefix(SHA256))
+            if archive is None:
+                field = _join(where, "code.archive")
+                problem = f"tenant {self.facts.tenant} has no such archive stored"
+                expected = "one that was uploaded, as `allot submit --upload .` does"
+                raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+            self._archives[named] = archive
+        return self._archives[named]
 
     def _check_models(self, spec: JobSpec, where: str) -> None:
         """Refuse unknown models even beside known ones: a misspelt preference would be lost silently."""

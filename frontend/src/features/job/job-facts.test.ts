@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { auxiliaryLines, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
+import { auxiliaryLines, codeText, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
 
 describe("turnAt", () => {
   const second = { index: 1, count: 3, seconds: 60 };
@@ -44,6 +44,28 @@ describe("auxiliaryLines", () => {
     expect(auxiliaryLines({ replicas: [{ ...replica, cpus: 0, memory_bytes: 0 }], message: "" })).toEqual([
       "rank 0: as much as there is",
     ]);
+  });
+});
+
+describe("codeText", () => {
+  const uploaded = {
+    archive: `sha256:0123456789abcdef${"0".repeat(48)}`,
+    git: null,
+    commit: null,
+    bytes: 2048,
+    files: 12,
+    unpacked_bytes: 4096,
+    is_removed: false,
+  };
+
+  it("tells an archive by its digest, and whether its bytes are still there", () => {
+    expect(codeText(uploaded)).toBe("sha256:0123456789ab, 12 files, 2 KiB");
+    expect(codeText({ ...uploaded, is_removed: true })).toContain("removed");
+  });
+
+  it("tells a commit by its repository", () => {
+    const git = { ...uploaded, archive: null, git: "https://git.example.org/x", commit: "f".repeat(40) };
+    expect(codeText(git)).toBe("commit ffffffffffff of https://git.example.org/x");
   });
 });
 

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 
 import { answerOf, api } from "@/api/client";
 import type { Attempt, Job, JobRunTime } from "@/api/schema";
-import { bytes, count, counted, duration, moment } from "@/components/format";
+import { bytes, count, counted, duration, moment, visible } from "@/components/format";
 import { useNow } from "@/components/now";
 
 /** How often a job was preempted, and what that cost it. */
@@ -21,6 +21,36 @@ export function Preemptions({ job }: { job: Job }) {
       {data.may_borrow_at && `; borrows GPUs again from ${moment(data.may_borrow_at)}`}
     </>
   );
+}
+
+type Code = NonNullable<Job["code"]>;
+
+/** What the job's working folders begin with, and a download of what was uploaded. */
+export function CodeLine({ job, code }: { job: number; code: Code }) {
+  return (
+    <>
+      {codeText(code)}
+      {code.archive && !code.is_removed && (
+        <>
+          {"; "}
+          <a href={`/api/v1/jobs/${job}/code`} download>
+            download
+          </a>
+        </>
+      )}
+    </>
+  );
+}
+
+const DIGEST_SHOWN = "sha256:".length + 12;
+const COMMIT_SHOWN = 12;
+
+/** Where a job's code comes from: an archive by digest, size and files, or a commit of a repository. */
+export function codeText(code: Code): string {
+  if (code.git) return `commit ${(code.commit ?? "").slice(0, COMMIT_SHOWN)} of ${visible(code.git)}`;
+  const size = `${counted(code.files ?? 0, "file")}, ${bytes(code.bytes ?? 0)}`;
+  const removed = code.is_removed ? "; removed, since no job needed it" : "";
+  return `${(code.archive ?? "").slice(0, DIGEST_SHOWN)}, ${size}${removed}`;
 }
 
 /** How an attempt is held to its part of a GPU. */

@@ -18,7 +18,7 @@ import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { FailurePanel } from "@/features/job/failure-panel";
 import { JobActions } from "@/features/job/job-actions";
-import { auxiliaryLines, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
+import { auxiliaryLines, CodeLine, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { InputWorkersPanel } from "@/features/job/input-workers-panel";
@@ -188,6 +188,7 @@ function factsOf(job: Job) {
     ["Time limit", timeLimit(job.spec.time_limit)],
     ...(job.spec.singleton ? [["Singleton", "runs alone of its name and user"] as const] : []),
     ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
+    ...(job.code ? [["Code", <CodeLine key="code" job={job.id} code={job.code} />] as const] : []),
     ["Attempts", String(job.attempts)],
     ["Preemptions", <Preemptions key="preemptions" job={job} />],
     ...(job.attempt?.turn ? [["Turns", <TurnLine key="turns" turn={job.attempt.turn} />] as const] : []),

@@ -1,0 +1,1 @@
+"""What a job brings along for its working folders: fetched, kept, checked and unpacked."""

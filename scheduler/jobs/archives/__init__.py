@@ -1,0 +1,1 @@
+"""Archives of working folders: uploaded, kept within bounds, handed to nodes and members."""
