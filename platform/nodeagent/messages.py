@@ -42,25 +42,6 @@ class MessageError(ValueError):
     """A message does not have the agreed form; says which field and what would be right."""
 
 
-#: What keeps a node's jobs from other jobs and the node, strongest first: namespaces (bubblewrap), Landlock,
-#: nothing; unknown before the node has said. A job with an image has its container instead.
-IsolationLevel = Literal["sandbox", "landlock", "none", "unknown"]
-
-
-def isolation_level(isolation: Mapping[str, bool]) -> IsolationLevel:
-    """Return the level of what an inventory says is enforced."""
-    if not isolation:
-        return "unknown"
-    if isolation.get("sandbox"):
-        return "sandbox"
-    return "landlock" if isolation.get("landlock") else "none"
-
-
-def runs_unisolated(isolation: Mapping[str, bool]) -> bool:
-    """Whether such a node starts jobs that nothing keeps from others' files."""
-    return isolation_level(isolation) == "none" and not isolation.get("required")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryGpu:
     """One device as the node sees it. `socket` and `switch` number its place inside the node."""

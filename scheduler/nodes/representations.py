@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from nodeagent.messages import isolation_level, node_enforcement
+from nodeagent.isolation_levels import isolation_level
+from nodeagent.messages import node_enforcement
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import AttemptPart
 from scheduler.models.nodes import Gpu, Node, NodeCheck

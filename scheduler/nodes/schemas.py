@@ -5,7 +5,8 @@ from typing import get_args
 
 from rest_framework import serializers
 
-from nodeagent.messages import Enforcement, IsolationLevel
+from nodeagent.isolation_levels import IsolationLevel
+from nodeagent.messages import Enforcement
 from scheduler.models.nodes import LoanState, NodeState, Verdict
 
 ENFORCEMENTS = [word for word in get_args(Enforcement) if word]

@@ -17,7 +17,7 @@ import pytest
 
 from nodeagent.configuration import Limits
 from nodeagent.devices.inventory import SimulatedDevices
-from nodeagent.messages import isolation_level, runs_unisolated
+from nodeagent.isolation_levels import isolation_level, runs_unisolated
 from nodeagent.process import landlock, sandbox
 from nodeagent.process.sandbox import python_folders
 from nodeagent.process.users import closed_folder

@@ -13,7 +13,7 @@ import pytest
 
 from nodeagent.clock import boot_clock_seconds
 from nodeagent.folder import write_json
-from nodeagent.messages import isolation_level
+from nodeagent.isolation_levels import isolation_level
 from nodeagent.process import runtime, sandbox
 from nodeagent.shim.cgroups import Cgroups
 from nodeagent.shim.freezing import FREEZE_SECONDS, Lapse

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from nodeagent.messages import isolation_level
+from nodeagent.isolation_levels import isolation_level
 from nodeagent.process import sandbox
 from tests.agent.builders import make_part, python, shell
 from tests.agent.hostile_job import attacked

@@ -1,6 +1,6 @@
 """How a node keeps jobs from each other and from itself: by which means, as whom, and what if it cannot.
 
-Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `messages.isolation_level` has
+Namespaces by bubblewrap where they can be made, else Landlock, else nothing; `isolation_levels` has
 the order. Where the agent is root a job is always its tenant's user, whatever else holds.
 """
 
@@ -10,7 +10,7 @@ import os
 import stat
 
 from nodeagent.configuration import Configuration
-from nodeagent.messages import IsolationLevel
+from nodeagent.isolation_levels import IsolationLevel
 from nodeagent.process.landlock import Landlock
 from nodeagent.process.sandbox import Sandbox
 from nodeagent.process.users import Users, closed_folder

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from nodeagent.messages import IsolationLevel, isolation_level
+from nodeagent.isolation_levels import IsolationLevel, isolation_level
 from scheduler.core.model.lifecycle import JobState
 from scheduler.jobs.services.control import job_hold, job_submit
 from scheduler.management import demonstration as demo

@@ -7,7 +7,8 @@ from typing import cast
 from django.conf import settings
 from django.db.models import QuerySet
 
-from nodeagent.messages import Finding, Inventory, Verdict, runs_unisolated
+from nodeagent.isolation_levels import runs_unisolated
+from nodeagent.messages import Finding, Inventory, Verdict
 from scheduler.models.nodes import Node, NodeState
 from scheduler.nodes.services.health import findings_apply
 from scheduler.wiring.clock import database_now

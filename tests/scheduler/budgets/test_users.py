@@ -115,7 +115,7 @@ def test_a_round_and_a_submission_keep_to_what_a_member_may_hold(red: Tenant, ad
     spec = {"name": "large", "tenant": "red", "command": ["true"], "resources": {"gpu": 3}}
     refused = caller(ann).post("/jobs", spec)
     assert refused.status_code == 409
-    assert "User ann may hold at most 2 GPUs at once in tenant red" in refused.json()["message"]
+    assert "User ann may hold at most 2 GPUs at once in tenant red" in refused.json()["detail"]
     checked = caller(ann).post("/jobs/check", {**spec, "resources": {"gpu": 2}}).json()
     assert checked["message"].startswith("Would wait: User ann has a quota of 2 GPUs"), "as the round says"
     assert caller(bob).post("/jobs", spec).status_code == 201

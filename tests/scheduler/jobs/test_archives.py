@@ -140,7 +140,7 @@ class TestUploading:
     ):
         limit(settings, archive_bytes=1_024)
         large = tar_of({"noise": os.urandom(3_000)})
-        assert "ALLOT_ARCHIVE_BYTES" in is_error(put(world.member, large), 413, "too_large")["message"]
+        assert "ALLOT_ARCHIVE_BYTES" in is_error(put(world.member, large), 413, "too_large")["detail"]
 
 
 class TestRoom:

@@ -7,7 +7,8 @@ import pytest
 from django.test import Client
 
 from controlplane import health
-from nodeagent.messages import PROTOCOL, Finding, Inventory, InventoryGpu, Report, encode, runs_unisolated
+from nodeagent.isolation_levels import runs_unisolated
+from nodeagent.messages import PROTOCOL, Finding, Inventory, InventoryGpu, Report, encode
 from scheduler.agents.services.reports import report_apply
 from scheduler.models import Node
 from scheduler.nodes.services.isolation import NodeRefusal, unisolated_nodes, unisolated_warning

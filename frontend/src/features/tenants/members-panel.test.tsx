@@ -30,7 +30,7 @@ describe("the limits of members", () => {
     );
     server.on("GET /tenants/vision/user-limits", page({ username: "ann", quota: QUOTA, budget: BUDGET }));
     const wrong = { field: "gpus", problem: "9 is more than tenant vision may hold, 8", expected: "at most 8" };
-    const refusal = { error: "invalid", message: "No.", fields: [wrong] };
+    const refusal = { code: "invalid", detail: "No.", fields: [wrong] };
     server.on("PUT /tenants/vision/members/ann/quota", new Refusal(400, refusal));
     const { user } = await renderPage(Members, { as: { isOperator: true } });
     expect(await screen.findByText("4 GPUs, 16 CPUs; 100 GPU-hours a month")).toBeTruthy();

@@ -26,8 +26,8 @@ describe("a tenant's quota", () => {
     server.on("GET /tenants/vision/quota", QUOTA);
     server.on("GET /tenants/vision/held", HELD);
     server.on("GET /gpu-models", { results: [], next: null });
-    const message = "cpus: is above the highest that is possible.";
-    server.on("PUT /tenants/vision/quota", new Refusal(400, { error: "invalid", message, fields: [] }));
+    const detail = "cpus: is above the highest that is possible.";
+    server.on("PUT /tenants/vision/quota", new Refusal(400, { code: "invalid", detail, fields: [] }));
     const { user } = await renderPage(Panel, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit the quota" }));
     const cpus = screen.getByRole<HTMLInputElement>("spinbutton", { name: /CPUs/ });
@@ -37,7 +37,7 @@ describe("a tenant's quota", () => {
     await user.clear(memory);
     await user.type(memory, "1.5");
     await user.click(screen.getByRole("button", { name: "Save" }));
-    expect(await screen.findByText(message)).toBeTruthy();
+    expect(await screen.findByText(detail)).toBeTruthy();
     const saved = { limits: { "*": 16 }, cpus: null, memory_bytes: 1.5 * GIB };
     server.on("PUT /tenants/vision/quota", saved);
     await user.click(screen.getByRole("button", { name: "Save" }));
