@@ -7,8 +7,7 @@ Backfilling", IEEE TPDS 12(6), 2001. Only the first job that does not fit gets a
 - Fitting is by nodes and topology, as for placements, not by a count of processors.
 - A job gets the place where the placer would put it or none: if that one is in the head's way it waits,
   though it might have been put elsewhere.
-- A job that outlives its estimate is taken to end one round from now, again and again. It keeps its place in
-  the order of ends: what may start ahead is never more than it was, as long as nothing but time passes.
+- Jobs that have outlived their estimates are taken to end together one round from now, again and again.
 - When the head would not fit even after all jobs of its view had ended (what it waits for is held by
   other views, or broken), there is no reservation and nothing is held back for it.
 """

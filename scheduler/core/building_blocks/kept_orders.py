@@ -6,9 +6,11 @@ from its jobs: that is the plain computation, with which a property test compare
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from heapq import merge
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from scheduler.core.fitting.demand import shape_of
@@ -138,10 +140,20 @@ class Ends:
         return self._default_limit if limit is None else limit
 
     def in_order(self, now: float) -> Iterator[tuple[float, Holding]]:
-        """Yield when each ends, or should have ended, the first first."""
+        """Yield when each ends, the first first; those that should have ended by now all end now."""
+        late = bisect_right(self._held, now, key=_at)
+        yield from [(now, holding) for _, _, holding in self._held[:late]]
         promised = [_Entry(now + limit, place, holding) for limit, place, holding in self._promised.values()]
-        for at, _, holding in merge(self._held, sorted(promised)):
+        for at, _, holding in merge(islice(self._held, late, None), sorted(promised)):
             yield at, holding
+
+    def next_after(self, now: float) -> float | None:
+        """Return when the next one should end; None: all should have ended."""
+        late = bisect_right(self._held, now, key=_at)
+        return self._held[late].at if late < len(self._held) else None
+
+
+_at = attrgetter("at")
 
 
 class KeptOrders:

@@ -47,6 +47,7 @@ class Fifo:
         ahead = line.start_in_order(queue)
         waiting = queue[ahead:]
         reasons: dict[JobId, tuple[Reason, ...]] = {}
+        wake_at = None
         if waiting:
             head = view.jobs[waiting[0]]
             reservation = line.reserve_for(head) if self.backfill else None
@@ -54,13 +55,21 @@ class Fifo:
             if reservation is None:
                 refused = waiting[1:]
             else:
+                # What is known of who runs changes then, and at no other instant at which nothing happens.
+                wake_at = view.ends.next_after(view.now)
                 started = len(line.grants)
                 refused = line.backfill(head, reservation, self.backfill_depth)
                 for grant in line.grants[started:]:
                     waiting.remove(grant.jobs[0])
             reasons = dict.fromkeys(refused, (_behind(head),))
             reasons[head.id] = (_first(reservation),)
-        return Decision(grants=tuple(line.grants), reasons=reasons, queue=tuple(waiting), keep_running=True)
+        return Decision(
+            grants=tuple(line.grants),
+            reasons=reasons,
+            queue=tuple(waiting),
+            keep_running=True,
+            wake_at=wake_at,
+        )
 
 
 class _Line:

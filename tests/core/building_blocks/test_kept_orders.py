@@ -50,7 +50,7 @@ def plain_ends(
         limit = jobs[number].time_limit_seconds
         since = now if running.is_nominated else running.since
         ends.append((since + (500.0 if limit is None else limit), holding))
-    return sorted(ends, key=lambda end: end[0])
+    return sorted([(max(at, now), holding) for at, holding in ends], key=lambda end: end[0])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -75,7 +75,18 @@ def test_ends_that_are_kept_are_those_of_who_runs(seed: int) -> None:
             there[number] = running, Holding("V100", 1, (), running)
             kept.put(*there[number], jobs)
         now = NOW + step
-        assert list(kept.in_order(now)) == plain_ends(there, jobs, now)
+        ends = list(kept.in_order(now))
+        assert sorted(ends, key=_number) == sorted(plain_ends(there, jobs, now), key=_number)
+        assert ends == sorted(ends, key=lambda end: end[0])
+        held = [
+            at for at, holding in ends if at > now and holding.running and holding.running.phase == "held"
+        ]
+        assert kept.next_after(now) == min(held, default=None)
+
+
+def _number(end: tuple[float, Holding]) -> int:
+    assert end[1].running is not None
+    return end[1].running.allocation
 
 
 PHASES = ("held", "held", "held", "planned")

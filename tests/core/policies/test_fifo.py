@@ -206,6 +206,35 @@ def test_a_round_in_which_only_time_has_passed_starts_nobody(
     assert started(decide(replace(facts, now=facts.now + later))) == []
 
 
+def test_all_that_have_outlived_their_limits_count_as_free_for_the_head() -> None:
+    """The head needs two GPUs of one of them; what the others hold is not in its way."""
+    late = [make_job(number, 2) for number in (1, 2, 3)]
+    vc = make_virtual_cluster(guaranteed={"V100": 8}, default_time_limit_seconds=60.0)
+    plan = decide(
+        make_snapshot(
+            virtual_clusters=[vc],
+            jobs=[*late, make_job(10, 4), make_job(11, 2, time_limit_seconds=HOUR)],
+            running=[
+                make_running(job, [100 + 2 * place, 101 + 2 * place], since=NOW - 90)
+                for place, job in enumerate(late)
+            ],
+        )
+    )
+    assert started(plan) == [11]
+
+
+def test_it_asks_for_a_round_when_the_next_job_outlives_its_limit_and_somebody_waits() -> None:
+    """So every cluster has a round then, whoever else causes rounds there (decision 0082)."""
+    soon, late = make_job(1, 4, time_limit_seconds=90.0), make_job(2, 2, time_limit_seconds=20.0)
+    running = [
+        make_running(soon, range(100, 104), since=NOW - 30),
+        make_running(late, [104, 105], since=NOW - 30),
+    ]
+    head = make_job(3, 6)
+    assert decide(make_snapshot(jobs=[soon, late, head], running=running)).wake_at == NOW + 60
+    assert decide(make_snapshot(jobs=[soon, late], running=running)).wake_at is None
+
+
 def after(facts: Snapshot, plan: Plan) -> Snapshot:
     """Return the facts in which those that start run."""
     jobs = {job.id: job for job in facts.jobs}
