@@ -25,6 +25,7 @@ TITLES = {
     "malformed": "The request cannot be read",
     "method_not_allowed": "The address does not take this method",
     "no_keys": "The platform has no key for secrets",
+    "no_space": "The platform has no room for this",
     "node_refused": "The report of a node was refused",
     "not_acceptable": "The answer is of no type that Accept names",
     "not_allowed": "Your role, or your token, does not allow this",

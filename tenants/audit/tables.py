@@ -336,6 +336,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.Forecast": _COMPUTED,
     "scheduler.FragmentationSample": _COMPUTED,
     "scheduler.Gpu": _BY_AGENTS,
+    "scheduler.InputPool": "what a trainer asks for; the jobs of its workers are entries",
     "scheduler.InterferenceFit": _COMPUTED,
     "scheduler.JobProfile": _BY_AGENTS,
     "scheduler.JobScaling": _BY_AGENTS,

@@ -20,6 +20,7 @@ WITHOUT_ENTRY = {
     ("POST", "/api/v1/failure-rules/test"): "changes nothing",
     ("PUT", "/api/v1/tenants/<str:name>/archives/<str:digest>"): "as tried here, it is stored already",
     ("DELETE", "/api/v1/tenants/<str:name>/budget"): "as tried here, there is none to remove",
+    ("DELETE", "/api/v1/tenants/<str:name>/members/<str:username>/budget"): "likewise",
     ("POST", "/api/v1/serving-pools/<str:name>/returns"): "as tried here, the pool has no nodes",
     ("POST", "/api/v1/jobs/<int:job_id>/release"): "as tried here, the job was not held",
     ("POST", "/api/v1/webhooks/<int:webhook_id>/test"): "sends a message that tells of nothing",

@@ -71,7 +71,7 @@ def test_an_admin_sets_what_a_member_may_hold_and_the_member_sees_it(red: Tenant
 
 def test_never_beyond_what_the_tenant_has(red: Tenant, admin: Caller) -> None:
     refused = admin.put(QUOTA, {"gpus": 9, "cpus": 65}).json()
-    assert refused["message"] == "gpus: 9 is more than tenant red may hold, 8."
+    assert refused["detail"] == "gpus: 9 is more than tenant red may hold, 8."
     assert [(each["field"], each["expected"]) for each in refused["fields"]] == [
         ("gpus", "at most 8"),
         ("cpus", "at most 64"),
@@ -84,7 +84,7 @@ def test_a_members_budget_is_a_part_of_the_tenants(red: Tenant, admin: Caller, o
     assert admin.put(BUDGET, {"amount": 5_000}).status_code == 200, "the tenant has none"
     operator.put("/tenants/red/budget", {"amount": 100, "unit": "cost", "period": "week"})
     refused = admin.put(BUDGET, {"amount": 10}).json()
-    assert refused["message"] == "unit: is gpu_hours, and the budget of tenant red has cost."
+    assert refused["detail"] == "unit: is gpu_hours, and the budget of tenant red has cost."
     assert [each["expected"] for each in refused["fields"]] == ["cost", "week"]
     refused = admin.put(BUDGET, {"amount": 101, "unit": "cost", "period": "week"}).json()
     assert refused["fields"][0] == {

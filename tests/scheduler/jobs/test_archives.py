@@ -126,14 +126,14 @@ class TestUploading:
         self, world: World, folder: Path, content: bytes, said: str
     ):
         told = is_error(put(world.member, content), 400, "invalid")
-        assert said in told["message"]
+        assert said in told["detail"]
         assert files_in(folder) == []
 
     def test_one_that_unpacks_to_too_much_is_refused(self, world: World, settings):
         limit(settings, archive_unpacked_bytes=10_000)
         bomb = tar_of({"zeros": bytes(50_000)})
         assert len(bomb) < 1_000
-        assert "10,000" in is_error(put(world.member, bomb), 400, "invalid")["message"]
+        assert "10,000" in is_error(put(world.member, bomb), 400, "invalid")["detail"]
 
     def test_one_that_is_too_large_is_refused_by_its_declared_length_and_without(
         self, world: World, settings
@@ -151,7 +151,7 @@ class TestRoom:
         put(world.member, TAR)
         # It was uploaded a moment ago: its job may be on the way.
         told = is_error(put(world.member, OTHER), 409, "quota_exceeded")
-        assert "ALLOT_ARCHIVE_BYTES_OF_TENANT" in told["message"]
+        assert "ALLOT_ARCHIVE_BYTES_OF_TENANT" in told["detail"]
         Archive.objects.update(used_at=timezone.now() - 2 * HOUR)
         assert put(world.member, OTHER).status_code == 201
         assert files_in(folder) == [digest_of(OTHER).removeprefix("sha256:")]
@@ -170,14 +170,14 @@ class TestRoom:
         shown = world.member.get(f"/jobs/{job}").json()["code"]
         assert (shown["archive"], shown["is_removed"]) == (digest_of(TAR), True)
         told = is_error(world.member.get(f"/jobs/{job}/code"), 404, "not_found")
-        assert "removed" in told["message"]
+        assert "removed" in told["detail"]
         # Uploaded again, it is the same one.
         assert put(world.member, TAR).status_code == 201
         assert world.member.get(f"/jobs/{job}/code").content == TAR
 
     def test_all_tenants_together_have_so_much(self, world: World, settings):
         limit(settings, archive_bytes_of_all=len(TAR) - 1)
-        assert "ALLOT_ARCHIVE_BYTES_OF_ALL" in is_error(put(world.member, TAR), 507, "no_space")["message"]
+        assert "ALLOT_ARCHIVE_BYTES_OF_ALL" in is_error(put(world.member, TAR), 507, "no_space")["detail"]
 
     def test_a_nearly_full_disk_is_left_alone(self, world: World, monkeypatch, folder: Path):
         monkeypatch.setattr(storing, "LEAST_FREE_BYTES", 2**62)

@@ -11,7 +11,7 @@ from django.db.migrations.executor import MigrationExecutor
 from nodeagent.messages import GpuPart
 from scheduler.agents.services.reports import desired_parts
 from scheduler.jobs.attempts.services.lifecycle import promote_overdue, release_gpus
-from scheduler.jobs.budgets.services import used
+from scheduler.jobs.budgets.services import Owner, used
 from scheduler.jobs.representations import jobs as represented
 from scheduler.jobs.services.control import job_submit
 from scheduler.models import AllocatedGpu, Attempt, Explanation, Job
@@ -141,7 +141,7 @@ def test_service_counts_a_part_by_its_request(submit):
     allocation = Attempt.objects.get(job=job).allocation
     assert (allocation.gpu_amount, allocation.gpu_count) == (0.3, 1)
     until = database_now() + timedelta(hours=10)
-    hours = used(job.tenant, BudgetUnit.GPU_HOURS, until - timedelta(days=1), until)
+    hours = used(Owner(job.tenant), BudgetUnit.GPU_HOURS, until - timedelta(days=1), until)
     assert hours == pytest.approx(3.0, rel=1e-3)
 
 

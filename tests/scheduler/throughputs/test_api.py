@@ -252,7 +252,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
     assert "2 lines are wrong" in answer.json()["detail"]
     many = send(admin, HEADER + "bert,1,V100,-1,,\n" * 500).json()
     assert len(many["fields"]) == 100
-    assert "500 lines are wrong" in many["message"]
+    assert "500 lines are wrong" in many["detail"]
     make_measurement(world.tenant, "bert", 1e9, gpus=4, gpu_model="K80")
     beyond = send(admin, f"{HEADER}bert,4,V100,200,,\n").json()
     assert [field["field"] for field in beyond["fields"]] == ["bert, 4, V100"]
@@ -260,7 +260,7 @@ def test_of_a_file_with_wrong_lines_nothing_is_taken_over(world: World, admin: C
     # Where the file says both, what was measured does not matter.
     assert send(admin, f"{HEADER}bert,4,V100,200,,\nbert,4,K80,20,,\n").status_code == 200
     twice = send(admin, f"{HEADER}bert,4,V100,200,,\nbert,4,v100,20,,\n").json()
-    assert "two spellings" in twice["message"]
+    assert "two spellings" in twice["detail"]
 
 
 def test_too_large_a_file_is_refused(world: World, admin: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
