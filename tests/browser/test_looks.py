@@ -85,7 +85,7 @@ def test_figures_end_where_their_header_ends(open_page):
 
 DIST = ROOT / "frontend" / "dist"
 #: What the address of any one page makes a browser fetch, editors included; fonts and pictures are no code.
-PAGE_BUDGET_BYTES = 355_000
+PAGE_BUDGET_BYTES = 357_000
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell.
 TOTAL_BUDGET_BYTES = 570_000
