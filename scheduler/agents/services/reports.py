@@ -372,6 +372,7 @@ def _desired_part(
             )
             for replica in part.replicas
         ),
+        code=_code(stated.code),
         world_size=world_size,
         go=attempt.go,
         stop=attempt.state == AttemptState.STOPPING,
@@ -384,7 +385,6 @@ def _desired_part(
         turn=turn,
         has_secrets=bool(stated.secrets or workers) or job.serves_id is not None,
         ports=ports,
-        code=_code(stated.code),
     )
 
 
