@@ -36,15 +36,9 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
     <div className={styles.filters}>
       <div className={styles.states} role="group" aria-label="States">
         {JOB_STATES.map((state) => (
-          <button
-            key={state}
-            type="button"
-            className={styles.state}
-            aria-pressed={chosen.includes(state)}
-            onClick={() => toggle(state)}
-          >
+          <Button key={state} aria-pressed={chosen.includes(state)} onClick={() => toggle(state)}>
             {words(state)} {counts.data && <span>{counts.data[state].toLocaleString("en-US")}</span>}
-          </button>
+          </Button>
         ))}
       </div>
       <div className={styles.selects}>
