@@ -9,7 +9,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api, searches
+from scheduler.jobs import bulk_api, leaving_api, searches
 from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
@@ -225,5 +225,5 @@ urlpatterns = [
     ),
     path("tenants/<str:name>/budget", budget_api.TenantBudget.as_view(), name="tenant-budget"),
     path("budgets", budget_api.Budgets.as_view(), name="budgets"),
-    path("users/<str:username>/deactivate", job_api.UserDeactivate.as_view(), name="user-deactivate"),
+    path("users/<str:username>/deactivate", leaving_api.UserDeactivate.as_view(), name="user-deactivate"),
 ]

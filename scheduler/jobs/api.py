@@ -1,11 +1,10 @@
 """Endpoints that submit, list and change jobs, and show their history."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,7 +15,6 @@ from scheduler.jobs.filters import SORT_KEY, JobListFilter
 from scheduler.jobs.representations import new_job
 from scheduler.jobs.services import control as services
 from scheduler.jobs.services.changing import job_change
-from scheduler.jobs.services.leaving import leaving_foreseen, user_deactivate
 from scheduler.jobs.services.requeueing import job_requeue
 from scheduler.models.events import Event
 from scheduler.models.jobs import Job
@@ -170,29 +168,3 @@ class JobEvents(ListAPIView[Any]):
         return self.get_paginated_response(
             event_selectors.events(self.paginate_queryset(self.get_queryset()) or (), viewer(request))
         )
-
-
-class UserDeactivate(APIView):
-    scope = Scope.OPERATE
-
-    @extend_schema(
-        request=schemas.Deactivation,
-        responses={200: schemas.Leaving},
-        examples=[
-            OpenApiExample(
-                "Only say what would become of the jobs", value={"dry_run": True}, request_only=True
-            )
-        ],
-    )
-    def post(self, request: Request, username: str) -> Response:
-        """Deactivate a user: sign-ins and tokens end at once. For operators.
-
-        Running jobs go on and waiting jobs are held until somebody releases them, unless all are cancelled.
-        """
-        by = viewer(request)
-        by.require_operator()
-        given = schemas.Deactivation(data=request.data)
-        given.is_valid(raise_exception=True)
-        body = given.validated_data
-        do = leaving_foreseen if body["dry_run"] else user_deactivate
-        return Response(asdict(do(by=by, username=username, cancel=body["jobs"] == schemas.CANCEL)))

@@ -10,11 +10,13 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from scheduler.core.model import wording
+from scheduler.core.model.errors import SchedulingError
 from scheduler.core.sim.costs import OF_JOBS, CostFor, Costs
 from scheduler.core.sim.failures import Failures
 from scheduler.core.sim.result import Result
@@ -326,6 +328,18 @@ def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result
                 yield places[done], done.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def run_to_file(case: str, target: str) -> None:
+    """Run a case in JSON and write its result to TARGET.json, or why it failed to TARGET.error."""
+    try:
+        done, content = f"{target}.json", result_to_json(run_case(case_from_json(case)))
+    except (InputError, SchedulingError, OSError) as error:
+        done, content = f"{target}.error", str(error).encode()
+    # Whole or not at all: whoever waits for the file reads it as soon as it is there.
+    unfinished = Path(f"{done}.part")
+    unfinished.write_bytes(content)
+    unfinished.rename(done)
 
 
 def case_to_json(case: Case) -> str:

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery import shared_task
@@ -11,7 +10,6 @@ from celery.signals import worker_process_init, worker_process_shutdown
 
 from scheduler.agents.services import draining, leases
 from scheduler.agents.serving_pools import services as serving_pool_services
-from scheduler.core.model.errors import SchedulingError
 from scheduler.forecasts.adviser.services import advice, comparisons, elasticity
 from scheduler.forecasts.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
@@ -229,14 +227,6 @@ def _answered_or_given_up(
 def simulate_case(case: str, target: str) -> None:
     """Run one case of a sweep and write its result to TARGET.json, or why it failed to TARGET.error."""
     # The simulator of others' policies and its tables: few workers ever run a case.
-    from scheduler.simulation import sweep
-    from scheduler.simulation.errors import InputError
+    from scheduler.simulation.sweep import run_to_file
 
-    try:
-        done, content = f"{target}.json", sweep.result_to_json(sweep.run_case(sweep.case_from_json(case)))
-    except (InputError, SchedulingError, OSError) as error:
-        done, content = f"{target}.error", str(error).encode()
-    # Whole or not at all: whoever waits for the file reads it as soon as it is there.
-    unfinished = Path(f"{done}.part")
-    unfinished.write_bytes(content)
-    unfinished.rename(done)
+    run_to_file(case, target)

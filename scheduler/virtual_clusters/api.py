@@ -31,6 +31,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, described_plugins
 from scheduler.wiring.representation import OTHERS, iso
 from scheduler.wiring.rest import RepresentedList
+from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.answers import created
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
@@ -53,8 +54,8 @@ class VirtualClusterChange(StrictSerializer):
     """What is left out stays as it is."""
 
     title = serializers.CharField(required=False, max_length=120, allow_blank=True)
-    policy_plugin = schemas.ChosenPlugin(required=False)
-    placer_plugin = schemas.ChosenPlugin(required=False)
+    policy_plugin = ChosenPluginSchema(required=False)
+    placer_plugin = ChosenPluginSchema(required=False)
     default_time_limit_seconds = serializers.FloatField(
         required=False, min_value=1, max_value=LONGEST_SECONDS, help_text="For jobs that state no limit."
     )

@@ -5,11 +5,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from tenants.api.strict import StrictSerializer
+from scheduler.wiring.schemas import ChosenPlugin
 from tenants.models import SHARING
 
-#: Characters of a plug-in's name, or of the text with its parameters.
-PLUGIN_MOST = 255
 LONGEST_WAIT_HELP = (
     "Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never."
 )
@@ -54,18 +52,6 @@ class IncomingLoan(serializers.Serializer[Mapping[str, object]]):
 class Overrun(serializers.Serializer[Mapping[str, object]]):
     since = serializers.DateTimeField()
     message = serializers.CharField()
-
-
-class ChosenPlugin(StrictSerializer):
-    """A policy or placer with its parameters."""
-
-    #: Answers have both fields.
-    is_stored = True
-
-    name = serializers.CharField(max_length=PLUGIN_MOST)
-    parameters = serializers.DictField(
-        required=False, default=dict, help_text="Those that are not as usual, by name: `GET /policies`."
-    )
 
 
 class VirtualCluster(serializers.Serializer[Mapping[str, object]]):

@@ -190,7 +190,7 @@ def test_nodes_and_virtual_clusters(allot: Allot) -> None:
     node = Node.objects.get()
     assert (node.rack, node.cordoned, node.cordon_why) == ("rack-3", True, "fans")
     assert "in service" in allot("admin", "node", "set", "n1", "--uncordon").stdout
-    assert "n1" in allot("admin", "node", "list").stdout
+    assert "n1" in allot("nodes").stdout
     assert allot("admin", "node", "remove", "n1", "--yes").exit_code == 0
 
     make_node("v1", gpus=8)
@@ -207,10 +207,10 @@ def test_nodes_and_virtual_clusters(allot: Allot) -> None:
     assert (too_many.exit_code, "guaranteed.V100" in too_many.stderr) == (1, True)
     assert allot("admin", "vc", "set", "lab", "--member", "red=heavy").exit_code == 2
     allot("admin", "vc", "set", "lab", "--title", "The lab")
-    assert json.loads(allot("admin", "vc", "show", "lab", "--json").stdout)["title"] == "The lab"
+    assert json.loads(allot("vcs", "lab", "-o", "json").stdout)["title"] == "The lab"
     assert VirtualCluster.objects.get().guarantees.get().gpus == 4
     assert allot("admin", "vc", "remove", "lab", "--yes").exit_code == 0
-    assert json.loads(allot("admin", "vc", "list", "--json").stdout) == []
+    assert json.loads(allot("vcs", "-o", "json").stdout) == []
 
 
 def test_tokens_of_others_are_ended(allot: Allot) -> None:

@@ -27,6 +27,12 @@ export const failureRulesQuery = queryOptions({
   queryFn: ({ signal }) => answerOf(api.GET("/failure-rules", { signal })),
 });
 
+const classesOf = ({ classes, rules }: FailureRuleList) =>
+  [...new Set([...classes.map(({ name }) => name), ...rules.map((rule) => rule.class)])].sort();
+
+/** The classes that a failure may have: the platform's and those of the site's rules, by name. */
+export const failureClassesQuery = queryOptions({ ...failureRulesQuery, select: classesOf });
+
 /** Change the rules as they are now, whoever changed them last; they are replaced as a whole. */
 export async function changeFailureRules(
   change: (rules: readonly FailureRule[]) => FailureRule[],

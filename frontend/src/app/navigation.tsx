@@ -5,7 +5,7 @@ import { useState } from "react";
 import { helpFor } from "@/app/help";
 import { isAt, type Place, placesOf } from "@/app/places";
 import { useSession } from "@/components/session";
-import { buttonClass } from "@/ui/button";
+import { Button, buttonClass } from "@/ui/button";
 import styles from "@/app/shell.module.css";
 
 interface NavigationProps {
@@ -26,10 +26,9 @@ export function Navigation({ onNavigate, onSearch }: NavigationProps) {
         Submit a job
       </Link>
       {onSearch && (
-        <button type="button" className={styles.search} onClick={onSearch}>
-          <Search size={15} aria-hidden />
+        <Button icon={<Search size={15} aria-hidden />} className={styles.search} onClick={onSearch}>
           Go to <kbd>Ctrl K</kbd>
-        </button>
+        </Button>
       )}
       <nav aria-label="Main" className={styles.nav}>
         <Places places={of("daily")} onNavigate={onNavigate} />

@@ -271,8 +271,10 @@ _COLUMNS = (
 
 def _beginning(job: Job) -> dict[str, Any]:
     """Return the columns of `begin`: the database's clock says what a duration from now on means."""
-    begin = job.spec.get("begin")
-    return {("begins_at" if isinstance(begin, str) else "begins_after_seconds"): begin}
+    begin = job.specification.begin
+    if isinstance(begin, datetime):
+        return {"begins_at": begin.isoformat()}
+    return {"begins_after_seconds": begin}
 
 
 def insert_jobs(jobs: Sequence[Job], *, actor: str) -> None:

@@ -18,10 +18,10 @@ from scheduler.rounds.cluster import schemas
 from scheduler.rounds.cluster.services import cluster_settings_change
 from scheduler.telemetry.metrics.selectors.fragmentation import fragmentation
 from scheduler.telemetry.metrics.selectors.series import usage_points
-from scheduler.virtual_clusters.schemas import ChosenPlugin as ChosenPluginSchema
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin
 from scheduler.wiring.rest import checked
+from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer

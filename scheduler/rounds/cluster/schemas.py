@@ -6,7 +6,8 @@ from rest_framework import serializers
 
 from scheduler.core.building_blocks.auxiliary_division import DIVISIONS
 from scheduler.jobspec import WATCHED_THEN
-from scheduler.virtual_clusters.schemas import ChosenPlugin, Overrun
+from scheduler.virtual_clusters.schemas import Overrun
+from scheduler.wiring.schemas import ChosenPlugin
 
 
 class ClusterSettings(serializers.Serializer[Mapping[str, object]]):

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from scheduler.core.perf.throughput import Source
 from scheduler.models.nodes import Gpu
 from scheduler.nodes.schemas import ENFORCEMENTS
-from scheduler.virtual_clusters.schemas import ChosenPlugin
+from scheduler.wiring.schemas import ChosenPlugin
 
 SOURCES = [(source.value, source.value) for source in Source]
 LAYOUTS = [("csv", "csv"), ("gavel", "gavel")]

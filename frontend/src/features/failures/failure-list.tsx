@@ -4,7 +4,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { type FailureFilters, failuresQuery } from "@/api/failure-queries";
 import { nodesQuery, tenantsQuery } from "@/api/queries";
 import type { Failure } from "@/api/schema";
-import { failureRulesQuery } from "@/api/settings-queries";
+import { failureClassesQuery } from "@/api/settings-queries";
 import { Filter } from "@/components/filter";
 import { failureClass, moment, visible, words } from "@/components/format";
 import { Tag } from "@/components/state-badge";
@@ -25,19 +25,17 @@ export function FailureList() {
   const query = useInfiniteQuery(failuresQuery(filters));
   const tenants = useQuery(tenantsQuery);
   const nodes = useQuery(nodesQuery);
-  const rules = useQuery(failureRulesQuery);
+  const classes = useQuery(failureClassesQuery);
   const isFiltered = Object.values(filters).some(Boolean);
   const choose = (changed: FailureFilters) =>
     void navigate({ search: (now) => ({ ...now, ...changed }), replace: true });
-  const own = (rules.data?.rules ?? []).map((rule) => rule.class);
-  const classes = [...new Set([...(rules.data?.classes ?? []).map(({ name }) => name), ...own])].sort();
   return (
     <Stack>
       <Row>
         <Filter
           label="Class"
           value={filters.failure}
-          options={classes.map((name) => ({ value: name, label: failureClass(name) }))}
+          options={(classes.data ?? []).map((name) => ({ value: name, label: failureClass(name) }))}
           onChange={(chosen) => choose({ failure: chosen })}
         />
         <Filter

@@ -3,7 +3,7 @@ import { Download } from "lucide-react";
 import { useState, type ReactNode } from "react";
 
 import { gpuModelsQuery, jobCountsQuery, tenantsQuery, virtualClustersQuery } from "@/api/queries";
-import { failureRulesQuery } from "@/api/settings-queries";
+import { failureClassesQuery } from "@/api/settings-queries";
 import { Filter, TypedSearch } from "@/components/filter";
 import { failureClass, words } from "@/components/format";
 import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
@@ -36,15 +36,9 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
     <div className={styles.filters}>
       <div className={styles.states} role="group" aria-label="States">
         {JOB_STATES.map((state) => (
-          <button
-            key={state}
-            type="button"
-            className={styles.state}
-            aria-pressed={chosen.includes(state)}
-            onClick={() => toggle(state)}
-          >
+          <Button key={state} aria-pressed={chosen.includes(state)} onClick={() => toggle(state)}>
             {words(state)} {counts.data && <span>{counts.data[state].toLocaleString("en-US")}</span>}
-          </button>
+          </Button>
         ))}
       </div>
       <div className={styles.selects}>
@@ -98,9 +92,7 @@ const FURTHER = ["by", "label", "failure", "guarantee", "model"] as const;
 
 function FurtherFilters({ search, onChange }: Pick<FilterBarProps, "search" | "onChange">) {
   const models = useQuery(gpuModelsQuery);
-  const rules = useQuery(failureRulesQuery);
-  const own = (rules.data?.rules ?? []).map((rule) => rule.class);
-  const classes = [...new Set([...(rules.data?.classes ?? []).map(({ name }) => name), ...own])].sort();
+  const classes = useQuery(failureClassesQuery);
   return (
     <div className={styles.selects}>
       <TypedSearch label="Submitted by" value={search.by ?? ""} onChange={(by) => onChange({ by })} />
@@ -108,7 +100,7 @@ function FurtherFilters({ search, onChange }: Pick<FilterBarProps, "search" | "o
       <Filter
         label="Failure"
         value={search.failure}
-        options={classes.map((name) => ({ value: name, label: failureClass(name) }))}
+        options={(classes.data ?? []).map((name) => ({ value: name, label: failureClass(name) }))}
         onChange={(failure) => onChange({ failure })}
       />
       <Filter

@@ -7,7 +7,7 @@ import type { GpuModel } from "@/api/schema";
 import { bytes } from "@/components/format";
 import { asNumber, asObject, asText, type Path } from "@/components/yaml/document";
 import styles from "@/features/submit/submit-page.module.css";
-import { IconButton } from "@/ui/button";
+import { Button, IconButton } from "@/ui/button";
 import { Field, NumberInput, TextArea, TextInput } from "@/ui/field";
 
 interface TaskCardProps {
@@ -168,13 +168,13 @@ function ModelChoice({ value, problem, onChange }: ModelChoiceProps) {
     <Field label="GPU model" hint="Several in order of preference; the whole gang runs on one model" problem={problem}>
       {(attributes) => (
         <div className={styles.models} role="group" aria-label="GPU model" {...attributes}>
-          <button type="button" aria-pressed={chosen.length === 0} onClick={() => onChange("any")}>
+          <Button aria-pressed={chosen.length === 0} onClick={() => onChange("any")}>
             Any
-          </button>
+          </Button>
           {[...names, ...chosen.filter((name) => !names.includes(name))].map((name) => {
             const facts = models.data?.find((model) => model.name === name);
             return (
-              <button key={name} type="button" aria-pressed={chosen.includes(name)} onClick={() => toggle(name)}>
+              <Button key={name} aria-pressed={chosen.includes(name)} onClick={() => toggle(name)}>
                 {chosen.length > 1 && chosen.includes(name) && <b>{chosen.indexOf(name) + 1}</b>}
                 {name}
                 {facts && (
@@ -182,7 +182,7 @@ function ModelChoice({ value, problem, onChange }: ModelChoiceProps) {
                     {bytes(facts.memory_bytes)}, {facts.gpus_free} of {facts.gpus} free
                   </small>
                 )}
-              </button>
+              </Button>
             );
           })}
         </div>

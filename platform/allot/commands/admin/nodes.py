@@ -1,4 +1,7 @@
-"""admin node: expect nodes, move and cordon them, give them tokens, remove them. For operators."""
+"""admin node: expect nodes, move and cordon them, give them tokens, remove them. For operators.
+
+`allot nodes` lists and shows them.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allot.commands.admin.asking import YesOption, changes_of, confirm, print_json
-from allot.commands.nodes import Name, Why, nodes
-from allot.commands.options import JsonOption, QuietOption, connect
-from allot.output import Format, print_line, say, shown_once
+from allot.commands.nodes import Name, Why
+from allot.commands.options import JsonOption, connect
+from allot.output import print_line, say, shown_once
 
 if TYPE_CHECKING:
     from allot.schema import NodeWithToken
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-
-@group.command(name="list")
-def list_nodes(as_json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """List nodes; the same as `allot nodes`."""
-    nodes(None, Format.json if as_json else Format.table, quiet)
-
-
-@group.command()
-def show(name: Name, as_json: JsonOption = False) -> None:
-    """Show one node and its GPUs."""
-    nodes(name, Format.json if as_json else Format.table, False)
 
 
 @group.command()

@@ -1,4 +1,7 @@
-"""admin vc: make virtual clusters, change and remove them. For operators."""
+"""admin vc: make virtual clusters, change and remove them. For operators.
+
+`allot vcs` lists and shows them.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allot.commands.admin.asking import YesOption, changes_of, confirm, counts, print_json, weights
-from allot.commands.cluster import amounts, vcs
-from allot.commands.options import JsonOption, QuietOption, connect
+from allot.commands.cluster import amounts
+from allot.commands.options import JsonOption, connect
 from allot.commands.vc import Name
-from allot.output import Format, print_line
+from allot.output import print_line
 from allot.plugin_text import plugin_of, text_of
 
 if TYPE_CHECKING:
@@ -34,18 +37,6 @@ PolicyOption = Annotated[
     ),
 ]
 PlacerOption = Annotated[str | None, typer.Option("--placer", metavar="PLACER", help="Written likewise.")]
-
-
-@group.command(name="list")
-def list_all(as_json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """List virtual clusters; the same as `allot vcs`."""
-    vcs(None, Format.json if as_json else Format.table, quiet)
-
-
-@group.command()
-def show(name: Name, as_json: JsonOption = False) -> None:
-    """Show one virtual cluster."""
-    vcs(name, Format.json if as_json else Format.table, False)
 
 
 @group.command()

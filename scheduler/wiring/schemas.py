@@ -1,0 +1,20 @@
+"""What the API says of things that several domains show, for its schema."""
+
+from rest_framework import serializers
+
+from tenants.api.strict import StrictSerializer
+
+#: Characters of a plug-in's name, or of the text with its parameters.
+PLUGIN_MOST = 255
+
+
+class ChosenPlugin(StrictSerializer):
+    """A policy or placer with its parameters."""
+
+    #: Answers have both fields.
+    is_stored = True
+
+    name = serializers.CharField(max_length=PLUGIN_MOST)
+    parameters = serializers.DictField(
+        required=False, default=dict, help_text="Those that are not as usual, by name: `GET /policies`."
+    )
