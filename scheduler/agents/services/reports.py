@@ -60,6 +60,12 @@ _TRIAL_VARIABLE = "ALLOT_TRIAL"
 _LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
 #: What replicas of a task of an array find: its index, the array's number, and the number of tasks.
 _ARRAY_VARIABLES = ("ALLOT_ARRAY_INDEX", "ALLOT_ARRAY", "ALLOT_ARRAY_SIZE")
+#: The states of a part in which a report of another one is news. Nothing is done about the other reports.
+_NEWS_AFTER = {
+    "ready": {PartState.WAITING},
+    "running": {PartState.WAITING, PartState.READY},
+    "exited": set(PartState),
+}
 #: No job counts further, and the database holds at most 2^63.
 _STEPS_MOST = 2**53
 
@@ -90,8 +96,8 @@ def report_apply(node: Node, report: Report) -> DesiredState:
         _node_back(node, at=now)
     if report.findings is not None:
         findings_apply(node, report.findings, at=now)
-    for part_report in report.parts:
-        _part_apply(node, part_report, at=now)
+    for job_id, part_report in _news(node, report.parts):
+        _part_apply(node, job_id, part_report, at=now)
     if report.samples:
         publish_samples(node.name, report.samples)
     if report.readings:
@@ -182,15 +188,41 @@ def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime)
     request_round_on_commit()
 
 
+def _news(node: Node, reports: Sequence[PartReport]) -> list[tuple[int, PartReport]]:
+    """Return the reports that say more than is stored, each with its job.
+
+    An agent repeats all its parts in each report. What is read here without a lock only ever moves forward:
+    a report that says nothing new now never will.
+    """
+    if not reports:
+        return []
+    names = ("attempt_id", "attempt__job_id", "attempt__state", "state", "enforcement")
+    rows = AttemptPart.objects.filter(node=node, attempt_id__in=[report.attempt for report in reports])
+    stored = {row.attempt_id: row for row in rows.values_list(*names, named=True)}
+    return [
+        (row.attempt__job_id, report)
+        for report in reports
+        if (row := stored.get(report.attempt)) is not None
+        and row.attempt__state in ATTEMPT_LIVE
+        and row.state != PartState.EXITED
+        and (
+            report.progress
+            or report.input_ports
+            or (report.enforcement and report.enforcement != row.enforcement)
+            or row.state in _NEWS_AFTER.get(report.state, ())
+        )
+    ]
+
+
 @transaction.atomic
-def _part_apply(node: Node, report: PartReport, *, at: datetime) -> None:
-    """Apply one part's report; one of an attempt that ended, or was never here, changes nothing."""
-    known = AttemptPart.objects.filter(attempt_id=report.attempt, node=node)
-    job_id = known.values_list("attempt__job_id", flat=True).first()
-    if job_id is None:
-        return
+def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) -> None:
+    """Apply one part's report; one of an attempt that has ended changes nothing."""
     lock_jobs([job_id])
-    part = known.select_related("attempt__job__tenant", "attempt__allocation", "node").get()
+    part = (
+        AttemptPart.objects.filter(attempt_id=report.attempt, node=node)
+        .select_related("attempt__job__tenant", "attempt__allocation", "node")
+        .get()
+    )
     if part.attempt.state not in ATTEMPT_LIVE or part.state == PartState.EXITED:
         return
     if report.progress:

@@ -4,6 +4,8 @@ import base64
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from nodeagent.messages import (
@@ -96,6 +98,33 @@ def test_the_job_runs_when_every_node_does():
     assert (attempt.state, attempt.job.state) == ("running", "running")
     assert attempt.job.started_at is not None
     assert Event.objects.filter(job_id=attempt.job_id, kind="job.started").count() == 1
+
+
+def test_only_jobs_of_which_there_is_news_are_locked():
+    node = make_node(gpus=3)
+    attempts = [make_attempt(make_job(), [gpu], state="starting") for gpu in gpus_of(node)]
+    states = ("ready", "running", "running")
+    first = [PartReport(attempt=each.id, state=said) for each, said in zip(attempts, states, strict=True)]
+    assert locks_of(node, *first) == 3
+    assert locks_of(node, *first) == 0
+    preparing = PartReport(attempt=attempts[0].id, state="preparing")
+    assert locks_of(node, preparing, exited(attempts[1]), first[2]) == 1
+    assert locks_of(node, PartReport(attempt=attempts[0].id, state="running"), exited(attempts[1])) == 1
+    progress = (ProgressLine(sequence=1, at=1.0, step=1, samples=None, values={}),)
+    assert locks_of(node, PartReport(attempt=attempts[2].id, state="running", progress=progress)) == 1
+    for attempt, state in zip(attempts, ("running", "ended", "running"), strict=True):
+        attempt.refresh_from_db()
+        assert attempt.state == state
+
+
+def locks_of(node: Node, *parts: PartReport) -> int:
+    """Return how many jobs a report locks."""
+    with CaptureQueriesContext(connection) as captured:
+        report(node, *parts)
+    return sum(
+        'FROM "scheduler_job"' in query["sql"] and "FOR NO KEY UPDATE" in query["sql"]
+        for query in captured.captured_queries
+    )
 
 
 def test_the_last_exit_ends_the_job_and_frees_its_gpus():
