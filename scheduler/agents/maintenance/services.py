@@ -190,8 +190,8 @@ def _chosen(choice: Choice) -> set[str]:
     for name, rack in rows:
         racks.setdefault(rack, set()).add(name)
     found = set().union(*racks.values())
-    for field, wanted, known in (("nodes", choice.nodes, found), ("racks", choice.racks, racks)):
-        if unknown := sorted(set(wanted).difference(known)):
+    for field, given, known in (("nodes", choice.nodes, found), ("racks", choice.racks, racks)):
+        if unknown := sorted(set(given).difference(known)):
             problem = FieldError(field, f"there is no {_named(unknown)}", "names that GET nodes lists")
             raise Invalid(f"{field}: {problem.problem}.", [problem])
     if not found:
@@ -240,7 +240,7 @@ def _record(window: MaintenanceWindow, nodes: Iterable[Node], kind: str, *, acto
     nodes = list(nodes)
     ids = [node.id for node in nodes]
     why = f"{window.reason} ({_at(window.starts_at)} to {_at(window.ends_at)})"
-    data = {"maintenance": _told(window)}
+    data = {"maintenance": _facts_of(window)}
     Event.objects.bulk_create(
         node_event(node, kind, at=at, actor=actor, why=why, data=data) for node in nodes
     )
@@ -257,7 +257,7 @@ def _tell_jobs(window: MaintenanceWindow, *, actor: str, at: datetime) -> None:
         f"A node of it closes on {_at(window.starts_at)} for maintenance: {window.reason}."
         " Then the job is stopped, with time to save, and goes on elsewhere."
     )
-    data = {"maintenance": _told(window)}
+    data = {"maintenance": _facts_of(window)}
     Event.objects.bulk_create(
         attempt_event(attempt, "attempt.maintenance", at=at, actor=actor, why=message, data=data)
         for attempt in affected
@@ -272,7 +272,7 @@ def _outlasts(attempt: Attempt, starts_at: datetime, now: datetime) -> bool:
     return (attempt.running_at or now) + timedelta(seconds=seconds) > starts_at
 
 
-def _told(window: MaintenanceWindow) -> Mapping[str, object]:
+def _facts_of(window: MaintenanceWindow) -> Mapping[str, object]:
     return {
         "id": window.id,
         "reason": window.reason,

@@ -21,8 +21,8 @@ def active_windows() -> QuerySet[MaintenanceWindow]:
 def windows_of(nodes: Collection[str]) -> Mapping[str, MaintenanceWindow]:
     """Return the window that closes each node now, or next."""
     rows = active_windows().filter(nodes__overlap=list(nodes)).order_by("-starts_at") if nodes else ()
-    wanted = set(nodes)
-    return {node: window for window in rows for node in wanted.intersection(window.nodes)}
+    names = set(nodes)
+    return {node: window for window in rows for node in names.intersection(window.nodes)}
 
 
 def nodes_in_maintenance() -> set[str]:
