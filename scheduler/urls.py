@@ -3,6 +3,7 @@
 from django.urls import path
 
 from scheduler.agents import api as agent_api
+from scheduler.agents.maintenance import api as maintenance_api
 from scheduler.agents.serving_pools import api as serving_pool_api
 from scheduler.forecasts import api as forecast_api
 from scheduler.forecasts.adviser import api as adviser_api
@@ -91,6 +92,12 @@ urlpatterns = [
         "serving-pools/<str:name>/returns",
         serving_pool_api.ServingPoolReturns.as_view(),
         name="serving-pool-returns",
+    ),
+    path("maintenance", maintenance_api.MaintenanceWindows.as_view(), name="maintenance"),
+    path(
+        "maintenance/<int:window_id>",
+        maintenance_api.MaintenanceWindowDetail.as_view(),
+        name="maintenance-window",
     ),
     path("nodes/<str:name>/token", node_api.NodeToken.as_view(), name="node-token"),
     path("virtual-clusters", virtual_cluster_api.VirtualClusters.as_view(), name="virtual-clusters"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Invitation,
         Leaving,
         LimitsOfUser,
+        MaintenanceWindow,
         Member,
         NewInvitation,
         NewUser,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Administration:
-    """Users, tenants with their members, invitations and quotas, nodes, virtual clusters: made and removed.
+    """Users, tenants with their members, invitations and quotas, nodes, maintenance, virtual clusters.
 
     Each has from the client only what it needs, as the parts in `resources` do.
     """
@@ -149,6 +150,28 @@ class Administration:
 
     def revoke_invitation(self, tenant: str, key: str) -> None:
         self.send("DELETE", _path("tenants", tenant, "invitations", key))
+
+    # Maintenance windows
+
+    def windows(self, *, states: Sequence[str] = ()) -> list[MaintenanceWindow]:
+        """Windows by their start, for everybody; of these states, or all."""
+        filters = {"state": ",".join(states)} if states else {}
+        return cast("list[MaintenanceWindow]", list(self.pages("/maintenance", filters, None)))
+
+    def window(self, number: int) -> MaintenanceWindow:
+        return cast("MaintenanceWindow", self.read(f"/maintenance/{number}"))
+
+    def announce_window(self, wanted: Mapping[str, Any]) -> MaintenanceWindow:
+        """Make a window: reason, starts_at, ends_at, and nodes or racks."""
+        return cast("MaintenanceWindow", self.write("/maintenance", dict(wanted)))
+
+    def change_window(self, number: int, changes: Mapping[str, Any]) -> MaintenanceWindow:
+        """Change reason, starts_at, ends_at, or nodes and racks, which replace the nodes."""
+        return cast("MaintenanceWindow", self.send("PATCH", f"/maintenance/{number}", body=dict(changes)))
+
+    def cancel_window(self, number: int) -> None:
+        """Call a window off, or end it early."""
+        self.send("DELETE", f"/maintenance/{number}")
 
     # Nodes and virtual clusters
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from allot.errors import FieldProblem
-from allot.output import duration, plural, since, size
+from allot.output import duration, local_time, parse_time, plural, since, size
 
 if TYPE_CHECKING:
     from allot.schema import (
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
         Job,
         JobDependencies,
         JobInputWorkers,
+        JobMaintenance,
         JobPreemptions,
         JobRunTime,
         Lot,
+        Node,
+        NodeMaintenance,
         Reason,
         VirtualCluster,
     )
@@ -164,6 +168,20 @@ def detail(job: Job) -> str:
     place = f"#{job['position']} in the queue" if job["position"] else ""
     reason = job["reasons"][0]["message"] if job["reasons"] else ""
     return ": ".join(part for part in (place, reason) if part)
+
+
+def closing_words(window: NodeMaintenance | JobMaintenance) -> str:
+    return f"closes on {local_time(window['starts_at'])} for maintenance: {window['reason']}"
+
+
+def maintenance_words(window: JobMaintenance) -> str:
+    return f"its node {window['node']} {closing_words(window)}"
+
+
+def in_maintenance(node: Node) -> bool:
+    """Whether a window closes the node now."""
+    window = node["maintenance"]
+    return window is not None and parse_time(window["starts_at"]) <= datetime.now(UTC)
 
 
 _WISHES = {"succeeded": "to succeed", "ended": "to end", "failed": "to fail", "started": "to start"}

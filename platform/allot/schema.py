@@ -739,6 +739,12 @@ class LotInputRequest(TypedDict):
     cells: NotRequired[dict[str, int]]
 
 
+class MaintenanceJob(TypedDict):
+    id: int
+    name: str
+    tenant: str
+
+
 class MeUser(TypedDict):
     username: str
     email: str
@@ -996,6 +1002,22 @@ class PatchedUserChangeRequest(TypedDict):
     password: NotRequired[str]
     end_tokens: NotRequired[bool]
     your_password: NotRequired[str]
+
+
+Node1: TypeAlias = str
+
+
+Rack: TypeAlias = str
+
+
+class PatchedWindowInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    reason: NotRequired[str]
+    starts_at: NotRequired[str]
+    ends_at: NotRequired[str]
+    nodes: NotRequired[list[Node1]]
+    racks: NotRequired[list[Rack]]
 
 
 PeriodEnum: TypeAlias = Literal['month', 'week', 'none']
@@ -1585,7 +1607,7 @@ class TokenTerms(TypedDict):
     may_never_expire: bool
 
 
-TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'job.preempted', 'job.stuck', 'job.trial_failed', 'budget.reached', 'webhook.disabled', 'node.lost', 'node.cordoned']
+TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'job.preempted', 'job.stuck', 'job.trial_failed', 'job.maintenance', 'budget.reached', 'webhook.disabled', 'node.lost', 'node.cordoned']
 
 
 class Topology(TypedDict):
@@ -1797,6 +1819,19 @@ WhatIfState: TypeAlias = Literal['waiting', 'running', 'done', 'failed']
 
 
 WhenEnum: TypeAlias = Literal['succeeded', 'ended', 'failed', 'started']
+
+
+class WindowInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    reason: str
+    starts_at: str
+    ends_at: str
+    nodes: NotRequired[list[Node1]]
+    racks: NotRequired[list[Rack]]
+
+
+WindowState: TypeAlias = Literal['announced', 'draining', 'open', 'over', 'cancelled']
 
 
 class Advice(TypedDict):
@@ -2295,6 +2330,15 @@ class JobInputWorkers(TypedDict):
     workers: list[InputWorker]
 
 
+class JobMaintenance(TypedDict):
+    id: int
+    reason: str
+    state: WindowState
+    starts_at: str
+    ends_at: str
+    node: str
+
+
 class JobModelThroughput(TypedDict):
     gpu_model: str
     price_per_hour: float
@@ -2376,6 +2420,19 @@ class LogPage(TypedDict):
     complete: bool
     truncated: bool
     removed: LogRemoval | None
+
+
+class MaintenanceWindow(TypedDict):
+    id: int
+    reason: str
+    state: WindowState
+    starts_at: str
+    ends_at: str
+    nodes: list[str]
+    jobs: list[MaintenanceJob]
+    job_count: int
+    made_by: str
+    made_at: str
 
 
 class MarketRule(TypedDict):
@@ -2499,6 +2556,14 @@ class NodeLoan(TypedDict):
     return_by: str | None
 
 
+class NodeMaintenance(TypedDict):
+    id: int
+    reason: str
+    state: WindowState
+    starts_at: str
+    ends_at: str
+
+
 class NodeWithToken(TypedDict):
     id: int
     name: str
@@ -2512,6 +2577,7 @@ class NodeWithToken(TypedDict):
     drain_deadline: str | None
     withdrawn: NodeWithdrawal | None
     loan: NodeLoan | None
+    maintenance: NodeMaintenance | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
@@ -2614,6 +2680,12 @@ class PaginatedLimitsOfUserList(TypedDict):
 
 class PaginatedLoanList(TypedDict):
     results: list[Loan]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedMaintenanceWindowList(TypedDict):
+    results: list[MaintenanceWindow]
     next: str | None
     previous: str | None
 
@@ -3294,6 +3366,7 @@ class Node(TypedDict):
     drain_deadline: str | None
     withdrawn: NodeWithdrawal | None
     loan: NodeLoan | None
+    maintenance: NodeMaintenance | None
     health: list[NodeCheck]
     isolation: dict[str, bool]
     isolation_level: IsolationLevelEnum
@@ -3419,6 +3492,7 @@ class Job(TypedDict):
     cancelling: bool
     held: bool
     code: JobCode | None
+    maintenance: JobMaintenance | None
     array: ArrayTask | None
     serves: int | None
     version: int

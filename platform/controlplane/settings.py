@@ -185,6 +185,7 @@ SPECTACULAR_SETTINGS = {
         "GpuState": "scheduler.nodes.schemas.GPU_STATES",
         "WhatIfState": "scheduler.forecasts.schemas.WHAT_IF_STATES",
         "RoundState": "scheduler.rounds.schemas.ROUND_STATES",
+        "WindowState": "scheduler.nodes.schemas.WINDOW_STATES",
         "OfferState": "scheduler.models.market.OfferState.choices",
         "LoanState": "scheduler.virtual_clusters.market.schemas.STATES",
         "RuleKind": "scheduler.models.market.RuleKind.choices",

@@ -18,6 +18,8 @@ from scheduler.jobspec import in_order
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Dependency, Job, QueueOrder
 from scheduler.models.selectors.jobs import input_workers_of, nodes_of_workers, view_of
+from scheduler.models.selectors.maintenance import windows_of
+from scheduler.nodes.representations import maintenance
 from scheduler.wiring.representation import Representation, iso
 from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
 
@@ -32,15 +34,19 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     newest = _newest_attempts(by_id)
     attempt_forms = attempts_by_id(newest.values())
     positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
+    windows = _windows_of(newest, attempt_forms)
     return [
-        _job(job, newest.get(job.id), attempt_forms, reasons_of(job), positions.get(job.id))
+        {
+            **_job(job, newest.get(job.id), attempt_forms, reasons_of(job), positions.get(job.id)),
+            "maintenance": windows.get(job.id),
+        }
         for job in [by_id[job_id] for job_id in ids if job_id in by_id]
     ]
 
 
 def new_job(job: Job) -> Representation:
     """Return a job that was submitted a moment ago, for which nothing needs to be looked up."""
-    return _job(job, None, {}, [], None)
+    return {**_job(job, None, {}, [], None), "maintenance": None}
 
 
 def _job(
@@ -134,6 +140,25 @@ def dependency(row: Dependency, other: Job) -> Representation:
         "when": row.when,
         "state": row.state,
     }
+
+
+def _windows_of(
+    newest: Mapping[int, Attempt], attempt_forms: Mapping[int, Representation]
+) -> Mapping[int, Representation]:
+    """Return the first maintenance window of a node of each job that has GPUs, by job."""
+    nodes = {
+        job: [part["node"] for part in attempt_forms[attempt.id]["placement"]]
+        for job, attempt in newest.items()
+        if attempt.state != AttemptState.ENDED
+    }
+    windows = windows_of({node for each in nodes.values() for node in each})
+    found = {}
+    for job, names in nodes.items() if windows else ():
+        closing = [name for name in names if name in windows]
+        if closing:
+            node = min(closing, key=lambda name: windows[name].starts_at)
+            found[job] = {"node": node, **(maintenance(windows[node]) or {})}
+    return found
 
 
 def _deadline_at(job: Job) -> str | None:

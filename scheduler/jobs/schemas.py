@@ -20,6 +20,7 @@ from scheduler.jobs.services.actions import Action
 from scheduler.jobs.services.changing import CHANGEABLE
 from scheduler.jobspec.schema import definitions, json_schema
 from scheduler.models.jobs import DependencyState
+from scheduler.nodes.schemas import NodeMaintenance
 from tenants.api.strict import StrictSerializer
 
 JOB_STATES = [state.value for state in JobState]
@@ -201,6 +202,10 @@ class JobCode(serializers.Serializer[Mapping[str, object]]):
     is_removed = serializers.BooleanField(help_text="No job needed the archive any more; it is not there.")
 
 
+class JobMaintenance(NodeMaintenance):
+    node = serializers.CharField(help_text="The node of the job that closes first.")
+
+
 class Job(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -238,6 +243,9 @@ class Job(serializers.Serializer[Mapping[str, object]]):
     cancelling = serializers.BooleanField()
     held = serializers.BooleanField()
     code = JobCode(allow_null=True, help_text="What its working folders begin with; null: nothing.")
+    maintenance = JobMaintenance(
+        allow_null=True, help_text="The window that closes a node of it first; null: none is announced."
+    )
     array = ArrayTask(allow_null=True, help_text="The array of a task, and its place there.")
     serves = serializers.IntegerField(
         allow_null=True,

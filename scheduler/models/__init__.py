@@ -26,6 +26,7 @@ from scheduler.models.forecasts import Forecast, WhatIf
 from scheduler.models.jobs import Dependency, Explanation, Job, QueueOrder
 from scheduler.models.ledger import LedgerLine
 from scheduler.models.logs import LogChunk, LogRemoval
+from scheduler.models.maintenance import MaintenanceWindow
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.metrics import FragmentationSample, NodeMetrics, PartMetrics, UsageSample
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
@@ -76,6 +77,7 @@ __all__ = [
     "Loan",
     "LogChunk",
     "LogRemoval",
+    "MaintenanceWindow",
     "MarketRule",
     "Node",
     "NodeCheck",

@@ -7,6 +7,7 @@ from tenants.models import Tenant
 #: Kinds of which somebody may want to be told (`services.notices`); the others are never looked at.
 TOLD_KINDS = (
     "attempt.ended",
+    "attempt.maintenance",
     "attempt.stuck",
     "attempt.trial_failed",
     "budget.reached",

@@ -7,7 +7,9 @@ from nodeagent.isolation_levels import isolation_level
 from nodeagent.messages import node_enforcement
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import AttemptPart
+from scheduler.models.maintenance import MaintenanceWindow
 from scheduler.models.nodes import Gpu, Node, NodeCheck
+from scheduler.models.selectors.maintenance import windows_of
 from scheduler.models.selectors.nodes import FREE_GPU, gpu_uses
 from scheduler.wiring.representation import Representation, iso
 from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
@@ -19,8 +21,12 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
     by_id = Node.objects.select_related("gpu_model", "serving_pool").in_bulk(ids)
     gpus, checks = _gpus_of(by_id), _checks_of(by_id)
     busy = _without_gpus_on(by_id)
+    windows = windows_of([node.name for node in by_id.values()])
     return [
-        _node(by_id[node_id], gpus[node_id], checks[node_id], has_others=node_id in busy)
+        {
+            **_node(by_id[node_id], gpus[node_id], checks[node_id], has_others=node_id in busy),
+            "maintenance": maintenance(windows.get(by_id[node_id].name)),
+        }
         for node_id in ids
         if node_id in by_id
     ]
@@ -96,6 +102,19 @@ def _loan(node: Node) -> Representation | None:
         "since": iso(node.loan_since),
         "until": iso(node.lent_until),
         "return_by": iso(node.return_by),
+    }
+
+
+def maintenance(window: MaintenanceWindow | None) -> Representation | None:
+    """Return what is said of a window where a node, or a job there, is shown."""
+    if window is None:
+        return None
+    return {
+        "id": window.id,
+        "reason": window.reason,
+        "state": window.state,
+        "starts_at": iso(window.starts_at),
+        "ends_at": iso(window.ends_at),
     }
 
 

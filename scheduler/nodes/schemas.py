@@ -7,11 +7,13 @@ from rest_framework import serializers
 
 from nodeagent.isolation_levels import IsolationLevel
 from nodeagent.messages import Enforcement
+from scheduler.models.maintenance import WindowState
 from scheduler.models.nodes import LoanState, NodeState, Verdict
 
 ENFORCEMENTS = [word for word in get_args(Enforcement) if word]
 ISOLATION_LEVELS = get_args(IsolationLevel)
 NODE_STATES = [state.value for state in NodeState]
+WINDOW_STATES = [state.value for state in WindowState]
 LOAN_STATES = [state.value for state in LoanState if state.value]
 VERDICTS = [verdict.value for verdict in Verdict]
 GPU_STATES = ["free", "held", "planned"]
@@ -63,6 +65,14 @@ class NodeLoan(serializers.Serializer[Mapping[str, object]]):
     )
 
 
+class NodeMaintenance(serializers.Serializer[Mapping[str, object]]):
+    id = serializers.IntegerField(help_text="The maintenance window.")
+    reason = serializers.CharField()
+    state = serializers.ChoiceField(choices=WINDOW_STATES)
+    starts_at = serializers.DateTimeField(help_text="When the jobs that are left on its nodes are stopped.")
+    ends_at = serializers.DateTimeField()
+
+
 class Node(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -79,6 +89,9 @@ class Node(serializers.Serializer[Mapping[str, object]]):
     )
     withdrawn = NodeWithdrawal(allow_null=True, help_text="Null while it is neither cordoned nor draining.")
     loan = NodeLoan(allow_null=True, help_text="Null: it is the cluster's own, of no serving pool.")
+    maintenance = NodeMaintenance(
+        allow_null=True, help_text="The window that closes it, now or next; null: there is none."
+    )
     health = NodeCheck(many=True)
     isolation = serializers.DictField(
         child=serializers.BooleanField(),

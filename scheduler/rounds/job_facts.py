@@ -12,6 +12,7 @@ from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.perf.recurrence import Like, Recurrence
 from scheduler.jobspec.shape import Shape, shape_of
+from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.rounds.alike import Names
 from scheduler.rounds.awaited import earlier_namesakes, read_awaited
 from scheduler.rounds.recurrence import known_recurrence
@@ -31,9 +32,10 @@ from scheduler.rounds.training import (
 _WITHOUT_CONTAINERS = """
 SELECT id FROM scheduler_node WHERE NOT coalesce((isolation ->> 'container')::boolean, false)
 """
-_CLOSING = """
-SELECT id, extract(epoch FROM drain_deadline - clock_timestamp())::float8 FROM scheduler_node
-WHERE drain_deadline IS NOT NULL ORDER BY id
+_CLOSING = f"""
+SELECT n.id, extract(epoch FROM least(n.drain_deadline, w.starts_at) - clock_timestamp())::float8
+FROM scheduler_node n LEFT JOIN ({CLOSED_BY_WINDOWS}) w ON w.name = n.name
+WHERE n.drain_deadline IS NOT NULL OR w.name IS NOT NULL ORDER BY n.id
 """
 # A job that was never preempted counts like the latest preempted ones of its virtual cluster.
 _JOBS = """

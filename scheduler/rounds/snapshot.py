@@ -21,6 +21,7 @@ from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.perf.throughput import JobClass
+from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
 from scheduler.rounds.alike import left_out, long_queues
 from scheduler.rounds.fixed_ports import kept_apart
@@ -29,12 +30,15 @@ from scheduler.rounds.lending import with_lending
 from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 from scheduler.virtual_clusters.cells.selectors import specification_of
 
-_NODES = """
-SELECT n.id, n.name, coalesce(m.name, ''), n.rack, n.state = 'ready' AND NOT n.cordoned, n.cpus,
-       n.memory_bytes, n.version, extract(epoch FROM n.drain_deadline)::float8, p.name, n.loan_state,
+_NODES = f"""
+SELECT n.id, n.name, coalesce(m.name, ''), n.rack,
+       n.state = 'ready' AND NOT n.cordoned AND coalesce(w.starts_at > clock_timestamp(), true), n.cpus,
+       n.memory_bytes, n.version, extract(epoch FROM least(n.drain_deadline, w.starts_at))::float8, p.name,
+       n.loan_state,
        extract(epoch FROM n.return_by)::float8, extract(epoch FROM n.return_stops_at)::float8
 FROM scheduler_node n LEFT JOIN scheduler_gpumodel m ON m.id = n.gpu_model_id
 LEFT JOIN scheduler_servingpool p ON p.id = n.serving_pool_id
+LEFT JOIN ({CLOSED_BY_WINDOWS}) w ON w.name = n.name
 WHERE n.gpu_model_id IS NOT NULL OR n.boot <> '' ORDER BY n.id
 """
 _GPUS = """

@@ -198,6 +198,15 @@ AUDITED: Mapping[str, AuditedTable] = {
         },
     ),
     "scheduler.ServingPool": AuditedTable(what="serving pool", name="r.name"),
+    "scheduler.MaintenanceWindow": AuditedTable(
+        what="maintenance window",
+        name="r.id || ': ' || r.reason",
+        left_out=("made_at",),
+        # That it begins and ends is decided when it is made.
+        unwatched=("state",),
+        watched_when="new.state = 'cancelled' AND old.state <> 'cancelled'",
+        changes={"cancel": "new.state = 'cancelled' AND old.state <> 'cancelled'"},
+    ),
     "scheduler.Job": AuditedTable(
         what="job",
         name="r.name",

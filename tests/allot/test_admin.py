@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from scheduler.models import Budget, Job, Node, UserBudget
+from scheduler.models import Budget, Job, MaintenanceWindow, Node, UserBudget
 from tenants.models import Invitation, Role, Tenant, Token, User, VirtualCluster
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
-from tests.scheduler.builders import make_job, make_member, make_node, make_tenant, make_user, make_vc
+from tests.scheduler.builders import (
+    gpus_of,
+    make_attempt,
+    make_job,
+    make_member,
+    make_node,
+    make_tenant,
+    make_user,
+    make_vc,
+)
 
 PASSWORD = "correct-horse-9"
 
@@ -211,6 +222,51 @@ def test_nodes_and_virtual_clusters(allot: Allot) -> None:
     assert VirtualCluster.objects.get().guarantees.get().gpus == 4
     assert allot("admin", "vc", "remove", "lab", "--yes").exit_code == 0
     assert json.loads(allot("vcs", "-o", "json").stdout) == []
+
+
+def test_a_maintenance_window_from_its_announcement_to_its_end(allot: Allot) -> None:
+    node = make_node("a1", rack="a")
+    make_node("b1", rack="b")
+    job = make_job(name="bert")
+    make_attempt(job, gpus_of(node)[:1])
+    when = ("--start", "36h", "--end", "4h")
+    added = allot("admin", "maintenance", "add", "b1", "--rack", "a", "-m", "new fans", *when)
+    assert added.exit_code == 0, added.stderr
+    window = MaintenanceWindow.objects.get()
+    assert (window.nodes, window.made_by) == (["a1", "b1"], "user olga")
+    assert window.ends_at - window.starts_at == timedelta(hours=4)
+    assert added.stdout.startswith(f"maintenance window {window.id}: ")
+    assert "2 nodes, 1 job there" in added.stdout
+
+    heading, line = rows(allot("maintenance").stdout)
+    assert heading == ["ID", "STATE", "STARTS", "ENDS", "NODES", "JOBS", "REASON"]
+    assert [line[0], line[1], *line[6:]] == [
+        str(window.id),
+        "ANNOUNCED",
+        "a1",
+        "b1",
+        str(job.id),
+        "new",
+        "fans",
+    ]
+    assert "closes on" in allot("nodes", "a1").stdout
+    assert "its node a1 closes on" in allot("show", str(job.id)).stdout
+
+    again = allot("admin", "maintenance", "add", "a1", "-m", "belts", "--start", "37h", "--end", "1h")
+    assert (again.exit_code, f"maintenance window {window.id} (new fans)" in again.stderr) == (1, True)
+    changed = allot("admin", "maintenance", "change", str(window.id), "--end", "6h", "--node", "b1")
+    assert "1 node, 0 jobs there" in changed.stdout
+    window.refresh_from_db()
+    assert (window.nodes, window.ends_at - window.starts_at) == (["b1"], timedelta(hours=6))
+    assert allot("admin", "maintenance", "change", str(window.id)).exit_code == 2
+
+    now = timezone.now()
+    MaintenanceWindow.objects.update(starts_at=now - timedelta(hours=1), ends_at=now + timedelta(hours=1))
+    assert "MAINTENANCE" in allot("nodes", "b1").stdout
+    assert "maint" in allot("slurm", "sinfo").stdout
+    assert allot("admin", "maintenance", "cancel", str(window.id), "--yes").exit_code == 0
+    assert allot("maintenance").stdout == ""
+    assert json.loads(allot("admin", "maintenance", "list", "--json").stdout)[0]["state"] == "cancelled"
 
 
 def test_tokens_of_others_are_ended(allot: Allot) -> None:

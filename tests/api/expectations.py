@@ -123,6 +123,11 @@ POST   /api/v1/nodes/<str:name>/loan              401    403      403    403    
 POST   /api/v1/nodes/<str:name>/return            401    403      403    403    403   200      403       403
 PUT    /api/v1/nodes/<str:name>/serving-pool      401    403      403    403    403   200      403       403
 POST   /api/v1/nodes/<str:name>/token             401    403      403    403    403   200      403       403
+GET    /api/v1/maintenance                        401    200      200    200    200   200      200       -
+POST   /api/v1/maintenance                        401    403      403    403    403   201      403       403
+GET    /api/v1/maintenance/<int:window_id>        401    200      200    200    200   200      200       -
+PATCH  /api/v1/maintenance/<int:window_id>        401    403      403    403    403   200      403       403
+DELETE /api/v1/maintenance/<int:window_id>        401    403      403    403    403   204      403       403
 GET    /api/v1/serving-pools                      401    200      200    200    200   200      200       -
 POST   /api/v1/serving-pools                      401    403      403    403    403   201      403       403
 GET    /api/v1/serving-pools/<str:name>           401    200      200    200    200   200      200       -
@@ -350,6 +355,13 @@ BODIES = {
     ("POST", "/api/v1/nodes"): {"name": "node-new", "rack": "rack-1"},
     ("PATCH", "/api/v1/nodes/<str:name>"): {"cordoned": True},
     ("PUT", "/api/v1/nodes/<str:name>/serving-pool"): {"pool": None},
+    ("POST", "/api/v1/maintenance"): {
+        "reason": "new switches",
+        "nodes": ["busy"],
+        "starts_at": (datetime.now(UTC) + timedelta(days=9)).isoformat(),
+        "ends_at": (datetime.now(UTC) + timedelta(days=10)).isoformat(),
+    },
+    ("PATCH", "/api/v1/maintenance/<int:window_id>"): {"reason": "new switches"},
     ("POST", "/api/v1/serving-pools"): {"name": "search"},
     ("PATCH", "/api/v1/serving-pools/<str:name>"): {"return_seconds": 60},
     ("POST", "/api/v1/serving-pools/<str:name>/returns"): {"nodes": 1},

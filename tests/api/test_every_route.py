@@ -20,6 +20,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from controlplane.auth import scopes_needed
+from scheduler.agents.maintenance.services import Choice, window_create
 from scheduler.core.model.plan import LedgerLine as Line
 from scheduler.forecasts.adviser.services.comparisons import nothing_found
 from scheduler.models import (
@@ -224,7 +225,15 @@ def world(db, settings) -> World:
     search = SavedSearch.objects.create(owner=people["member"], tenant=red, name=MARK, search="state=queued")
     webhook = make_webhook(red, title=MARK)
     delivery = make_delivery(webhook, body=MARK)
+    window = window_create(
+        reason="new fans",
+        choice=Choice(nodes=["busy"]),
+        starts_at=timezone.now() + timedelta(days=1),
+        ends_at=timezone.now() + timedelta(days=2),
+        actor="user operator",
+    )
     parameters = {
+        "window_id": str(window.id),
         "webhook_id": str(webhook.id),
         "delivery_id": str(delivery.id),
         "tenants.name": "red",

@@ -1292,6 +1292,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/maintenance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Maintenance windows by their start, with the jobs on their nodes that the caller may see
+         * @description Maintenance windows by their start, with the jobs on their nodes that the caller may see.
+         */
+        get: operations["maintenance_list"];
+        put?: never;
+        /**
+         * Announce a window
+         * @description Announce a window. 409 where a node is in another one at that time. For operators.
+         *
+         *     From now on, no job starts on its nodes that would not have ended at its start.
+         */
+        post: operations["maintenance_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/maintenance/{window_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One maintenance window
+         * @description One maintenance window.
+         */
+        get: operations["maintenance_get"];
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a window, or end it early
+         * @description Cancel a window, or end it early: its nodes take jobs again. It stays listed. For operators.
+         */
+        delete: operations["maintenance_delete"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a window
+         * @description Change a window; once it has begun, its reason and its end alone. For operators.
+         *
+         *     `nodes` and `racks` together replace its nodes.
+         */
+        patch: operations["maintenance_change"];
+        trace?: never;
+    };
     "/api/v1/market/accounts": {
         parameters: {
             query?: never;
@@ -4854,6 +4910,8 @@ export interface components {
             held: boolean;
             /** @description What its working folders begin with; null: nothing. */
             code: components["schemas"]["JobCode"] | null;
+            /** @description The window that closes a node of it first; null: none is announced. */
+            maintenance: components["schemas"]["JobMaintenance"] | null;
             /** @description The array of a task, and its place there. */
             array: components["schemas"]["ArrayTask"] | null;
             /** @description The job for which it makes batches, if the platform started it as an input worker. */
@@ -4932,6 +4990,21 @@ export interface components {
             problem: string;
             /** @description Those that have not ended. */
             workers: components["schemas"]["InputWorker"][];
+        };
+        JobMaintenance: {
+            /** @description The maintenance window. */
+            id: number;
+            reason: string;
+            state: components["schemas"]["WindowState"];
+            /**
+             * Format: date-time
+             * @description When the jobs that are left on its nodes are stopped.
+             */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            /** @description The node of the job that closes first. */
+            node: string;
         };
         JobMetricsAnswer: {
             /** Format: date-time */
@@ -5915,6 +5988,37 @@ export interface components {
                 [key: string]: number;
             };
         };
+        MaintenanceJob: {
+            id: number;
+            name: string;
+            tenant: string;
+        };
+        MaintenanceWindow: {
+            id: number;
+            reason: string;
+            /**
+             * @description `draining`: it has begun, and jobs still leave; `open`: nothing of a job is left there.
+             *
+             *     * `announced` - announced
+             *     * `draining` - draining
+             *     * `open` - open
+             *     * `over` - over
+             *     * `cancelled` - cancelled
+             */
+            state: components["schemas"]["WindowState"];
+            /** Format: date-time */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            nodes: string[];
+            /** @description Those on its nodes that you may see, the first 100 by id. */
+            jobs: components["schemas"]["MaintenanceJob"][];
+            /** @description How many jobs on its nodes you may see. */
+            job_count: number;
+            made_by: string;
+            /** Format: date-time */
+            made_at: string;
+        };
         MarketRule: {
             id: number;
             virtual_cluster: string;
@@ -6108,6 +6212,8 @@ export interface components {
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
             /** @description Null: it is the cluster's own, of no serving pool. */
             loan: components["schemas"]["NodeLoan"] | null;
+            /** @description The window that closes it, now or next; null: there is none. */
+            maintenance: components["schemas"]["NodeMaintenance"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -6204,6 +6310,19 @@ export interface components {
          * @enum {string}
          */
         NodeLoanStateEnum: "serving" | "lent" | "returning";
+        NodeMaintenance: {
+            /** @description The maintenance window. */
+            id: number;
+            reason: string;
+            state: components["schemas"]["WindowState"];
+            /**
+             * Format: date-time
+             * @description When the jobs that are left on its nodes are stopped.
+             */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+        };
         NodeMetricsAnswer: {
             /** Format: date-time */
             since: string;
@@ -6244,6 +6363,8 @@ export interface components {
             withdrawn: components["schemas"]["NodeWithdrawal"] | null;
             /** @description Null: it is the cluster's own, of no serving pool. */
             loan: components["schemas"]["NodeLoan"] | null;
+            /** @description The window that closes it, now or next; null: there is none. */
+            maintenance: components["schemas"]["NodeMaintenance"] | null;
             health: components["schemas"]["NodeCheck"][];
             /** @description What is enforced on jobs there; `required`: none starts without a sandbox or Landlock. */
             isolation: {
@@ -6585,6 +6706,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedMaintenanceWindowList: {
+            results: components["schemas"]["MaintenanceWindow"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedMarketRuleList: {
             results: components["schemas"]["MarketRule"][];
             /** @description Path of that page; null when none. */
@@ -6871,6 +6999,25 @@ export interface components {
             title?: string;
             topics?: components["schemas"]["TopicsEnum"][];
             active?: boolean;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PatchedWindowInputRequest: {
+            /** @description What is done, which everybody can read. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When the jobs that are left on its nodes are stopped.
+             */
+            starts_at?: string;
+            /**
+             * Format: date-time
+             * @description When its nodes take jobs again.
+             */
+            ends_at?: string;
+            /** @description Names of nodes. */
+            nodes?: string[];
+            /** @description Racks: all nodes that stand in them now. */
+            racks?: string[];
         };
         /**
          * @description * `month` - Month
@@ -8160,13 +8307,14 @@ export interface components {
          *     * `job.preempted` - job.preempted
          *     * `job.stuck` - job.stuck
          *     * `job.trial_failed` - job.trial_failed
+         *     * `job.maintenance` - job.maintenance
          *     * `budget.reached` - budget.reached
          *     * `webhook.disabled` - webhook.disabled
          *     * `node.lost` - node.lost
          *     * `node.cordoned` - node.cordoned
          * @enum {string}
          */
-        TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "budget.reached" | "webhook.disabled" | "node.lost" | "node.cordoned";
+        TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "job.maintenance" | "budget.reached" | "webhook.disabled" | "node.lost" | "node.cordoned";
         /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
         Topology: {
             /** @description Keep the gang inside one of these. */
@@ -8798,6 +8946,34 @@ export interface components {
             /** @description Why there is no prediction. */
             no_prediction: string;
         };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        WindowInputRequest: {
+            /** @description What is done, which everybody can read. */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When the jobs that are left on its nodes are stopped.
+             */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description When its nodes take jobs again.
+             */
+            ends_at: string;
+            /** @description Names of nodes. */
+            nodes?: string[];
+            /** @description Racks: all nodes that stand in them now. */
+            racks?: string[];
+        };
+        /**
+         * @description * `announced` - announced
+         *     * `draining` - draining
+         *     * `open` - open
+         *     * `over` - over
+         *     * `cancelled` - cancelled
+         * @enum {string}
+         */
+        WindowState: "announced" | "draining" | "open" | "over" | "cancelled";
     };
     responses: never;
     parameters: never;
@@ -8943,6 +9119,7 @@ export type JobCode = components['schemas']['JobCode'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
 export type JobInputWorkers = components['schemas']['JobInputWorkers'];
+export type JobMaintenance = components['schemas']['JobMaintenance'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
 export type JobModelThroughput = components['schemas']['JobModelThroughput'];
 export type JobNotices = components['schemas']['JobNotices'];
@@ -8977,6 +9154,8 @@ export type LogRemoval = components['schemas']['LogRemoval'];
 export type LogSearch = components['schemas']['LogSearch'];
 export type Lot = components['schemas']['Lot'];
 export type LotInputRequest = components['schemas']['LotInputRequest'];
+export type MaintenanceJob = components['schemas']['MaintenanceJob'];
+export type MaintenanceWindow = components['schemas']['MaintenanceWindow'];
 export type MarketRule = components['schemas']['MarketRule'];
 export type MatchedRule = components['schemas']['MatchedRule'];
 export type Me = components['schemas']['Me'];
@@ -8999,6 +9178,7 @@ export type NodeCounts = components['schemas']['NodeCounts'];
 export type NodeInputRequest = components['schemas']['NodeInputRequest'];
 export type NodeLoan = components['schemas']['NodeLoan'];
 export type NodeLoanStateEnum = components['schemas']['NodeLoanStateEnum'];
+export type NodeMaintenance = components['schemas']['NodeMaintenance'];
 export type NodeMetricsAnswer = components['schemas']['NodeMetricsAnswer'];
 export type NodeState = components['schemas']['NodeState'];
 export type NodeWithToken = components['schemas']['NodeWithToken'];
@@ -9038,6 +9218,7 @@ export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList
 export type PaginatedLimitsOfUserList = components['schemas']['PaginatedLimitsOfUserList'];
 export type PaginatedLineList = components['schemas']['PaginatedLineList'];
 export type PaginatedLoanList = components['schemas']['PaginatedLoanList'];
+export type PaginatedMaintenanceWindowList = components['schemas']['PaginatedMaintenanceWindowList'];
 export type PaginatedMarketRuleList = components['schemas']['PaginatedMarketRuleList'];
 export type PaginatedMemberList = components['schemas']['PaginatedMemberList'];
 export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
@@ -9066,6 +9247,7 @@ export type PatchedPriceInputRequest = components['schemas']['PatchedPriceInputR
 export type PatchedTenantChangeRequest = components['schemas']['PatchedTenantChangeRequest'];
 export type PatchedUserChangeRequest = components['schemas']['PatchedUserChangeRequest'];
 export type PatchedWebhookChangeRequest = components['schemas']['PatchedWebhookChangeRequest'];
+export type PatchedWindowInputRequest = components['schemas']['PatchedWindowInputRequest'];
 export type PeriodEnum = components['schemas']['PeriodEnum'];
 export type PhaseEnum = components['schemas']['PhaseEnum'];
 export type PhysicalCell = components['schemas']['PhysicalCell'];
@@ -9203,6 +9385,8 @@ export type WhatIfState = components['schemas']['WhatIfState'];
 export type WhenEnum = components['schemas']['WhenEnum'];
 export type WholeAdvice = components['schemas']['WholeAdvice'];
 export type Why = components['schemas']['Why'];
+export type WindowInputRequest = components['schemas']['WindowInputRequest'];
+export type WindowState = components['schemas']['WindowState'];
 export type $defs = Record<string, never>;
 export interface operations {
     audit_list: {
@@ -15759,6 +15943,474 @@ export interface operations {
                     "RateLimit-Policy"?: string;
                     /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
                     RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    maintenance_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `announced` - Announced
+                 *     * `draining` - Draining
+                 *     * `open` - Open
+                 *     * `over` - Over
+                 *     * `cancelled` - Cancelled
+                 */
+                state?: ("announced" | "cancelled" | "draining" | "open" | "over")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedMaintenanceWindowList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    maintenance_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WindowInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceWindow"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    maintenance_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                window_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceWindow"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    maintenance_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                window_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    maintenance_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                window_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedWindowInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceWindow"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

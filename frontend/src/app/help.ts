@@ -2,6 +2,7 @@
 const PAGES: readonly (readonly [string, string])[] = [
   ["/submit", "job-specification.html"],
   ["/jobs", "reasons.html"],
+  ["/calendar", "maintenance.html"],
   ["/nodes", "operating.html"],
   ["/virtual-clusters", "policies.html"],
   ["/cells", "cells.html"],

@@ -56,6 +56,12 @@ const node = createRoute({
   component: lazyRouteComponent(() => import("@/features/nodes/node-page"), "NodePage"),
 });
 
+const calendar = createRoute({
+  getParentRoute: () => root,
+  path: "/calendar",
+  component: lazyRouteComponent(() => import("@/features/calendar/calendar-page"), "CalendarPage"),
+});
+
 const virtualClusters = createRoute({
   getParentRoute: () => root,
   path: "/virtual-clusters",
@@ -254,6 +260,7 @@ export const router = createRouter({
     anomalies,
     targets,
     fairness,
+    calendar,
     market,
     ledger,
     cells,

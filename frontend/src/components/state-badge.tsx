@@ -11,10 +11,11 @@ import {
   OctagonX,
   Scaling,
   TriangleAlert,
+  Wrench,
   type LucideIcon,
 } from "lucide-react";
 
-import type { Attempt, Job, Node, NodeCheck } from "@/api/schema";
+import type { Attempt, Job, MaintenanceWindow, Node, NodeCheck } from "@/api/schema";
 import styles from "@/components/state-badge.module.css";
 
 type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";
@@ -92,11 +93,14 @@ export function attemptLook(attempt: Pick<Attempt, "state" | "outcome" | "stop_c
   }
 }
 
-type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline" | "loan">;
+type NodeFacts = Pick<Node, "state" | "cordoned" | "draining" | "drained" | "drain_deadline" | "loan" | "maintenance">;
 
 export function nodeLook(node: NodeFacts): Look {
   if (node.state === "lost") return { tone: "failed", icon: CircleX, text: "Lost" };
   if (node.state === "new") return { tone: "starting", icon: CircleDashed, text: "Never seen" };
+  if (node.maintenance && node.maintenance.state !== "announced") {
+    return { tone: "off", icon: Wrench, text: "Maintenance" };
+  }
   if (node.drained) return { tone: "off", icon: CirclePause, text: "Drained" };
   if (node.drain_deadline && !node.cordoned) return { tone: "stopping", icon: Clock, text: "Closing" };
   if (node.draining) return { tone: "stopping", icon: OctagonX, text: "Draining" };
@@ -110,6 +114,22 @@ export function nodeLook(node: NodeFacts): Look {
       return { tone: "running", icon: CircleCheck, text: "Lent" };
   }
   return { tone: "running", icon: CircleCheck, text: "Ready" };
+}
+
+/** A maintenance window's state. */
+export function windowLook({ state }: Pick<MaintenanceWindow, "state">): Look {
+  switch (state) {
+    case "announced":
+      return { tone: "waiting", icon: Clock, text: "Announced" };
+    case "draining":
+      return { tone: "stopping", icon: OctagonX, text: "Draining" };
+    case "open":
+      return { tone: "off", icon: Wrench, text: "Under way" };
+    case "over":
+      return { tone: "done", icon: CircleCheck, text: "Over" };
+    case "cancelled":
+      return CANCELLED;
+  }
 }
 
 export function verdictLook(verdict: NodeCheck["verdict"]): Look {

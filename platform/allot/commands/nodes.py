@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import part_words
+from allot.describe import closing_words, in_maintenance, part_words
 from allot.output import (
     Format,
     duration,
@@ -132,6 +132,8 @@ def _slowdown(job: GpuSharer) -> str:
 
 
 def _node_state(node: Node) -> str:
+    if node["state"] == "ready" and in_maintenance(node):
+        return "MAINTENANCE"
     if node["state"] == "ready" and node["drained"]:
         return "DRAINED"
     if node["state"] == "ready" and node["drain_deadline"] and not node["cordoned"]:
@@ -152,7 +154,12 @@ def _count(node: Node, state: str) -> int:
 def _free(node: Node) -> int:
     """GPUs that a job could get now."""
     loan = node["loan"]
-    if node["state"] != "ready" or node["cordoned"] or (loan and loan["state"] != "lent"):
+    if (
+        node["state"] != "ready"
+        or node["cordoned"]
+        or in_maintenance(node)
+        or (loan and loan["state"] != "lent")
+    ):
         return 0
     return sum(gpu["state"] == "free" and gpu["healthy"] for gpu in node["gpus"])
 
@@ -166,8 +173,13 @@ def _node_detail(node: Node) -> str:
         if check["verdict"] != "ok" and (check["gpu"] is None or check["verdict"] == "warning")
     ]
     withdrawn = node["withdrawn"]
-    told = [*_loan_lines(node), *_withdrawn_lines(node), *broken]
+    told = [*_facts(node), *broken]
     return "; ".join([*told, *(warn for warn in warned if withdrawn is None or warn not in withdrawn["why"])])
+
+
+def _facts(node: Node) -> list[str]:
+    """Return what closes the node, or will, and who may use it."""
+    return [*_maintenance_lines(node), *_loan_lines(node), *_withdrawn_lines(node)]
 
 
 def _loan_lines(node: Node) -> list[str]:
@@ -183,6 +195,16 @@ def _loan_lines(node: Node) -> list[str]:
     if loan["state"] != "serving" and loan["why"]:
         lines.append(loan["why"])
     return lines
+
+
+def _maintenance_lines(node: Node) -> list[str]:
+    """Return the window that closes the node, now or next."""
+    window = node["maintenance"]
+    if window is None:
+        return []
+    if in_maintenance(node):
+        return [f"until {local_time(window['ends_at'])}: {window['reason']}"]
+    return [closing_words(window)]
 
 
 def _withdrawn_lines(node: Node) -> list[str]:
@@ -207,7 +229,7 @@ def _enforced(isolation: dict[str, bool]) -> list[str]:
 def _print_node(node: Node) -> None:
     print_line(f"Node {node['name']}")
     for title, text in (
-        ("State", "; ".join([_node_state(node), *_loan_lines(node), *_withdrawn_lines(node)])),
+        ("State", "; ".join([_node_state(node), *_facts(node)])),
         ("Rack", node["rack"]),
         ("Address", node["address"]),
         ("CPUs", f"{node['cpus']:g}"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from allot.commands.options import connect
+from allot.describe import in_maintenance
 from allot.output import print_line
 from allot.slurm import words
 from allot.slurm.formats import percent_lines, percent_parts
@@ -47,6 +48,8 @@ def state_of(node: Node) -> str:
     if node["state"] != "ready":
         return "down" if node["state"] == "lost" else "unknown"
     held = sum(gpu["state"] != "free" for gpu in node["gpus"])
+    if in_maintenance(node):
+        return "maint"
     if node["draining"] or node["cordoned"]:
         return "draining" if held else "drained"
     if not held:
@@ -55,6 +58,9 @@ def state_of(node: Node) -> str:
 
 
 def reason_of(node: Node) -> str:
+    window = node["maintenance"]
+    if window and in_maintenance(node):
+        return window["reason"]
     withdrawn = node["withdrawn"]
     return str(withdrawn.get("why") or "") if withdrawn else "none"
 

@@ -11,6 +11,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, LoanState, Node, NodeState
+from scheduler.models.selectors.maintenance import nodes_in_maintenance
 from tenants.errors import NotFound
 
 
@@ -31,7 +32,7 @@ def gpu_models() -> list[dict[str, Any]]:
         node__state=NodeState.READY,
         node__cordoned=False,
         node__loan_state__in=[LoanState.NONE, LoanState.LENT],
-    )
+    ).exclude(node__name__in=nodes_in_maintenance())
     free = dict(
         usable.filter(~Exists(here.filter(phase=HoldPhase.HELD)))
         .filter(~Exists(here.filter(phase=HoldPhase.NOMINATED)))

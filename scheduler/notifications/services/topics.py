@@ -24,6 +24,7 @@ TOPICS: Mapping[str, str] = {
     "job.preempted": "a job was stopped before its end and waits again",
     "job.stuck": "a job reports no progress, or its GPUs are idle",
     "job.trial_failed": "the trial run before a large gang failed",
+    "job.maintenance": "a node of a job closes for maintenance before its time limit",
     "budget.reached": "a tenant used up a part of its budget",
     "webhook.disabled": "a webhook was switched off, since it could not be reached",
     "node.lost": "a node stopped reporting",
@@ -35,8 +36,8 @@ CLUSTER_TOPICS = ("node.lost", "node.cordoned")
 EMAIL_TOPICS: Mapping[str, tuple[str, ...]] = {
     "start": ("job.started",),
     "end": ("job.finished", "job.failed"),
-    "failure": ("job.failed", "job.stuck", "job.trial_failed"),
-    "preemption": ("job.preempted",),
+    "failure": ("job.failed", "job.stuck", "job.trial_failed", "job.maintenance"),
+    "preemption": ("job.preempted", "job.maintenance"),
 }
 JOB_TOPICS = tuple(topic for topic in TOPICS if topic.startswith("job."))
 
@@ -134,6 +135,9 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     elif event.kind == "attempt.trial_failed":
         topic, verb = "job.trial_failed", "failed in its trial run"
         text = f"The trial run of {title[0].lower()}{title[1:]} failed: {event.message}"
+    elif event.kind == "attempt.maintenance":
+        topic, verb = "job.maintenance", "has to leave a node"
+        text, data = f"{title}: {event.message}", {"maintenance": event.data["maintenance"]}
     elif event.kind == "attempt.ended" and _was_preempted(event):
         topic, verb = "job.preempted", "was stopped and waits again"
         text, data = _preemption(event, title)

@@ -25,6 +25,7 @@ from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.cells import CellSpecification
 from scheduler.models.nodes import Gpu, NodeState
 from scheduler.models.rounds import PolicyMemory
+from scheduler.models.selectors.maintenance import nodes_in_maintenance
 from scheduler.wiring.representation import Representation
 
 
@@ -112,7 +113,7 @@ def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Us
     """Return the state of every chain's GPUs; with `nodes`, only what is on these is looked up.
 
     A GPU is bad when it is broken, absent, on a node that does not report, or is not of the chain's model;
-    and when its node is cordoned or to be drained, unless a job still runs on it.
+    and when its node is cordoned, to be drained or in maintenance, unless a job still runs on it.
     """
     found = {
         name: Use(bad=chain.everything(0) if nodes is None else _on(chain, nodes))
@@ -137,13 +138,14 @@ def use_of(layout: Layout, nodes: Collection[str] | None = None) -> dict[str, Us
         "node__cordoned",
         "node__draining",
     )
+    closed = nodes_in_maintenance()
     for gpu, node, index, model, works, cordoned, draining in rows.values_list(*columns):
         there = layout.where.get(Leaf(node, index))
         if there is None or not works or there[0].gpu_model != model:
             continue
         use, bit = found[there[0].name], 1 << there[1]
         guaranteed = held.get(gpu)
-        if guaranteed is not None or not (cordoned or draining):
+        if guaranteed is not None or not (cordoned or draining or node in closed):
             use.bad ^= bit
         if guaranteed is not None:
             use.used |= bit * guaranteed

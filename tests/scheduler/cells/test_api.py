@@ -1,10 +1,12 @@
 """Cells over the API: operators divide the cluster, everybody sees what became of it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from scheduler.models import CellSpecification, Event, PolicyMemory
+from scheduler.models import CellSpecification, Event, MaintenanceWindow, PolicyMemory
 from tenants.models import Guarantee
 from tests.api.caller import is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_vc
@@ -279,3 +281,20 @@ def test_only_operators_divide_the_cluster(world: World) -> None:
         world.member.post("/cells/proposal", {}),
     ):
         is_error(answer, 403, "not_allowed")
+
+
+def test_cells_of_a_node_in_maintenance_are_bad_until_its_window_is_over(divided: World) -> None:
+    def bad() -> int:
+        return divided.viewer.get("/cells").json()["chains"][0]["bad"]
+
+    now = timezone.now()
+    MaintenanceWindow.objects.create(
+        reason="new fans",
+        nodes=["node-b"],
+        starts_at=now - timedelta(hours=1),
+        ends_at=now + timedelta(hours=1),
+        made_at=now,
+    )
+    assert bad() == 8
+    MaintenanceWindow.objects.update(state="over")
+    assert bad() == 0

@@ -10,6 +10,7 @@ export const TOPICS: readonly { topic: Webhook["topics"][number]; says: string; 
   { topic: "job.preempted", says: "A job was preempted and waits again" },
   { topic: "job.stuck", says: "A job reports no progress" },
   { topic: "job.trial_failed", says: "A trial run failed" },
+  { topic: "job.maintenance", says: "A node of a job closes for maintenance" },
   { topic: "budget.reached", says: "50, 80 or 100 % of a budget is used" },
   { topic: "webhook.disabled", says: "A webhook was switched off" },
   { topic: "node.lost", says: "A node stopped reporting", ofCluster: true },

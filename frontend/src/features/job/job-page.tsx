@@ -11,6 +11,7 @@ import { ago, duration, gpuHours, moment, visible, words } from "@/components/fo
 import { gpusNow, indexesText, modelText, processorLines } from "@/components/gpu-amount";
 import { LedgerList } from "@/components/ledger/ledger-list";
 import { JobMetricsPanel } from "@/components/metrics/metrics-panel";
+import { JobMaintenanceNotice } from "@/components/maintenance-notice";
 import { useNow } from "@/components/now";
 import { writeSpec } from "@/components/spec-text";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
@@ -151,6 +152,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
     <Stack>
       {job.state === "failed" && <FailurePanel job={job} />}
       {(job.held || job.state === "cancelled") && job.message && <Notice>{visible(job.message)}</Notice>}
+      <JobMaintenanceNotice job={job} />
       {job.guarantee_lapsed && (
         <Notice icon={<ShieldAlert size={16} aria-hidden />}>
           Its guarantee has lapsed: what {job.virtual_cluster} is guaranteed now does not hold it any more; its events

@@ -10,6 +10,7 @@ import { bytes } from "@/components/format";
 import { type Bed, bedOf, holdersByGpu, jobsOn, STATE_TEXT } from "@/components/gpu-map/garden";
 import { GpuMap } from "@/components/gpu-map/gpu-map";
 import { Legend } from "@/components/gpu-map/legend";
+import { NodeMaintenanceNotice } from "@/components/maintenance-notice";
 import { NodeMetricsPanel } from "@/components/metrics/metrics-panel";
 import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
@@ -57,6 +58,7 @@ export function NodePage() {
       actions={me.is_operator && <NodeActions node={node} />}
     >
       <LoanNotice node={node} />
+      <NodeMaintenanceNotice node={node} />
       <WithdrawnNotice node={node} />
       <IsolationNotice node={node} />
       <Stack>

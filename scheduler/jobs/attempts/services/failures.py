@@ -12,6 +12,7 @@ from scheduler.jobs.failures.services import rule_for
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import LoanState, Node, NodeState
+from scheduler.models.selectors.maintenance import nodes_in_maintenance
 from scheduler.nodes.services.changes import cordon_node, node_locked
 
 #: A job avoids at most this many nodes, the newest, and never more than half of those that it could use.
@@ -78,6 +79,7 @@ def nodes_to_avoid(job: Job, attempt: Attempt) -> Sequence[int]:
     nodes = [*parts.order_by("id").values_list("node_id", flat=True)]
     known = [*(node for node in job.avoid_nodes if node not in nodes), *nodes]
     usable = Node.objects.filter(state=NodeState.READY, cordoned=False, loan_state__in=["", LoanState.LENT])
+    usable = usable.exclude(name__in=nodes_in_maintenance())
     if job.gpu_models:
         usable = usable.filter(gpu_model__name__in=job.gpu_models)
     most = min(MOST_AVOIDED, usable.count() // 2)

@@ -1,0 +1,29 @@
+"""Maintenance windows as the API's schema describes them."""
+
+from collections.abc import Mapping
+
+from rest_framework import serializers
+
+from scheduler.nodes.schemas import WINDOW_STATES
+
+
+class MaintenanceJob(serializers.Serializer[Mapping[str, object]]):
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    tenant = serializers.CharField()
+
+
+class MaintenanceWindow(serializers.Serializer[Mapping[str, object]]):
+    id = serializers.IntegerField()
+    reason = serializers.CharField()
+    state = serializers.ChoiceField(
+        choices=WINDOW_STATES,
+        help_text="`draining`: it has begun, and jobs still leave; `open`: nothing of a job is left there.",
+    )
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    nodes = serializers.ListField(child=serializers.CharField())
+    jobs = MaintenanceJob(many=True, help_text="Those on its nodes that you may see, the first 100 by id.")
+    job_count = serializers.IntegerField(help_text="How many jobs on its nodes you may see.")
+    made_by = serializers.CharField()
+    made_at = serializers.DateTimeField()
