@@ -88,7 +88,7 @@ DIST = ROOT / "frontend" / "dist"
 PAGE_BUDGET_BYTES = 357_000
 #: All pages together: what somebody fetches in time who visits every one. 70 kB of it is the terminal, which
 #: only those load who open a shell.
-TOTAL_BUDGET_BYTES = 570_000
+TOTAL_BUDGET_BYTES = 573_000
 
 
 def test_what_a_first_visit_loads_stays_within_its_budget():
