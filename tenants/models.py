@@ -64,13 +64,13 @@ class Membership(models.Model):
 
 
 class Invitation(models.Model):
-    """An offer of a role in a tenant to whoever has its link; nobody becomes a member but by accepting."""
+    """An offer of a role in a tenant to the user who has its link; only accepting it makes a member."""
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Role.choices)
     #: Whom it was meant for; blank where the link is handed over in another way.
     email = models.CharField(max_length=254, blank=True)
-    #: The link went to that address and to nobody else, so whoever has it reads the mail there.
+    #: The link went to that address alone, so a user who has it reads the mail there.
     mailed = models.BooleanField(default=False)
     key = models.CharField(max_length=16, unique=True)
     digest = models.BinaryField(max_length=32)
@@ -80,7 +80,7 @@ class Invitation(models.Model):
     #: When it was accepted or revoked; either way it is good no longer.
     ended_at = models.DateTimeField(null=True)
     accepted_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
-    #: User names that were found taken: nobody is to learn by it who exists.
+    #: User names that were found taken: the link is no way to learn which users exist.
     names_tried = models.PositiveSmallIntegerField(default=0)
 
     class Meta:
@@ -139,7 +139,7 @@ class Secret(models.Model):
     key_id = models.CharField(max_length=16)
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField()
-    #: Username of whoever gave it the value that it has.
+    #: Name of the user who gave it the value that it has.
     changed_by = models.CharField(max_length=150)
     #: When a node was last given it for a job.
     last_used_at = models.DateTimeField(null=True)
@@ -280,7 +280,7 @@ class AuditEntry(models.Model):
     #: The tenant whose admins may see it; none: operators only.
     tenant_id = models.BigIntegerField(null=True)
     tenant = models.CharField(max_length=63, blank=True, db_default="")
-    #: Of a change the fields that changed; of what was made or removed all of them.
+    #: For a change the fields that changed; for what was made or removed all of them.
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
 

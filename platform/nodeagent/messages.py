@@ -105,7 +105,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSample:
-    """What the processes of one replica do; None is what can not be told."""
+    """What the processes of one replica do; None is what cannot be measured."""
 
     attempt: int
     rank: int
@@ -265,7 +265,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Number `index` of `count` that take turns of so many seconds by the wall clock (`shim/freezing.py`)."""
+    """Number `index` of `count` that take turns of this many seconds by the wall clock (`freezing.py`)."""
 
     index: int
     count: int
@@ -344,7 +344,7 @@ class SecretsAnswer:
     problem: str = ""
 
 
-#: Of the attempts that are given none.
+#: For the attempts that are given none.
 NO_SECRETS = SecretsAnswer()
 
 

@@ -123,6 +123,7 @@ def make_job(job_id: int, **changes: Any) -> dict[str, Any]:
         "held": False,
         "array": None,
         "serves": None,
+        "maintenance": None,
         "version": 1,
     }
     return {**job, **changes}

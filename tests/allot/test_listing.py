@@ -26,6 +26,7 @@ NODE: dict[str, Any] = {
     "draining": False,
     "drained": False,
     "drain_deadline": None,
+    "maintenance": None,
     "withdrawn": None,
     "loan": None,
     "health": [

@@ -44,6 +44,7 @@ ANY = {
             "rule_id",
             "number",
             "search_id",
+            "window_id",
             "webhook_id",
         ),
         999,

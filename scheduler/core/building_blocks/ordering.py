@@ -2,12 +2,12 @@
 
 `start_in_order` disturbs nothing that runs. In `serve_in_order` everyone has a turn, those that run included:
 a gang keeps its place when its turn comes, and has lost it when gangs ahead needed it. Both name only what
-changes when nobody has to stop, and cost next to nothing when nobody waits.
+changes when no job has to stop, and cost next to nothing when no job waits.
 
 Who must stop is found by counting first: gangs for which no GPUs would be left are the losers of the order. A
 gang that needs a place gets idle GPUs if it can, else those of losers, and only where these lie too scattered
 those of others behind it. Who was displaced so is looked for another place, idle or of losers, and displaces
-nobody else in the same round: that would go on through the whole cluster.
+no other in the same round: that would go on through the whole cluster.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Outcome:
 def settled_outcome(
     view: View, grants: Sequence[Grant], settled: Collection[JobId], line: Iterable[JobId]
 ) -> Outcome:
-    """Return what came of seating everyone anew: who runs and has no place any more stops.
+    """Return what came of seating all jobs again: those that run and have no place any more stop.
 
     `settled`: those with a place from now on; `line`: all jobs of the view in the order in which they are
     served.
@@ -146,7 +146,7 @@ def serve_ranked(
 ) -> Outcome:
     """Serve all jobs of the view in the order given, taking GPUs from those behind when it must be.
 
-    Who is pinned comes before all others, since nobody can have its GPUs.
+    Pinned jobs come before all others, since no other can have their GPUs.
     """
     pinned = {job for unit in view.capacity.pinned for job in unit}
     if pinned:
@@ -224,7 +224,7 @@ class Starts:
         return self._most <= 0 and not self.capacity.has_open_gpus
 
     def count(self, model: str, gpus: int) -> None:
-        """Note that so many GPUs are given."""
+        """Note that this many GPUs are given."""
         left = self._left.get(model, 0)
         self._left[model] = left - gpus
         if left >= self._most:
@@ -250,7 +250,7 @@ class Starts:
         return None
 
     def _find(self, demand: Demand, may_displace: bool) -> Fit | None:
-        """Look for a place where nobody stops but losers, then where others do."""
+        """Look for a place where only losers stop, then where others do."""
         capacity = self.capacity
         everyone = capacity.pending
         capacity.pending = {jobs: held for jobs, held in everyone.items() if jobs in self.losers}

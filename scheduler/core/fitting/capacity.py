@@ -56,7 +56,7 @@ class Capacity(Searching):
     ) -> Capacity:
         """Return the part of this capacity that a view may use.
 
-        Its jobs hold `pending` already, which are so many GPUs of each model; `has_parts`: parts of some. Who
+        Its jobs hold `pending` already, `used` counts their GPUs by model; `has_parts`: parts of some. Who
         has `lapsed` makes room only for what has a higher priority.
         """
         view = self.fork()
@@ -67,7 +67,7 @@ class Capacity(Searching):
         return view
 
     def pinning(self, units: Collection[tuple[JobId, ...]]) -> Capacity:
-        """Return a copy in which these of the view's own stay: their GPUs are counted, and nobody gets them.
+        """Return a copy in which these of the view's own stay: their GPUs are counted and kept from others.
 
         They are still pending, so that a policy sees what they have; to drop one is to keep it. Who is pinned
         already stays so.
@@ -79,9 +79,9 @@ class Capacity(Searching):
         return twin
 
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
-        """Return a copy in which nobody gets what a gang is to hold, and these of the view's own stay.
+        """Return a copy in which no other job gets what a gang is to hold, and these of the view's own stay.
 
-        So much of the view's limit is reserved as well, as far as it is there. Nobody is stopped for it yet.
+        The view's limit is reserved as well, as far as it is there. No job is stopped for it yet.
         """
         model, twin = holding.model, self.pinning(units)
         kept = Counter[int]()
@@ -108,7 +108,7 @@ class Capacity(Searching):
         return twin
 
     def regardless_of_lapsed(self) -> Capacity:
-        """Return a copy in which whoever lapsed makes room for everyone."""
+        """Return a copy in which jobs whose guarantee lapsed make room for all others."""
         twin = self.fork()
         twin._lapsed = {}
         return twin
@@ -184,7 +184,7 @@ class Capacity(Searching):
                     layer.add(node, mask & usable[node], cpus, memory)
 
     def give_back(self, holding: Holding) -> bool:
-        """Let one of the view's own stay after all that was dropped, if nobody took its place."""
+        """Let one of the view's own stay after all that was dropped, if its place is still free."""
         if self._is_pinned(holding):
             return True
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
@@ -201,7 +201,7 @@ class Capacity(Searching):
         return True
 
     def take(self, fit: Fit) -> None:
-        """Settle a gang on the place found for it; whoever is in its way is dropped."""
+        """Settle a gang on the place found for it; victims in its way are dropped."""
         for victim in fit.victims:
             self.drop(victim)
         self._withdraw(fit.holding)

@@ -1,12 +1,12 @@
 """What a gang is offered: GPUs in layers, each one containing the layer before it.
 
-    idle       nobody holds them or is nominated for them
+    idle       no job holds them or is nominated for them
     releasing  and those whose holder is stopping, with no successor named yet
     evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
                guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
-A gang is looked for in each layer in turn, so nobody is disturbed while there is another way.
+A gang is looked for in each layer in turn, so no job is disturbed while there is another way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IDLE, RELEASING, EVICTING, OWN = range(4)
 Pending = dict[tuple[JobId, ...], Holding]
 #: Holdings that may be reclaimed, by model and GPUs, those that lose least first.
 BySize = dict[tuple[str, int], list[Holding]]
-#: So many of the smallest are tried in the place of several others.
+#: How many of the smallest are tried in the place of several others.
 FEW = 4
 
 
@@ -52,7 +52,7 @@ class Offers:
         self._evictable = evictable
         #: Lapsed holdings of the view's own virtual cluster, and the priorities that they have.
         self._lapsed: Mapping[Holding, int] = {}
-        #: Models of which the view has its own, with nobody to be evicted.
+        #: Models of which the view has its own, with no victims.
         self._private: frozenset[str] = frozenset()
         #: Jobs of those of the view's own holdings that stay whatever is decided.
         self.pinned: frozenset[tuple[JobId, ...]] = frozenset()
@@ -65,11 +65,11 @@ class Offers:
         )
 
     def idle(self, model: str) -> int:
-        """Return the GPUs of a model that nobody holds or is nominated for."""
+        """Return the GPUs of a model that no job holds or is nominated for."""
         return self._layers[model][IDLE].gpus
 
     def idle_nodes(self) -> Iterator[tuple[int, int]]:
-        """Yield (idle GPUs, how many nodes have so many of them), model by model."""
+        """Yield (idle GPUs, how many nodes have that number of them), model by model."""
         for layers in self._layers.values():
             for count, nodes in enumerate(layers[IDLE].by_count):
                 if count and nodes:
@@ -117,7 +117,7 @@ class Offers:
         return None if layers is None else layers[-1]
 
     def has_idle(self, model: str, parts: Sequence[Part]) -> bool:
-        """Whether so many CPUs and so much memory of nodes are idle."""
+        """Whether these CPUs and this memory of nodes are idle."""
         idle = self._layers[model][IDLE]
         return all(
             [

@@ -58,7 +58,7 @@ class Part:
 
     @property
     def succeeded(self) -> bool:
-        """Exited with 0 by itself: not because it was stopped, by whomever or whatever."""
+        """Exited with 0 by itself, not because something stopped it."""
         return self.exit_code == 0 and not self.category
 
 
@@ -94,7 +94,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promoted:
-    """Its GPUs are its own: nobody holds them any more, and its job has left its old place."""
+    """Its GPUs are its own: no other holds them any more, and its job has left its old place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """It is told to stop."""
+    """It has to stop."""
 
     cause: StopCause
 
@@ -176,7 +176,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellToStop:
-    """Tell these nodes to stop their parts; whoever shows the job shows it anew."""
+    """Tell these nodes to stop their parts; pages that show the job show it again."""
 
     nodes: tuple[int, ...]
 
@@ -220,7 +220,7 @@ def step(state: State, event: Event) -> tuple[State, Effects]:
     """
     match event:
         case Promoted():
-            # One node has nobody to wait for.
+            # One node has no other to wait for.
             return _stepped(state, AttemptEvent.PROMOTED, go=len(state.parts) == 1)
         case Withdrawn() if state.state is AttemptState.PLANNED:
             return _ended(state, Outcome.CANCELLED)
@@ -288,7 +288,7 @@ def _with(state: State, node: int, part: Part) -> State:
 
 
 def _ready(state: State, node: int) -> tuple[State, Effects]:
-    """When the last of a gang is ready, all are told to go."""
+    """When the last of a gang is ready, all may go."""
     noted = NotePart(node=node)
     is_ready = all(part.state is PartState.READY for part in state.parts.values())
     if not is_ready or state.go or state.state is not AttemptState.STARTING:

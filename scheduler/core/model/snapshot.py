@@ -45,7 +45,7 @@ class Gpu:
     index: int
     path: tuple[str, ...] = ()
     healthy: bool = True
-    #: Of the device; 0: unknown, and then nobody's memory is counted.
+    #: Memory of the device; 0: unknown, and then no memory on it is counted.
     memory_bytes: int = 0
 
 
@@ -62,7 +62,7 @@ class NodeLoan:
     pool: str
     #: SERVING, LENT or RETURNING.
     state: str = SERVING
-    #: Of a node that is returning: when its pool has it back, and when whoever is left there is stopped to
+    #: For a node that is returning: when its pool has it back, and when jobs still there are stopped to
     #: be gone by then.
     return_by: float | None = None
     stops_at: float | None = None
@@ -84,7 +84,7 @@ class Node:
     closes_at: float | None = None
     #: None: it is the cluster's own, of no serving pool.
     loan: NodeLoan | None = None
-    #: Of a virtual node: the name of the pinned cell that it is part of, which only those get who ask for it.
+    #: For a virtual node: the pinned cell that it is part of, given only to jobs that ask for it by name.
     pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -105,7 +105,7 @@ class Budget:
     #: Of the present period.
     left: float
     by_price: bool = False
-    #: When the whole amount is there anew, ascending; none: never.
+    #: When the whole amount is there again, ascending; none: never.
     renewals: tuple[float, ...] = ()
 
 
@@ -123,7 +123,7 @@ class Tenant:
     #: Its budget is used up, so that nothing of it is started, until the next period: None is for ever.
     budget_spent: bool = False
     budget_renewed_at: float | None = None
-    #: What is left of it, for whoever looks ahead; a round needs to know no more than the above.
+    #: What is left of it, for forecasts; a round needs to know no more than the above.
     budget: Budget | None = None
 
     @property
@@ -169,7 +169,7 @@ class VirtualCluster:
     min_run_seconds: float = 0.0
     #: Nor, one that has run for less than this, by a virtual cluster that reclaims what it is guaranteed.
     reclaim_min_run_seconds: float = 0.0
-    #: GPUs are reserved for the job that has waited longest, once that is longer than this; 0: for nobody.
+    #: GPUs are reserved for the job that has waited longest, once that is longer than this; 0: never.
     longest_wait_seconds: float = 0.0
     #: `gpu_parts.SHARE_NEVER`, SHARE_MEASURED or SHARE_FREE.
     sharing: str = SHARE_MEASURED
@@ -188,7 +188,7 @@ class Task:
 
     replicas: int
     gpus: int
-    #: Of what is left to the platform, 0: nobody waits for it.
+    #: 0 where it is left to the platform: no job waits for it.
     cpus: float = 0.0
     memory_bytes: int = 0
     #: What each replica has of its one GPU; None: all of its GPUs.
@@ -253,7 +253,7 @@ class Job:
     virtual_cluster: str
     submitted_at: float
     tasks: tuple[Task, ...]
-    #: Who submitted it; empty: nobody says.
+    #: Who submitted it; empty: unknown.
     user: str = ""
     #: Jobs of a tenant that name the same search are one app, as in a search for hyper-parameters.
     search: str = ""
@@ -295,13 +295,13 @@ class Job:
     spread_speeds: Mapping[str, float] = field(default_factory=dict)
     #: When it should have ended; None: whenever.
     deadline_at: float | None = None
-    #: None: nobody told, or its batch size never changes.
+    #: None: not reported, or its batch size never changes.
     training: Training | None = None
-    #: (step, loss) as told now and then, by step; empty: nobody told.
+    #: (step, loss) as reported now and then, by step; empty: not reported.
     losses: tuple[tuple[float, float], ...] = ()
     #: GPU-seconds received in attempts that have ended, by GPU model; `service` adds what runs now.
     attained_service: Mapping[str, float] = field(default_factory=dict)
-    #: How long it is expected to run in all at its own size, by whoever knows best; None: nobody does.
+    #: How long it is expected to run in all at its own size, by the best source; None: unknown.
     estimate_seconds: float | None = None
     #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
@@ -324,11 +324,11 @@ class Job:
     preemption_cost_seconds: float = 0.0
     #: How often in a row it was preempted before it had run for the least time of its virtual cluster.
     short_runs: int = 0
-    #: Not before this instant on GPUs that nobody guarantees it: back-off after short runs.
+    #: Not before this instant on GPUs without a guarantee: back-off after short runs.
     may_borrow_at: float = 0.0
     #: None: what starts next is the job itself.
     trial: Trial | None = None
-    #: Of a job that has parts of GPUs: with whom it shares them; None: with anybody.
+    #: For a job that has parts of GPUs: with which jobs it shares them; None: with any.
     sharing: SharingLabels | None = None
     #: What others of its tenant count it as, and whom it wants near it.
     tags: tuple[str, ...] = ()
@@ -342,7 +342,7 @@ class Job:
 
     @property
     def gpus(self) -> int:
-        """Size of the gang in GPUs: on so many it is, though it may have only a part of each."""
+        """Size of the gang: the GPUs that it is on, though it may have only a part of each."""
         if len(self.tasks) == 1:  # As nearly all are, and asked several times for each job of a round.
             task = self.tasks[0]
             return task.replicas * task.gpus
@@ -406,9 +406,9 @@ class Running:
     guaranteed: bool = True
     #: Told to stop; its GPUs come free when its nodes say so. It can not be kept.
     stopping: bool = False
-    #: Measured speed of each job relative to having these GPUs alone; empty when nobody measured.
+    #: Measured speed of each job relative to having these GPUs alone; empty: not measured.
     speeds: Mapping[JobId, float] = field(default_factory=dict)
-    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    #: Seconds of a turn, in which the other jobs are frozen in place; None: they run at the same time.
     slice_seconds: float | None = None
     #: So many GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed: they are
     #: opportunistic, and who reclaims them makes the gang smaller and does not stop it.
@@ -476,7 +476,7 @@ class Snapshot:
     spare_policy_parameters: Mapping[str, Any] = field(default_factory=dict)
     spare_placer: str = "consolidate"
     spare_placer_parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: So many jobs may lose their GPUs in a round because a policy prefers others; None: any number.
+    #: The most jobs that may lose their GPUs in a round because a policy prefers others; None: any number.
     preemptions_per_round: int | None = None
     #: How long a job whose last run was too short may not borrow: the first time, and at most.
     backoff_seconds: float = 30.0
@@ -487,9 +487,9 @@ class Snapshot:
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: tuple[PairSpeeds, ...] = ()
-    #: How fast they are expected to be by their profiles, where nobody measured them; empty: nobody knows.
+    #: How fast they are expected to be by their profiles, where that was not measured; empty: unknown.
     interference: tuple[Branch, ...] = ()
-    #: What the jobs of the last days asked for: what is likely to come next. Empty: nobody counted.
+    #: What the jobs of the last days asked for: what is likely to come next. Empty: not counted.
     workload: tuple[TaskKind, ...] = ()
     #: How GPUs are divided by cells; None: every model is divided by counts.
     cells: Specification | None = None

@@ -101,7 +101,7 @@ class Engine:
             self._events.schedule(arrival.job.submitted_at, partial(self.submit, arrival.job, arrival.truth))
         for scripted in sorted(script, key=lambda scripted: scripted.at):
             self._events.schedule(scripted.at, partial(self._play, scripted))
-        # After the arrivals: whoever comes at the beginning counts in the first look.
+        # After the arrivals: jobs that come at the beginning count in the first look.
         terms = self._rules.autoscaling
         self.autoscaler = None if terms is None else Autoscaler(self, terms, self._events)
 
@@ -225,8 +225,8 @@ class Engine:
     def _note_rest(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         """Find out whether only an event can let anybody run again: then no policy need be asked before.
 
-        So it is where nothing runs and nobody who waits fits on what there is; and where for as long as
-        no policy waits nothing ran, nothing happened and nobody was started, though they wanted to be asked.
+        So it is where nothing runs and no waiting job fits on what there is; and where for as long as
+        no policy waits nothing ran, happened or was started, though policies wanted to be asked.
         """
         if plan.actions or plan.market or self.round_engine.facts.running:
             self._rests_since, self._is_at_rest = math.inf, False
@@ -309,7 +309,7 @@ class Engine:
         return True
 
     def close_nodes(self, numbers: Collection[NodeId]) -> None:
-        """Let nodes take no more work; whoever is there writes a checkpoint and goes on elsewhere."""
+        """Let nodes take no more work; jobs there write a checkpoint and go on elsewhere."""
 
         def closed(node: Node) -> Node:
             return replace(node, schedulable=False, closes_at=None) if node.id in numbers else node
@@ -351,13 +351,13 @@ class Engine:
                     self._events.schedule(instant, self._relend)
 
     def close_market(self) -> None:
-        """Let nobody lend or borrow anything anew; loans end when they should."""
+        """Let no new loan be made; loans end when they should."""
         if self._market is not None:
             self._market.close()
             self._relend()
 
     def _relend(self) -> bool:
-        """Let rounds know the market as it is now; guarantees are made anew only where they changed hands."""
+        """Let rounds know the market as it is now; guarantees are rebuilt only where they changed hands."""
         facts = self.round_engine.facts
         known, lending = facts.frame.lending, self.market.at(self.now, self._round_seconds)
         if known is not None and active(lending.loans, self.now) == self._in_force:

@@ -51,12 +51,12 @@ class Bounds:
     horizon_seconds: float = 30 * DAY_SECONDS
     #: Of each of the three runs.
     rounds: int = 1_000
-    #: So many rounds of the expected run come as they would in the live loop. From then on each
+    #: The first rounds of the expected run come as they would in the live loop. From then on each
     #: `rounds_to_double` rounds double the time between two: what is far ahead need not be known to the
     #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
-    #: After so many changes of guarantees by loans nobody lends anything anew: each costs like some rounds.
+    #: After so many changes of guarantees by loans no new loan is made: each costs like some rounds.
     loan_changes: int = 20
 
     @classmethod
@@ -68,7 +68,7 @@ class Bounds:
         )
 
     def doubles_after(self, rounds: int, kind: Assumption) -> bool:
-        """Whether rounds are further apart once so many have been run."""
+        """Whether rounds are further apart after this number of them."""
         if self.rounds_to_double is None:
             return False
         parts = 1 if kind is Assumption.EXPECTED else 2
@@ -89,7 +89,7 @@ class Prediction:
     earliest: float | None = None
     #: None beside an expected start: after the horizon.
     latest: float | None = None
-    #: Why no start can be told, as a sentence; else empty.
+    #: Why no start can be named, as a sentence; else empty.
     why_not: str = ""
 
 
@@ -157,7 +157,7 @@ class _Recorder:
     kind: Assumption
     positions: dict[JobId, int] = field(default_factory=dict)
     held: dict[JobId, str] = field(default_factory=dict)
-    #: From when on rounds were so many seconds apart, in ascending order.
+    #: From when on rounds were this many seconds apart, in ascending order.
     coarser: list[tuple[float, float]] = field(default_factory=list)
     is_market_closed: bool = False
 
@@ -330,7 +330,7 @@ def _without_strays(snapshot: Snapshot) -> Snapshot:
 
 
 def _without_far_loans(snapshot: Snapshot, most: int) -> Snapshot:
-    """Of the loans that there are, let only the next so many begin or end."""
+    """Let only the next few of the loans that there are begin or end."""
     lending, now = snapshot.lending, snapshot.now
     if lending is None:
         return snapshot

@@ -1,10 +1,10 @@
-"""Who has waited too long under a policy that gives GPUs to whoever makes most of them, and comes first.
+"""Jobs that waited too long under a policy that gives GPUs to those that make most of them, and come first.
 
 A large gang that cannot be smaller costs many others their GPUs, and by a sum of speedups or utilities it may
 wait for ever. So whoever waits for longer than a limit is *due*, higher priorities and then the longest wait
 first: it has its fewest GPUs before anybody else is considered, and keeps them for as long as the limit, its
 *turn*. Turns have half of the GPUs at most, or one alone as many as it needs: the rest goes where it makes
-the most progress. Nobody who is due passes another. So the first in line of those whom the GPUs of the view
+the most progress. No due job passes another. So the first in line of those whom the GPUs of the view
 would do for starts when at the latest all turns have ended, which is within the limit and a cycle: the n-th
 starts after n such times at most. Waits are counted from when the policy first saw a job wait, and anew when
 what it remembers is lost. Ours: neither Pollux (OSDI'21) nor Sia (SOSP'23) has such a rule (decision 0051).
@@ -39,9 +39,9 @@ class LongWaits:
     since: Mapping[JobId, float]
 
     def within(self, gpus: int, used: int, could: Callable[[Job], bool]) -> list[Job]:
-        """Return whose turn may begin with so many GPUs in all, of which other turns have `used`.
+        """Return whose turn may begin with this many GPUs in all, of which other turns have `used`.
 
-        `could`: whether a job could start if nobody had a turn; one that could not holds nobody up.
+        `could`: whether a job could start if no job had a turn; one that could not holds up none.
         """
         found: list[Job] = []
         for job in filter(could, self.due):
@@ -64,7 +64,7 @@ class LongWaits:
 
 
 def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
-    """Return who is due, given what `LongWaits.memory` returned last time; nobody where the limit is 0."""
+    """Return who is due, given what `LongWaits.memory` returned last time; none where the limit is 0."""
     if not longest_seconds:
         return LongWaits(due=(), kept=frozenset(), since={})
     before, now = known.get("waits", {}), view.now
@@ -82,7 +82,7 @@ def long_waits(view: View, known: Memory, longest_seconds: float) -> LongWaits:
 def in_turn(waits: LongWaits, pool: Pool) -> tuple[tuple[Gang, ...], list[Job]]:
     """Return the gangs of a pool, those pinned that have a turn, and whose turn begins.
 
-    These are put where the GPUs would be if nobody had any but those who have a turn or are pinned anyway.
+    These are put where the GPUs would be if only jobs that have a turn or are pinned had any.
     """
     places = {job.id: place for place, job in enumerate(pool.jobs)}
     if waits.kept.isdisjoint(places) and not any([job.id in places for job in waits.due]):
