@@ -11,10 +11,10 @@ _HEAD = """\
 <!-- Written by `make schema` from scheduler/jobspec; changes here are lost. -->
 # The job specification
 
-A job is written in YAML or JSON, in the form of the page *Submit a job*, or as flags of `allot submit`; what
-is wrong is told by field. [README](../README.md#submit-a-job) has an example. Every field has its line here;
-what is not said to be needed may be left out or null. Durations are seconds, or text such as `30m`, `2h`,
-`1d12h`; sizes are bytes, or text such as `512MiB`, `4GiB`.
+A job is written in YAML or JSON, in the form of the page *Submit a job*, or as flags of
+`allot submit`; an error names its field. [README](../README.md#submit-a-job) has an example. Every
+field has its line here; fields that are not marked as required may be left out or null. Durations
+are seconds, or text such as `30m`, `2h`, `1d12h`; sizes are bytes, or text such as `512MiB`, `4GiB`.
 
 An editor that knows JSON Schema completes and checks the YAML when its first line is, with the address of
 your server:
