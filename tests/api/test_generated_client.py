@@ -103,8 +103,11 @@ def test_every_get_is_called_and_its_answer_understood(generated, client):
     # Of these there are none in this cluster.
     rows = {"cells_advice_get", "ledger_get", "ledger_replay_get"}
     rows |= {
+        "jobs_code_get",
+        "maintenance_get",
         "market_loans_get",
         "market_offers_get",
+        "tenants_archives_get",
         "webhooks_get",
         "webhooks_deliveries_list",
         "what_if_get",

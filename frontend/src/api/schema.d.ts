@@ -12897,7 +12897,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/gzip": string;
+                    "application/octet-stream": string;
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -22,7 +22,8 @@ from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Role, Scope
 from tenants.selectors import tenant_get, viewer
 
-ARCHIVE_TYPE = "application/gzip"
+#: Clients that generators make read no other type of binary answers.
+ARCHIVE_TYPE = "application/octet-stream"
 
 
 class StoredArchive(serializers.Serializer[Mapping[str, object]]):
@@ -52,7 +53,7 @@ class TenantArchive(APIView):
         return Response(_shown(archive))
 
     @extend_schema(
-        request={"application/octet-stream": OpenApiTypes.BINARY},
+        request={ARCHIVE_TYPE: OpenApiTypes.BINARY},
         responses={200: StoredArchive, 201: StoredArchive},
     )
     def put(self, request: Request, name: str, digest: str) -> Response:
