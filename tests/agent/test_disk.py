@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -147,4 +149,33 @@ async def test_a_job_that_writes_on_is_ended_soon_after_its_limit(
     assert outcome.category == "out_of_disk"
     written = sum(path.stat().st_size for path in Path(small_disk.runtime.folder(1).path).rglob("big"))
     # A quarter beyond, and a second in which a busy machine lets nothing else run.
+    assert 128 * MIB < written < 1.25 * 128 * MIB + 64 * MIB
+
+
+#: Deletes 96 MiB a second of a file that is there when it says so.
+DELETES = """
+import os, sys, time
+file, size = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 768
+os.posix_fallocate(file, 0, size * 2**20)
+print("ready", flush=True)
+began, count = time.monotonic(), 0
+while count < size:
+    count += 1
+    os.ftruncate(file, (size - count) * 2**20)
+    time.sleep(max(0.0, began + count / 96 - time.monotonic()))
+"""
+
+
+async def test_what_others_delete_meanwhile_buys_it_no_time(small_disk: RuntimeNode) -> None:
+    """The free space grows all the while, so only looking at the job's own files shows what it wrote."""
+    part = make_part(python(WRITES_ON.format(first=""), interpreter=everybodys_python()))
+    with tempfile.NamedTemporaryFile() as ballast:
+        command = [sys.executable, "-c", DELETES, ballast.name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as others:
+            assert others.stdout is not None
+            assert others.stdout.readline() == "ready\n"
+            outcome = await small_disk.run(part)
+            others.kill()
+    assert outcome.category == "out_of_disk"
+    written = sum(path.stat().st_size for path in Path(small_disk.runtime.folder(1).path).rglob("big"))
     assert 128 * MIB < written < 1.25 * 128 * MIB + 64 * MIB

@@ -271,10 +271,13 @@ class Shim:
         if self.lapse is not None:
             self.stand_still(self.lapse, now)
             return
-        if not self.reason and any([disk.step(now) for disk in self.disks]):
-            self.stop("disk", shorter_grace(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
-        if self.reason == "disk" and any([disk.is_far_beyond() for disk in self.disks]):
-            self.kill()
+        if self.reason in ("", "disk"):
+            # Also once it has to end: what others delete hides from the free space what it writes on.
+            exceeds = any([disk.step(now) for disk in self.disks])
+            if exceeds and not self.reason:
+                self.stop("disk", shorter_grace(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
+            if self.reason and any([disk.is_far_beyond() for disk in self.disks]):
+                self.kill()
         if not self.reason and (replica := self.sharing.who_exceeds_memory(now)) is not None:
             self.first_failed = replica.rank
             self.stop("gpu_memory", shorter_grace(DISK_GRACE_SECONDS, self.spec["grace_seconds"]))
