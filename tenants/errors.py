@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class ApplicationError(Exception):
         self.message = message or (self.__doc__ or "").splitlines()[0]
         self.fields = tuple(fields)
         super().__init__(self.message)
+
+    @classmethod
+    def of(cls, *fields: FieldError) -> Self:
+        """Return the error that says what is wrong with these fields, of which the first is its message."""
+        return cls(f"{fields[0].field}: {fields[0].problem}.", fields)
 
 
 class Invalid(ApplicationError):

@@ -39,7 +39,7 @@ def secret_set(*, by: Viewer, tenant: Tenant | None, name: str, value: str) -> t
     if not 1 <= len(content) <= VALUE_BYTES:
         problem = "is empty" if not content else f"has {len(content):,} bytes"
         expected = f"text of 1 to {VALUE_BYTES:,} bytes"
-        raise Invalid(f"value: {problem}.", [FieldError("value", problem, expected)])
+        raise Invalid.of(FieldError("value", problem, expected))
     secret = owner.secrets.filter(name=name).first()
     is_new = secret is None
     if secret is None:

@@ -144,4 +144,4 @@ def _deadline(body: Mapping[str, Any]) -> datetime | None:
         problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
     else:
         return until
-    raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+    raise Invalid.of(problem)

@@ -41,7 +41,7 @@ class JobsBulk(APIView):
         if not isinstance(specs, list):
             problems.append(FieldError("jobs", "is not a list" if specs else "is missing", "a list of jobs"))
         if problems:
-            raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems[:100])
+            raise Invalid.of(*problems[:100])
         jobs = services.jobs_submit_bulk(viewer=viewer(request), tenant=tenant, specs=specs)
         return Response({"jobs": [_short(job) for job in jobs]}, status=201)
 

@@ -134,7 +134,7 @@ def jobs_matching(by: Viewer, given: Mapping[str, str], *, where: str) -> QueryS
         field = f"{where}.{unknown[0][:80]}" if unknown else where
         problem = f"is not a filter{did_you_mean(unknown[0], known)}" if unknown else "is empty"
         expected = f"{'one' if unknown else 'one or more'} of: {', '.join(known)}"
-        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+        raise Invalid.of(FieldError(field, problem, expected))
     chosen = JobFilter(data=given, queryset=jobs_visible(by))
     if not chosen.is_valid():  # type: ignore[no-untyped-call]
         problems = [

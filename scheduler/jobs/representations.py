@@ -36,17 +36,21 @@ def jobs(ids: Iterable[int]) -> list[Representation]:
     positions = positions_of([job for job in by_id.values() if job.state == JobState.QUEUED])
     windows = _windows_of(newest, attempt_forms)
     return [
-        {
-            **_job(job, newest.get(job.id), attempt_forms, reasons_of(job), positions.get(job.id)),
-            "maintenance": windows.get(job.id),
-        }
+        _job(
+            job,
+            newest.get(job.id),
+            attempt_forms,
+            reasons_of(job),
+            positions.get(job.id),
+            windows.get(job.id),
+        )
         for job in [by_id[job_id] for job_id in ids if job_id in by_id]
     ]
 
 
 def new_job(job: Job) -> Representation:
     """Return a job that was submitted a moment ago, for which nothing needs to be looked up."""
-    return {**_job(job, None, {}, [], None), "maintenance": None}
+    return _job(job, None, {}, [], None, None)
 
 
 def _job(
@@ -55,6 +59,7 @@ def _job(
     attempt_forms: Mapping[int, Representation],
     reasons: list[Representation],
     position: int | None,
+    window: Representation | None,
 ) -> Representation:
     return {
         "id": job.id,
@@ -87,6 +92,7 @@ def _job(
         "cancelling": job.cancelling,
         "held": job.held,
         "code": _code(job),
+        "maintenance": window,
         "array": None if job.array is None else {"number": job.array_id, **job.array},
         "serves": None if job.serves is None else job.serves.job_id,
         "version": job.version,

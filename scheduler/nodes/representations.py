@@ -23,10 +23,13 @@ def nodes(ids: Iterable[int]) -> list[Representation]:
     busy = _without_gpus_on(by_id)
     windows = windows_of([node.name for node in by_id.values()])
     return [
-        {
-            **_node(by_id[node_id], gpus[node_id], checks[node_id], has_others=node_id in busy),
-            "maintenance": maintenance(windows.get(by_id[node_id].name)),
-        }
+        _node(
+            by_id[node_id],
+            gpus[node_id],
+            checks[node_id],
+            windows.get(by_id[node_id].name),
+            has_others=node_id in busy,
+        )
         for node_id in ids
         if node_id in by_id
     ]
@@ -61,7 +64,12 @@ def _checks_of(node_ids: Collection[int]) -> dict[int, list[Representation]]:
 
 
 def _node(
-    node: Node, gpus: list[Representation], checks: list[Representation], *, has_others: bool
+    node: Node,
+    gpus: list[Representation],
+    checks: list[Representation],
+    window: MaintenanceWindow | None,
+    *,
+    has_others: bool,
 ) -> Representation:
     is_free = not has_others and all(gpu["state"] == "free" for gpu in gpus)
     return {
@@ -77,6 +85,7 @@ def _node(
         "drain_deadline": iso(node.drain_deadline),
         "withdrawn": _withdrawn(node) if node.cordoned or node.draining else None,
         "loan": _loan(node),
+        "maintenance": maintenance(window),
         "health": checks,
         "isolation": node.isolation,
         "isolation_level": isolation_level(node.isolation),

@@ -107,7 +107,7 @@ class TenantSecretView(APIView):
 def _set(request: Request, tenant: Tenant | None, name: str) -> Response:
     if not re.fullmatch(SECRET_NAME.regex, name):
         problem = "is not a name of a secret"
-        raise Invalid(f"name: {problem}.", [FieldError("name", problem, str(SECRET_NAME.message))])
+        raise Invalid.of(FieldError("name", problem, str(SECRET_NAME.message)))
     given = SecretInput(data=request.data)
     given.is_valid(raise_exception=True)
     secret, is_new = secret_set(

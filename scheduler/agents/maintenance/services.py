@@ -87,15 +87,15 @@ def window_change(
     moves = choice is not None or columns.get("starts_at", window.starts_at) != window.starts_at
     if moves and (window.state != WindowState.ANNOUNCED or window.starts_at <= now):
         field = "starts_at" if choice is None else "nodes"
-        problem = FieldError(field, "can not be changed: the window has begun", "cancel it, and make another")
-        raise Conflict(f"{field}: {problem.problem}.", [problem])
+        problem = "can not be changed: the window has begun"
+        raise Conflict.of(FieldError(field, problem, "cancel it, and make another"))
     for name, value in columns.items():
         setattr(window, name, value)
     if moves:
         _check_start(window.starts_at, now)
     if window.ends_at <= now:
-        problem = FieldError("ends_at", "is not ahead", "an instant in the future; cancel it to end it now")
-        raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+        expected = "an instant in the future; cancel it to end it now"
+        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
     _check_end(window.ends_at, window.starts_at)
     if choice is not None:
         window.nodes = sorted(_chosen(choice))
@@ -192,14 +192,13 @@ def _chosen(choice: Choice) -> set[str]:
     found = set().union(*racks.values())
     for field, given, known in (("nodes", choice.nodes, found), ("racks", choice.racks, racks)):
         if unknown := sorted(set(given).difference(known)):
-            problem = FieldError(field, f"there is no {_named(unknown)}", "names that GET nodes lists")
-            raise Invalid(f"{field}: {problem.problem}.", [problem])
+            problem = f"there is no {_named(unknown)}"
+            raise Invalid.of(FieldError(field, problem, "names that GET nodes lists"))
     if not found:
-        problem = FieldError("nodes", "no node is named", "names of nodes, or of racks in `racks`")
-        raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+        raise Invalid.of(FieldError("nodes", "no node is named", "names of nodes, or of racks in `racks`"))
     if len(found) > MAX_NODES:
-        problem = FieldError("nodes", f"{len(found)} are too many", f"at most {MAX_NODES} in one window")
-        raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+        problem = f"{len(found)} are too many"
+        raise Invalid.of(FieldError("nodes", problem, f"at most {MAX_NODES} in one window"))
     return found
 
 
@@ -224,15 +223,14 @@ def _refuse_overlap(window: MaintenanceWindow) -> None:
 def _check_start(starts_at: datetime, now: datetime) -> None:
     if not now < starts_at <= now + FARTHEST:
         expected = "an instant in the future, at most a year away"
-        problem = FieldError("starts_at", f"{_at(starts_at)} is not ahead, or too far", expected)
-        raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+        raise Invalid.of(FieldError("starts_at", f"{_at(starts_at)} is not ahead, or too far", expected))
 
 
 def _check_end(ends_at: datetime, starts_at: datetime) -> None:
     if not starts_at < ends_at <= starts_at + FARTHEST:
         expected = "an instant after starts_at, at most a year after it"
-        problem = FieldError("ends_at", f"{_at(ends_at)} is not after the start, or too far", expected)
-        raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+        problem = f"{_at(ends_at)} is not after the start, or too far"
+        raise Invalid.of(FieldError("ends_at", problem, expected))
 
 
 def _record(window: MaintenanceWindow, nodes: Iterable[Node], kind: str, *, actor: str, at: datetime) -> None:

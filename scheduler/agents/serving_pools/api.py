@@ -160,7 +160,7 @@ class NodeLoan(APIView):
         if until is not None and not now < until <= now + timedelta(seconds=_LONGEST_LOAN_SECONDS):
             expected = "an instant in the future, at most a year away"
             problem = FieldError("until", f"{until.isoformat()} is not ahead, or too far", expected)
-            raise Invalid(f"{problem.field}: {problem.problem}.", [problem])
+            raise Invalid.of(problem)
         node_lend(node=node, actor=by.actor, why=body["why"], until=until)
         return Response(_node(node))
 

@@ -168,7 +168,7 @@ def _exceeds_resources(job: Job, needs: Amounts, quota: Quota, line: str) -> Rea
         tier=Tier.NEVER,
         message=f"Tenant {job.tenant} may hold at most {cap} at once; this job needs"
         f" {_said(line, needs.of(line))}.",
-        blocking={"tenant": job.tenant, "resource": _RESOURCES[line], "limit": quota.lines[line]},
+        blocking=_blocking(quota, line),
         hint=f"Ask for at most {cap} in all, or an operator for more quota.",
     )
 
@@ -180,12 +180,7 @@ def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
         tier=Tier.NEVER,
         message=f"User {job.user} may hold at most {cap} at once in tenant {job.tenant}; this job needs"
         f" {_said(line, needs.of(line))}.",
-        blocking={
-            "tenant": job.tenant,
-            "user": job.user,
-            "resource": _RESOURCES[line],
-            "limit": quota.lines[line],
-        },
+        blocking=_blocking(quota, line),
         hint=f"Ask for at most {cap} in all, or an admin of the tenant for more.",
     )
 
@@ -227,12 +222,7 @@ def _over_resources(job: Job, needs: Amounts, quota: Quota, line: str, held: flo
         message=f"Tenant {job.tenant} has a quota of {_said(line, quota.lines[line])}; {_said(line, held)}"
         " are used by its jobs or reserved for jobs ahead, and this job needs"
         f" {_said(line, needs.of(line))}.",
-        blocking={
-            "tenant": job.tenant,
-            "resource": _RESOURCES[line],
-            "limit": quota.lines[line],
-            "held": held,
-        },
+        blocking=_blocking(quota, line) | {"held": held},
         hint="It is considered as soon as other jobs of the tenant end, or an operator raises the quota.",
     )
 
@@ -244,16 +234,15 @@ def _over_user_quota(job: Job, needs: Amounts, quota: Quota, line: str, held: fl
         message=f"User {job.user} has a quota of {_said(line, quota.lines[line])} in tenant {job.tenant};"
         f" {_said(line, held)} are used by the user's jobs or reserved for jobs ahead, and this job needs"
         f" {_said(line, needs.of(line))}.",
-        blocking={
-            "tenant": job.tenant,
-            "user": job.user,
-            "resource": _RESOURCES[line],
-            "limit": quota.lines[line],
-            "held": held,
-        },
+        blocking=_blocking(quota, line) | {"held": held},
         hint="It is considered as soon as other jobs of the user end, or an admin of the tenant raises the"
         " quota.",
     )
+
+
+def _blocking(quota: Quota, line: str) -> dict[str, object]:
+    whose = {"tenant": quota.tenant, "user": quota.user} if quota.user else {"tenant": quota.tenant}
+    return {**whose, "resource": _RESOURCES[line], "limit": quota.lines[line]}
 
 
 def _said(line: str, amount: float) -> str:

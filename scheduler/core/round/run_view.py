@@ -335,12 +335,10 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
     Raises PolicyError when the placer fails or uses GPUs that the view may not use.
     """
     try:
-        offered = _offered(view, decision)
         if not decision.grants:
-            for holding in list(offered.pending.values()):
-                offered.drop(holding)
-            return PlacerDecision(placements={}), offered
+            return PlacerDecision(placements={}), settle_exactly(view, decision, {})
         together = getattr(placer, "together", False)
+        offered = _offered(view, decision)
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:

@@ -104,7 +104,7 @@ def _checked(viewer: Viewer, body: Mapping[str, Any]) -> dict[str, Any]:
     if not question and not problems:
         problems.append(FieldError("body", "asks nothing", f"one or more of: {_BODY}"))
     if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+        raise Invalid.of(*problems)
     return question
 
 

@@ -70,14 +70,14 @@ class Upload:
             written(self.file, piece)
         if found.hexdigest() != self.digest:
             problem = f"what arrived is {SHA256}{found.hexdigest()}"
-            raise _refused("digest", problem, "the SHA-256 of the bytes that are sent")
+            raise Invalid.of(FieldError("digest", problem, "the SHA-256 of the bytes that are sent"))
         config = settings.CONFIG
         bounds = Bounds(files=config.archive_files, unpacked_bytes=config.archive_unpacked_bytes)
         try:
             return size, contents(self.file, bounds)
         except ArchiveRefused as error:
             expected = "a gzip'ed tar of plain files, folders and links that stay inside"
-            raise _refused("body", str(error).rstrip("."), expected) from error
+            raise Invalid.of(FieldError("body", str(error).rstrip("."), expected)) from error
 
     def keep(self, path: Path) -> None:
         """Move it to its place; from then on it is there also after a loss of power."""
@@ -100,7 +100,8 @@ def _next_piece(body: IO[bytes]) -> bytes:
     try:
         return body.read(PIECE_BYTES)
     except OSError as error:
-        raise _refused("body", f"was cut off: {error}", "the whole archive; nothing was stored") from error
+        expected = "the whole archive; nothing was stored"
+        raise Invalid.of(FieldError("body", f"was cut off: {error}", expected)) from error
 
 
 def written(file: IO[bytes], piece: bytes) -> None:
@@ -120,10 +121,6 @@ def remove_strays(known: Collection[Path]) -> None:
         with suppress(FileNotFoundError):
             if path not in known and path.stat().st_mtime < before:
                 path.unlink()
-
-
-def _refused(field: str, problem: str, expected: str) -> Invalid:
-    return Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
 
 
 def _no_space(error: OSError) -> NoSpace:

@@ -213,7 +213,7 @@ def _question(request: Request) -> UsageQuestion:
     if unknown or len(set(by)) < len(by):
         problem = f"{unknown[0][:80]!r} is no grouping" if unknown else ("names a grouping twice")
         expected = f"one or more of: {', '.join(GROUPINGS)}"
-        raise Invalid(f"by: {problem}.", [FieldError("by", problem, expected)])
+        raise Invalid.of(FieldError("by", problem, expected))
     first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     since, until = given.pop("since", first), min(given.pop("until", now), now)
     if since >= until:

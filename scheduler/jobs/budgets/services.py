@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from scheduler.models.budgets import (
     Budget,
@@ -249,23 +250,20 @@ def _require_within(tenant: Tenant, amount: float, unit: str, period: str) -> No
         problem = f"{amount:,.12g} is more than {whole}, {has.amount:,.12g}"
         problems = [FieldError("amount", problem, f"at most {has.amount:.12g}")]
     if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+        raise Invalid.of(*problems)
 
 
 def watch_budgets() -> None:
     """Look at each budget: report thresholds, hold back or release."""
-    tenants = Budget.objects.select_for_update(of=("self",)).select_related("tenant")
-    members = UserBudget.objects.select_for_update(of=("self",)).select_related(
-        "membership__tenant", "membership__user"
+    owners: tuple[QuerySet[Budget] | QuerySet[UserBudget], ...] = (
+        Budget.objects.select_related("tenant"),
+        UserBudget.objects.select_related("membership__tenant", "membership__user"),
     )
-    for pk in Budget.objects.order_by("pk").values_list("pk", flat=True):
-        with transaction.atomic():
-            if budget := tenants.filter(pk=pk).first():
-                _look_at(budget, database_now())
-    for pk in UserBudget.objects.order_by("pk").values_list("pk", flat=True):
-        with transaction.atomic():
-            if of_member := members.filter(pk=pk).first():
-                _look_at(of_member, database_now())
+    for budgets in owners:
+        for pk in budgets.order_by("pk").values_list("pk", flat=True):
+            with transaction.atomic():
+                if budget := budgets.select_for_update(of=("self",)).filter(pk=pk).first():
+                    _look_at(budget, database_now())
 
 
 def _look_at(budget: Budget | UserBudget, now: datetime) -> None:
@@ -351,7 +349,7 @@ def user_quota_set(
         if amount is not None and (most := has[name]) is not None and amount > most
     ]
     if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+        raise Invalid.of(*problems)
     if given == dict.fromkeys(given):
         UserQuota.objects.filter(membership=membership).delete()
     else:

@@ -52,7 +52,7 @@ def rules_read(value: object, *, where: str = "rules") -> list[SiteRule]:
     problems: list[FieldError] = []
     if not isinstance(value, list) or len(value) > RULES_MOST:
         problem = f"{described(value)} is no list of rules" if not isinstance(value, list) else "is too long"
-        raise Invalid(f"{where}: {problem}.", [FieldError(where, problem, f"at most {RULES_MOST} rules")])
+        raise Invalid.of(FieldError(where, problem, f"at most {RULES_MOST} rules"))
     rules: list[SiteRule] = []
     for number, item in enumerate(value):
         fields = Fields(item, f"{where}.{number}", problems)

@@ -103,7 +103,7 @@ def _require_known(changes: Mapping[str, Any]) -> None:
     if not changes:
         problems = [FieldError("body", "changes nothing", expected)]
     if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems[:100])
+        raise Invalid.of(*problems[:100])
 
 
 def _changed(before: JobSpec, after: JobSpec) -> dict[str, tuple[Any, Any]]:

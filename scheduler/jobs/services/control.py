@@ -57,7 +57,7 @@ def jobs_submit_bulk(*, viewer: Viewer, tenant: str | None, specs: Sequence[obje
     if not 1 <= len(specs) <= MAX_JOBS_PER_REQUEST:
         problem = f"has {len(specs)} entries"
         expected = f"a list of 1 to {MAX_JOBS_PER_REQUEST} jobs"
-        raise Invalid(f"jobs: {problem}.", [FieldError("jobs", problem, expected)])
+        raise Invalid.of(FieldError("jobs", problem, expected))
     submission = Submission(viewer, tenant)
     return _queue(submission, submission.check_all(specs, where="jobs"), viewer)
 
@@ -125,7 +125,7 @@ def _tasks(checked: Sequence[FeasibleJob]) -> list[FeasibleJob]:
     if len(found) > max(MAX_JOBS_PER_REQUEST, len(checked)):
         problem = f"there are {len(found):,} with the tasks of arrays"
         expected = f"at most {MAX_JOBS_PER_REQUEST:,} in one request"
-        raise Invalid(f"jobs: {problem}.", [FieldError("jobs", problem, expected)])
+        raise Invalid.of(FieldError("jobs", problem, expected))
     return found
 
 

@@ -55,7 +55,7 @@ class AwaitedStates:
             elif _became(each.when, known) is DependencyState.AWAITED:
                 left.append(each)
         if problems:
-            raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+            raise Invalid.of(*problems)
         return tuple(left)
 
 

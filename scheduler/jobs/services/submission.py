@@ -175,7 +175,7 @@ class Submission:
                 f"{spec.virtual_cluster!r} does not exist, or tenant {tenant} is not a member of it{hint}"
             )
         field = _join(where, "virtual_cluster")
-        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+        raise Invalid.of(FieldError(field, problem, expected))
 
     def _secrets(self, spec: JobSpec, where: str) -> tuple[SecretUse, ...]:
         """Return the secrets with their scopes filled in: a user's own comes before the tenant's."""
@@ -195,7 +195,7 @@ class Submission:
         known = sorted(self._scopes)
         problem = f"there is no secret {use.name!r} {whose}{did_you_mean(use.name, known)}"
         expected = f"one of: {', '.join(known)}" if known else "one that `allot secret set` has stored"
-        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+        raise Invalid.of(FieldError(field, problem, expected))
 
     def _archive(self, named: str, where: str) -> Archive:
         """Return the tenant's archive; that of another tenant is as unknown as one that never was."""
@@ -205,7 +205,7 @@ class Submission:
                 field = _join(where, "code.archive")
                 problem = f"tenant {self.facts.tenant} has no such archive stored"
                 expected = "one that was uploaded, as `allot submit --upload .` does"
-                raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+                raise Invalid.of(FieldError(field, problem, expected))
             self._archives[named] = archive
         return self._archives[named]
 
@@ -294,7 +294,7 @@ def _which_tenant(viewer: Viewer, mine: Sequence[str]) -> ApplicationError:
     if not mine and not viewer.is_operator:
         return NotAllowed("You are a member of no tenant, so you have no jobs; admins of one can invite you.")
     problem = "is missing, and you can submit for several tenants" if mine else "is missing"
-    return Invalid(f"tenant: {problem}.", [FieldError("tenant", problem, _one_of(mine))])
+    return Invalid.of(FieldError("tenant", problem, _one_of(mine)))
 
 
 def _every_tenant(viewer: Viewer) -> list[str]:

@@ -8,9 +8,9 @@ from scheduler.models.maintenance import ACTIVE, MaintenanceWindow
 from scheduler.wiring.clock import database_now
 
 #: For SQL: the nodes that windows close or will close, and from when on, `name` and `starts_at`.
-CLOSED_BY_WINDOWS = """
+CLOSED_BY_WINDOWS = f"""
 SELECT name, min(starts_at) AS starts_at FROM scheduler_maintenancewindow, unnest(nodes) AS name
-WHERE state IN ('announced', 'draining', 'open') GROUP BY name
+WHERE state IN ({", ".join(f"'{state.value}'" for state in ACTIVE)}) GROUP BY name
 """
 
 

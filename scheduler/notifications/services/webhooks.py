@@ -163,4 +163,4 @@ def _check(tenant: Tenant | None, url: str | None, topics: Sequence[str] | None)
     foreign = [topic for topic in topics or () if tenant is not None and topic in CLUSTER_TOPICS]
     if foreign:
         problem = f"{foreign[0]} is sent to webhooks of the cluster only"
-        raise Invalid(f"topics: {problem}.", [FieldError("topics", problem, "topics of jobs and budgets")])
+        raise Invalid.of(FieldError("topics", problem, "topics of jobs and budgets"))

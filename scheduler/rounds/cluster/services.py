@@ -30,7 +30,7 @@ def cluster_settings_change(*, by: Viewer, changes: Mapping[str, Any]) -> dict[s
             problems += kind.problems(chosen, f"{name}_plugin")
             columns |= {name: chosen.name, f"{name}_parameters": dict(chosen.parameters)}
     if problems:
-        raise Invalid(f"{problems[0].field}: {problems[0].problem}.", problems)
+        raise Invalid.of(*problems)
     ClusterSettings.objects.get_or_create(id=1)
     row = ClusterSettings.objects.select_for_update().get(id=1)
     before = cluster_settings()

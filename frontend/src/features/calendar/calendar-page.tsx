@@ -23,7 +23,7 @@ import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
-/** So many nodes and jobs of a window are named. */
+/** The most nodes and jobs of a window that are named. */
 const NAMED = 8;
 
 /** When nodes close: for maintenance, and by a deadline. */

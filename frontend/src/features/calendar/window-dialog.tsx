@@ -73,7 +73,7 @@ function bodyOf({ reason, starts_at: start, ends_at: end, nodes, racks }: Draft)
   };
 }
 
-/** What somebody changed: of a window that has begun, the rest may not even be sent. */
+/** What was changed: once a window has begun, the server refuses the other fields, even unchanged. */
 function changesOf(before: Draft, draft: Draft): Partial<ReturnType<typeof bodyOf>> {
   const { nodes, racks, ...others } = bodyOf(draft);
   const isChanged = (name: keyof Draft) => draft[name] !== before[name];

@@ -8,13 +8,13 @@ import { moment } from "@/components/format";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { PartBar } from "@/components/use-bar";
+import { BudgetFields } from "@/features/tenants/budget-fields";
 import { Button, IconButton } from "@/ui/button";
 import { FormDialog } from "@/ui/dialog";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
-import { SelectField, TextField } from "@/ui/field";
+import { TextField } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 import { Facts, Panel, Stack } from "@/ui/layout";
-import { ACTIONS, PERIODS, UNITS } from "@/components/notices/budget-choices";
 import { amountText, outlook } from "@/components/notices/words";
 import styles from "@/components/notices/notices.module.css";
 
@@ -107,14 +107,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
     >
       <FieldRow>
         <TextField {...number("amount")} label="Amount" required min={0.001} step="any" />
-        <SelectField {...field("unit")} label="Unit" options={UNITS} />
-        <SelectField {...field("period")} label="Period" hint="In UTC; weeks begin on Monday" options={PERIODS} />
-        <SelectField
-          {...field("action")}
-          label="When it is used up"
-          hint="Running jobs continue in any case"
-          options={ACTIONS}
-        />
+        <BudgetFields field={field} />
       </FieldRow>
     </FormDialog>
   );

@@ -2,10 +2,10 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 
 import { setUserLimits, userLimitsQuery } from "@/api/limit-queries";
 import type { BudgetInputRequest, LimitsOfUser } from "@/api/schema";
-import { ACTIONS, PERIODS, UNITS } from "@/components/notices/budget-choices";
 import { useSentForm } from "@/components/sent-form";
+import { BudgetFields } from "@/features/tenants/budget-fields";
 import { FormDialog } from "@/ui/dialog";
-import { SelectField, TextField } from "@/ui/field";
+import { TextField } from "@/ui/field";
 import { FieldRow } from "@/ui/form";
 
 const GIB = 2 ** 30;
@@ -70,14 +70,7 @@ export function LimitsDialog({ tenant, username, limits, onClose }: LimitsDialog
       </FieldRow>
       <FieldRow>
         <TextField {...number("amount")} label="Budget" min={0.001} step="any" placeholder="no limit" />
-        <SelectField {...field("unit")} label="Unit" options={UNITS} />
-        <SelectField {...field("period")} label="Period" hint="In UTC; weeks begin on Monday" options={PERIODS} />
-        <SelectField
-          {...field("action")}
-          label="When it is used up"
-          hint="Running jobs continue in any case"
-          options={ACTIONS}
-        />
+        <BudgetFields field={field} />
       </FieldRow>
     </FormDialog>
   );

@@ -21,7 +21,7 @@ Racks = Annotated[
     typer.Option("--rack", help="All nodes that stand in this rack now. May be repeated."),
 ]
 _START = "When it starts: 36h, or 2026-12-01T18:00."
-_END = "When it ends: 2026-12-01T22:00, or so long after its start: 4h."
+_END = "When it ends: 2026-12-01T22:00, or a duration after its start, such as 4h."
 
 
 @group.command(name="list")

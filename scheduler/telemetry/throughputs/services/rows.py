@@ -231,7 +231,7 @@ def check_value(
             problem = f"{value:g} is beyond belief beside {others[apart[0]]:g} on {apart[0]}"
             expected = f"within a factor of {LARGEST_RATIO:,.0f}; 0 where it does not run"
     if problem is not None:
-        raise Invalid(f"{field}: {problem}.", [FieldError(field, problem, expected)])
+        raise Invalid.of(FieldError(field, problem, expected))
 
 
 def _corrections_of(tenant: Tenant) -> int:
