@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from scheduler.core.model.auxiliary import GREEDY, PROPORTIONAL, TUNE, AuxiliaryShare
 from scheduler.core.model.snapshot import Job, Task
@@ -21,6 +21,8 @@ Amounts = tuple[float, float]
 #: (GPU model, number of the node in its fleet).
 Node = tuple[str, int]
 _ROUNDING = 1e-6
+#: CPUs are given in steps of one of these.
+PARTS_OF_A_CPU = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,12 @@ DIVISIONS: Mapping[str, Division] = {PROPORTIONAL: proportional, GREEDY: greedy,
 
 def best_of(task: Task) -> Amounts:
     """Return with how much a replica is as fast as it can be: 0 of what its job states itself, infinite where
-    nobody knows."""
+    that is unknown. CPUs are given in thousandths; with one less it would be slower."""
     if task.auto is None:
         return 0.0, 0.0
     cpus, memory = task.auto.sensitivity.best()
+    if cpus is not None:
+        cpus = ceil(cpus * PARTS_OF_A_CPU - _ROUNDING) / PARTS_OF_A_CPU
     return (
         (inf if cpus is None else cpus) if task.auto.cpus else 0.0,
         (inf if memory is None else memory) if task.auto.memory else 0.0,

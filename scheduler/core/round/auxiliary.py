@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from scheduler.core.building_blocks.auxiliary_division import (
     DIVISIONS,
+    PARTS_OF_A_CPU,
     Amounts,
     Claim,
     Node,
@@ -29,8 +30,6 @@ from scheduler.core.model.snapshot import GpuId, Job, JobId, NodeId, Task
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.run_view import ViewOutcome
 
-#: CPUs are given in thousandths: downwards, so that they never sum to more than there are.
-_PER_CPU = 1_000
 _NOTICED = 0.999
 
 Replicas = tuple[tuple[GpuId, ...], ...]
@@ -195,5 +194,6 @@ def _crowded(facts: Facts, part: Part, given: Amounts, best: Amounts) -> str:
 
 
 def _rounded(amounts: Amounts) -> tuple[float, int]:
-    # What rounding made a hair less than a whole thousandth is one.
-    return floor(amounts[0] * _PER_CPU + 1e-6) / _PER_CPU, int(amounts[1] + 1e-6)
+    # Downwards, so that they never sum to more than there is. What rounding made a hair less than a step is
+    # one.
+    return floor(amounts[0] * PARTS_OF_A_CPU + 1e-6) / PARTS_OF_A_CPU, int(amounts[1] + 1e-6)

@@ -158,6 +158,14 @@ def test_the_check_finds_what_is_given_twice_and_who_is_robbed() -> None:
         check(snapshot, replace(plan, shares={**plan.shares, JobId(1): two}))
 
 
+def test_who_is_fastest_with_less_than_a_step_of_cpus_gets_the_next_whole_step() -> None:
+    """It needs 0.41667 CPUs. With 0.416 it was slower than with its part, and the round was refused."""
+    known = Sensitivity(by_cpus=((1.0, 3.0),), by_memory=((20.0 * GIB, 1.25),))
+    for mechanism in (PROPORTIONAL, GREEDY, TUNE):
+        share = decide(replace(world(auto(1, known)), auxiliary=mechanism)).shares[JobId(1)]
+        assert share.replicas[0][0] == (3.0 if mechanism == PROPORTIONAL else 0.417)
+
+
 curves = st.lists(
     st.tuples(st.floats(0.5, 40.0), st.floats(0.01, 10.0)), max_size=4, unique_by=lambda point: point[0]
 ).map(lambda points: tuple(zip(sorted(a for a, _ in points), sorted(s for _, s in points), strict=True)))
