@@ -65,7 +65,7 @@ describe("the live store", () => {
     expect(reduce(before, fetched(1, "v1", before.clock)).why.has(1)).toBe(false);
 
     const overtaken = reduce(before, why(8, "heard while waiting"));
-    expect(reduce(overtaken, fetched(1, "v1", before.clock)).why.get(1)?.reasons[0]?.message).toBe(
+    expect(reduce(overtaken, fetched(1, "v1", before.clock)).why.get(1)?.reasons?.[0]?.message).toBe(
       "heard while waiting",
     );
   });
@@ -82,6 +82,35 @@ describe("the live store", () => {
     expect(moved.why.get(1)).toMatchObject({ position: 3, reasons: [{ message: "in line" }] });
     const late = reduce(moved, { type: "queues", round: 6, positions: { 1: 9 } });
     expect(late.why.get(1)?.position).toBe(3);
+  });
+
+  it("takes reasons from an answer that a position has overtaken", () => {
+    // The page connects after the round that explained the job: it hears of later rounds only positions.
+    const before = play(fetched(1));
+    const overtaken = reduce(before, { type: "queues", round: 8, positions: { 1: 3 } });
+    const explained = [aReason({ message: "the quota is used up" })];
+    const answered = reduce(overtaken, {
+      type: "fetched",
+      kind: "job",
+      objects: [aJob({ id: 1, version: 1, state: "queued", reasons: explained, position: 4 })],
+      since: before.clock,
+    });
+    const job = withWhy(answered.why, answered.job.get(1) ?? aJob({}));
+    expect(job).toMatchObject({ reasons: explained, position: 3 });
+  });
+
+  it("prefers reasons of an answer to those heard before it was asked for", () => {
+    const old = play(streamed(1), why(7, "before the connection broke"));
+    const moved = reduce(old, { type: "queues", round: 9, positions: { 1: 2 } });
+    const explained = [aReason({ message: "said while it was broken" })];
+    const answered = reduce(moved, {
+      type: "fetched",
+      kind: "job",
+      objects: [aJob({ id: 1, version: 1, state: "queued", reasons: explained })],
+      since: old.clock,
+    });
+    const job = withWhy(answered.why, answered.job.get(1) ?? aJob({}));
+    expect(job).toMatchObject({ reasons: explained, position: 2 });
   });
 
   it("keeps the newest prediction, whether it was fetched or heard", () => {

@@ -29,10 +29,15 @@ const MARKET_KINDS: readonly string[] = ["offer", "loan", "account"];
 
 export type Table<K extends Kind> = ReadonlyMap<string | number, Objects[K]>;
 
-interface Why extends WhyData {
+interface Why {
   round: number;
-  /** The state's clock when the reasons arrived. */
+  position: WhyData["position"];
+  /** The state's clock when the position arrived. */
   heard: number;
+  /** Null where the stream said only a position: the job's own hold. */
+  reasons: WhyData["reasons"] | null;
+  /** The state's clock when the reasons arrived. */
+  explained: number;
 }
 
 export interface LiveState {
@@ -105,8 +110,9 @@ function mergeStream(state: LiveState, objects: readonly ObjectMessage[]): LiveS
   const whys = objects.filter((object) => object.kind === "why");
   if (whys.length === 0) return next;
   const why = new Map(next.why);
+  const clock = state.clock + 1;
   for (const { id, version, data } of whys) {
-    if (version >= (why.get(id)?.round ?? 0)) why.set(id, { ...data, round: version, heard: state.clock + 1 });
+    if (version >= (why.get(id)?.round ?? 0)) why.set(id, { ...data, round: version, heard: clock, explained: clock });
   }
   return { ...next, why };
 }
@@ -126,14 +132,16 @@ function mergeFetched(state: LiveState, change: Extract<Change, { type: "fetched
   // An equal version is taken too: figures such as an attempt's step are fresher in an answer.
   const next = mergeTable(state, change.kind, change.objects as Objects[Kind][], (known, offered) => offered >= known);
   if (change.kind !== "job") return next;
-  const outdated = change.objects.filter((job) => {
-    const why = state.why.get(job.id);
-    return why !== undefined && why.heard <= change.since;
-  });
-  if (outdated.length === 0) return next;
-  const why = new Map(next.why);
-  for (const job of outdated) why.delete(job.id);
-  return { ...next, why };
+  let why: Map<number, Why> | null = null;
+  for (const { id } of change.objects) {
+    const known = state.why.get(id);
+    if (!known || (known.reasons ? known.explained : known.heard) > change.since) continue;
+    why ??= new Map(next.why);
+    if (known.heard <= change.since) why.delete(id);
+    // A position that came while the answer was under way says nothing about the reasons in it.
+    else why.set(id, { ...known, reasons: null });
+  }
+  return why ? { ...next, why } : next;
 }
 
 function mergeTable<K extends Kind>(
@@ -171,8 +179,9 @@ function mergePositions(state: LiveState, round: number, positions: Record<strin
     const job = Number(id);
     const known = why.get(job);
     if (known && known.round > round) continue;
-    const reasons = known?.reasons ?? state.job.get(job)?.reasons;
-    if (reasons) why.set(job, { reasons, position, round, heard: state.clock + 1 });
+    if (!known && !state.job.has(job)) continue;
+    const { reasons, explained } = known ?? { reasons: null, explained: 0 };
+    why.set(job, { reasons, explained, position, round, heard: state.clock + 1 });
   }
   return { ...state, why };
 }
@@ -187,7 +196,8 @@ function mergeUsage(state: LiveState, points: readonly UsagePoint[]): LiveState 
 /** A job with the latest reasons and position that any round gave it. */
 export function withWhy(whys: LiveState["why"], job: Job): Job {
   const why = whys.get(job.id);
-  return why && job.state === "queued" ? { ...job, reasons: why.reasons, position: why.position } : job;
+  if (!why || job.state !== "queued") return job;
+  return { ...job, reasons: why.reasons ?? job.reasons, position: why.position };
 }
 
 /** The newer of what was fetched and what the stream said since. */
