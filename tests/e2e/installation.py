@@ -129,13 +129,12 @@ class Installation:
             self.password = self.password or found.group(1)
 
     def sign_in(self, scopes: Sequence[str] = ("read", "submit", "manage", "operate")) -> None:
-        """Speak as the operator from now on, by a token; without scopes where tokens have none yet."""
+        """Speak as the operator from now on, by a token."""
         self.api = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=PATIENCE_SECONDS)
         answer = self.api.post("session", json={"username": "operator", "password": self.password})
         answer.raise_for_status()
         self.api.headers["X-CSRFToken"] = answer.json()["csrf_token"]
-        fields = {"scopes": scopes} if scopes else {}
-        token = self.call("POST", "tokens", {"name": "tests", **fields})["token"]
+        token = self.call("POST", "tokens", {"name": "tests", "scopes": scopes})["token"]
         self.api = httpx.Client(
             base_url=f"{self.url}/api/v1/",
             timeout=PATIENCE_SECONDS,
