@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from scheduler.core.fitting.demand import shape_of
@@ -40,6 +40,11 @@ class Row:
         self.ranks.insert(place, rank)
         self.jobs.insert(place, rank[2])
 
+    def append(self, rank: Rank) -> None:
+        """Put one that comes after all others."""
+        self.ranks.append(rank)
+        self.jobs.append(rank[2])
+
     def drop(self, rank: Rank) -> None:
         place = bisect_left(self.ranks, rank)
         del self.ranks[place], self.jobs[place]
@@ -59,21 +64,26 @@ class WaitingLine:
         self.all = Row()
         self.kinds: dict[Hashable, Row] = {}
         self._known: dict[JobId, tuple[Rank, Hashable]] = {}
-        # In their order each is put at the end.
-        for job in sorted(jobs, key=rank_of):
-            self.put(job)
+        for rank, job in sorted([(rank_of(job), job) for job in jobs], key=_first):
+            kind = _kind_of(job)
+            self._known[job.id] = rank, kind
+            for row in (self.all, self._row_of(kind)):
+                row.append(rank)
 
     def put(self, job: Job) -> None:
         """Take in a waiting job, or what has changed of it."""
-        rank, kind = rank_of(job), (shape_of(job), job.priority, job.time_limit_seconds)
+        rank, kind = rank_of(job), _kind_of(job)
         if self._known.get(job.id) == (rank, kind):
             return
         self.drop(job.id)
         self._known[job.id] = rank, kind
-        self.all.put(rank)
+        for row in (self.all, self._row_of(kind)):
+            row.put(rank)
+
+    def _row_of(self, kind: Hashable) -> Row:
         if kind not in self.kinds:
             self.kinds[kind] = Row()
-        self.kinds[kind].put(rank)
+        return self.kinds[kind]
 
     def drop(self, job: JobId) -> None:
         """Forget a job that no longer waits, if it did."""
@@ -86,6 +96,10 @@ class WaitingLine:
         row.drop(rank)
         if not row.jobs:
             del self.kinds[kind]
+
+
+def _kind_of(job: Job) -> Hashable:
+    return shape_of(job), job.priority, job.time_limit_seconds
 
 
 class _Entry(NamedTuple):
@@ -102,12 +116,21 @@ class Ends:
 
     __slots__ = ("_default_limit", "_entries", "_held", "_last_place", "_promised")
 
-    def __init__(self, default_limit_seconds: float) -> None:
+    def __init__(
+        self, default_limit_seconds: float, holdings: Iterable[Holding], jobs: Mapping[JobId, Job]
+    ) -> None:
         self._default_limit = default_limit_seconds
         self._last_place = 0
         self._held: list[_Entry] = []
         self._promised: dict[int, _Entry] = {}
         self._entries: dict[tuple[JobId, ...], _Entry] = {}
+        for holding in holdings:
+            if holding.running is not None:
+                self._last_place += 1
+                entry = self._enter(holding.running, holding, jobs, self._last_place)
+                if not holding.running.is_nominated:
+                    self._held.append(entry)
+        self._held.sort()
 
     def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
         """Take in an allocation or a nomination, or new time limits of a known one."""
@@ -115,15 +138,17 @@ class Ends:
         if before is None:
             self._last_place += 1
         place = self._last_place if before is None else before.place
-        if running.is_nominated:
-            at = max([self._limit_of(jobs[job]) for job in running.jobs])
-        else:
-            at = max([running.since_of(job) + self._limit_of(jobs[job]) for job in running.jobs])
+        entry = self._enter(running, holding, jobs, place)
+        if not running.is_nominated:
+            insort(self._held, entry)
+
+    def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job], place: int) -> _Entry:
+        """Note it everywhere but in the order of those that run."""
+        at = max([self._end_of(jobs[job], running) for job in running.jobs])
         entry = self._entries[running.jobs] = _Entry(at, place, holding)
         if running.is_nominated:
             self._promised[place] = entry
-        else:
-            insort(self._held, entry)
+        return entry
 
     def drop(self, running: Running) -> None:
         """Forget an allocation that has ended."""
@@ -135,9 +160,9 @@ class Ends:
             del self._held[bisect_left(self._held, entry)]
         return entry
 
-    def _limit_of(self, job: Job) -> float:
-        limit = job.time_limit_seconds
-        return self._default_limit if limit is None else limit
+    def _end_of(self, job: Job, running: Running) -> float:
+        limit = self._default_limit if job.time_limit_seconds is None else job.time_limit_seconds
+        return limit if running.is_nominated else running.since_of(job.id) + limit
 
     def in_order(self, now: float) -> Iterator[tuple[float, Holding]]:
         """Yield when each ends, the first first; those that should have ended by now all end now."""
@@ -154,6 +179,7 @@ class Ends:
 
 
 _at = attrgetter("at")
+_first = itemgetter(0)
 
 
 class KeptOrders:

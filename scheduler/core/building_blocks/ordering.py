@@ -127,15 +127,24 @@ def start_in_order(
     return Outcome(grants=tuple(grants), queue=tuple(queue))
 
 
+def start_all(
+    waiting: Sequence[Job], view: View, *, locality_of: Callable[[Job], Locality] = anywhere
+) -> Outcome | None:
+    """Start all of these beside everything that runs; None where one of them does not fit."""
+    if sum(map(least_gpus, waiting)) > _undisturbed(view.capacity):
+        return None
+    calm = start_in_order(waiting, view, locality_of=locality_of)
+    return None if calm.queue else calm
+
+
 def serve_in_order(view: View, rank: Rank, *, locality_of: Callable[[Job], Locality] = anywhere) -> Outcome:
     """Serve all jobs of the view by rank, the lowest first; those that run may have to stop for others."""
     ranked = sorted([(rank(job), job) for job in waiting_jobs(view)])
     if not ranked:
         return Outcome()
-    if sum([least_gpus(job) for _, job in ranked]) <= _undisturbed(view.capacity):
-        calm = start_in_order([job for _, job in ranked], view, locality_of=locality_of)
-        if not calm.queue:
-            return calm
+    calm = start_all([job for _, job in ranked], view, locality_of=locality_of)
+    if calm is not None:
+        return calm
     ranked += [(rank(view.jobs[job]), view.jobs[job]) for job in view.running]
     ranked.sort()
     return serve_ranked([job for _, job in ranked], view, locality_of=locality_of)

@@ -76,10 +76,14 @@ class View:
     tagged: Tagged | None = None
     #: How to run a computation that may take long; it must not depend on where it runs.
     compute: Compute = run_inline
-    #: Seeded from the round number and the view's name: the only randomness a policy may use.
-    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    #: The round number and the view's name.
+    seed: str = ""
     #: Orders of its jobs that are kept from round to round; those of a view cut out of another are not.
     orders: KeptOrders = field(default_factory=KeptOrders)
+
+    def dice(self) -> random.Random:
+        """Return the only randomness a policy may use: the same each time, made when it is asked for."""
+        return random.Random(self.seed)
 
     def limit_of(self, job: Job) -> float:
         """Return the time limit of a job, or what stands in for it."""
@@ -97,10 +101,8 @@ class View:
     def ends(self) -> Ends:
         """Those who run, by when they end at the latest."""
         if self.orders.ends is None:
-            ends = self.orders.ends = Ends(self.default_time_limit_seconds)
-            for holding in self.capacity.pending.values():
-                if holding.running is not None:
-                    ends.put(holding.running, holding, self.jobs)
+            holdings = self.capacity.pending.values()
+            self.orders.ends = Ends(self.default_time_limit_seconds, holdings, self.jobs)
         return self.orders.ends
 
     def without(self, jobs: Container[JobId]) -> View:

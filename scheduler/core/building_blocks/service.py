@@ -13,9 +13,12 @@ INSTANT_SECONDS = 1e-6
 
 def attained_service(job: Job, running: Running | None, now: float) -> float:
     """Return the GPU-seconds a job has received of any model, up to now; a part of a GPU counts as such."""
-    service = sum(job.attained_service.values())
-    if running is not None and running.phase == "held" and now > running.since_of(job.id):
-        service += (now - running.since_of(job.id)) * amount_of(job, sum(map(len, running.replicas)))
+    received = job.attained_service
+    service = sum(received.values()) if received else 0
+    if running is not None and running.phase == "held":
+        since = running.since_of(job.id) if running.joined else running.since
+        if now > since:
+            service += (now - since) * amount_of(job, len(running.gpus))
     return service
 
 

@@ -27,12 +27,12 @@ from scheduler.core.fitting.demand import (
     divides_world,
     least_gpus,
     models_of,
-    shape_of,
+    shape_in,
 )
 from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
-from scheduler.core.fitting.quotas import exceeds_quota
+from scheduler.core.fitting.quotas import Quota, exceeds_quota, quotas_of
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
@@ -67,6 +67,8 @@ class Feasibility:
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
+        #: Of the tenants that have any.
+        self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...]]] = {}
         #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
         self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
         #: What is owned (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
@@ -75,7 +77,7 @@ class Feasibility:
 
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
-        kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_of(job))
+        kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_in(self.cluster, job))
         reason = self._membership(job) or self._shares_parts(job) or self._lacks_gpus_in_cells(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._containers(job)
@@ -294,7 +296,10 @@ class Feasibility:
         tenant = self.tenants.get(job.tenant)
         if tenant is None or not tenant.is_capped:
             return None
-        return exceeds_quota(job, tenant, models_on_candidates(job, self.cluster))
+        known = self._quotas.get(tenant.name)
+        if known is None or known[0] is not tenant:
+            known = self._quotas[tenant.name] = tenant, quotas_of(tenant)
+        return exceeds_quota(job, known[1], lambda: models_on_candidates(job, self.cluster))
 
     def _guarantee(self, job: Job) -> Reason | None:
         if not job.guaranteed:

@@ -7,7 +7,7 @@ they come with its GPUs, and others lose none that they state.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.core.fitting.demand import amount_of, least_amount, least_gpus, needs_held
@@ -37,14 +37,23 @@ class Amounts(NamedTuple):
         return self.cpus if line == CPUS else self.memory_bytes if line == MEMORY else self.gpus
 
 
-class Quota(NamedTuple):
+class Quota:
     """One quota: that of a tenant, or of a user there."""
 
-    tenant: str
-    #: Empty: it is the whole tenant's.
-    user: str
-    #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; one that is left out has no limit.
-    lines: Mapping[str, float]
+    __slots__ = ("gpus_of_any_model", "is_of_gpus", "lines", "of_gpus", "tenant", "user")
+
+    def __init__(self, tenant: str, user: str, lines: Mapping[str, float]) -> None:
+        self.tenant = tenant
+        #: Empty: it is the whole tenant's.
+        self.user = user
+        #: The most at once by GPU model, ALL_MODELS, CPUS and MEMORY; one that is left out has no limit.
+        self.lines = lines
+        #: Those of its lines that are of GPUs.
+        self.of_gpus = {line: limit for line, limit in lines.items() if line not in (CPUS, MEMORY)}
+        #: This number of GPUs fits whatever their model.
+        self.gpus_of_any_model = min(self.of_gpus.values(), default=UNLIMITED)
+        #: There are no others: the CPUs and memory of its jobs need not be added up.
+        self.is_of_gpus = len(self.of_gpus) == len(lines)
 
     def counts(self, job: Job) -> bool:
         """Whether a job of its tenant counts on it."""
@@ -80,8 +89,10 @@ def _processors(cpus: float | None, memory_bytes: int | None) -> dict[str, float
 
 def held_by(job: Job, gpus: int) -> Amounts:
     """Return what a gang with this number of GPUs counts as."""
-    needs = needs_held(job, gpus)
-    cpus, memory = sum([need.cpus for need in needs]), sum([need.memory_bytes for need in needs])
+    cpus, memory = 0.0, 0
+    for need in needs_held(job, gpus):
+        cpus += need.cpus
+        memory += need.memory_bytes
     return Amounts(amount_of(job, gpus), exact(cpus), memory)
 
 
@@ -98,6 +109,11 @@ def least_held(job: Job) -> Amounts:
 def most_held(job: Job) -> Amounts:
     """Return the most that it counts as."""
     return least_held(job) if job.elastic is None else _held_at(job, job.elastic[1])
+
+
+def most_gpus_held(job: Job) -> float:
+    """Return the same in GPUs alone."""
+    return least_amount(job) if job.elastic is None else job.elastic[1]
 
 
 def _held_at(job: Job, gpus: int) -> Amounts:
@@ -124,22 +140,24 @@ def exact(amount: float) -> float:
     return round(amount, 6)
 
 
-def exceeds_quota(job: Job, tenant: Tenant, models: Sequence[str]) -> Reason | None:
+def exceeds_quota(job: Job, quotas: Sequence[Quota], models: Callable[[], Sequence[str]]) -> Reason | None:
     """Return why a job is larger than all that its tenant, or its user there, may hold at once; else None.
 
-    `models`: those of which it could have GPUs.
+    `models` returns those of which it could have GPUs: few jobs are so large that this matters.
     """
-    needs = least_held(job)
-    for quota in quotas_of(tenant):
+    gpus = least_amount(job)
+    for quota in quotas:
         if not quota.counts(job):
             continue
-        most = max([quota.room(model, quota.lines) for model in models], default=UNLIMITED)
-        if needs.gpus > most:
-            return (
-                _user_exceeds(job, needs, quota, ALL_MODELS)
-                if quota.user
-                else _exceeds(job, tenant, int(most))
-            )
+        if gpus > quota.gpus_of_any_model:
+            most = max([quota.room(model, quota.lines) for model in models()], default=UNLIMITED)
+            if gpus > most and quota.user:
+                return _user_exceeds(job, least_held(job), quota, ALL_MODELS)
+            if gpus > most:
+                return _exceeds(job, quota, int(most))
+        if quota.is_of_gpus:
+            continue
+        needs = least_held(job)
         for line in (CPUS, MEMORY):
             if needs.of(line) > quota.lines.get(line, UNLIMITED):
                 refuse = _user_exceeds if quota.user else _exceeds_resources
@@ -147,14 +165,14 @@ def exceeds_quota(job: Job, tenant: Tenant, models: Sequence[str]) -> Reason | N
     return None
 
 
-def _exceeds(job: Job, tenant: Tenant, most: int) -> Reason:
+def _exceeds(job: Job, quota: Quota, most: int) -> Reason:
     cap = wording.gpus(most, job.gpu_models)
     return Reason(
         code="exceeds_quota",
         tier=Tier.NEVER,
         message=f"Tenant {job.tenant} may hold at most {cap} at once; this job needs"
         f" {least_amount(job):.12g}.",
-        blocking={"tenant": job.tenant, "quota": dict(tenant.quota)},
+        blocking={"tenant": job.tenant, "quota": quota.of_gpus},
         needed=least_gpus(job),
         available=most,
         hint=f"Ask for at most {cap}, or an operator for more quota.",
@@ -188,7 +206,7 @@ def _user_exceeds(job: Job, needs: Amounts, quota: Quota, line: str) -> Reason:
 def over_quota(job: Job, needs: Amounts, quota: Quota, left: Mapping[str, float]) -> Reason:
     """Return why a job waits that has no room on a quota, of which so much is left."""
     lacking = [line for line in (CPUS, MEMORY) if needs.of(line) > left.get(line, UNLIMITED)]
-    of_gpus = [line for line in sorted(quota.lines) if line not in (CPUS, MEMORY)]
+    of_gpus = sorted(quota.of_gpus)
     accepted = [line for line in of_gpus if line in (ALL_MODELS, *(job.gpu_models or of_gpus))]
     line = lacking[0] if lacking else min(accepted, key=lambda line: left[line])
     held = exact(quota.lines[line] - left[line])

@@ -425,12 +425,16 @@ class Running:
     @property
     def base(self) -> Running:
         """What of it counts against the guarantee of its virtual cluster; it all, as a rule."""
+        if not self.opportunistic_gpus:
+            return self
         kept = len(self.replicas) - self._surplus_replicas
         return self if kept == len(self.replicas) else self._part(self.replicas[:kept])
 
     @property
     def surplus(self) -> Running | None:
         """What of it is opportunistic, under the negative of its number; None: nothing."""
+        if not self.opportunistic_gpus:
+            return None
         kept = len(self.replicas) - self._surplus_replicas
         if kept == len(self.replicas):
             return None
@@ -443,12 +447,14 @@ class Running:
 
     @property
     def _surplus_replicas(self) -> int:
-        if not self.opportunistic_gpus or not self.replicas:
+        if not self.replicas:
             return 0
         return min(self.opportunistic_gpus // max(map(len, self.replicas), default=1), len(self.replicas) - 1)
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:
+        if len(self.replicas) == 1:
+            return self.replicas[0]
         return tuple([gpu for replica in self.replicas for gpu in replica])
 
     @property

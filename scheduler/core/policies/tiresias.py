@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_order, waiting_jobs
+from scheduler.core.building_blocks.ordering import Outcome, anywhere, serve_in_order, start_all, waiting_jobs
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS, attained_service
 from scheduler.core.fitting.consolidation import Consolidation
@@ -111,6 +111,12 @@ class Tiresias:
         if not self.learns and len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=memory, keep_running=True)
         queues = _Queues(self, view, memory)
+        if self.inside == "running" and not self.promote and not self.learns:
+            newcomers = queues.newcomers()
+            calm = None if newcomers is None else start_all(newcomers, view, locality_of=self.locality(view))
+            if calm is not None:
+                # Who came to which queue, and when, is found out once somebody has to wait.
+                return calm.decision({}, memory=memory)
         if self.promote > 0:
             queues.promote_the_starving()
         if self.inside == "running":
@@ -174,12 +180,21 @@ class _Queues:
             index = self._gittins.index(entered, self._policy.thresholds[queue] - entered)
         return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
 
+    def newcomers(self) -> list[Job] | None:
+        """Return who waits, in order; None where some of them have run before."""
+        waiting = waiting_jobs(self._view)
+        if any(map(_has_run, waiting)):
+            return None
+        return sorted(waiting, key=self.rank)
+
     def line_up(self) -> None:
         """Let those that have come to another queue since the last round join the end of its line."""
         view, known = self._view, {job: queue for queue, line in enumerate(self._lines) for job in line}
         lines: list[list[int]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
         comers: list[tuple[float, float, JobId, int]] = []
-        for number in [*known, *(job for job in view.running if job not in known)]:
+        others = [job for job in view.running if job not in known]
+        others += [job.id for job in waiting_jobs(view) if job.id not in known and _has_run(job)]
+        for number in [*known, *others]:
             job = view.jobs.get(JobId(number))
             if job is None or job.id in self._promoted:
                 continue
@@ -198,9 +213,11 @@ class _Queues:
         running = self._view.running.get(job.id)
         if running is None or running.is_nominated:
             return self._view.now
-        bound = self._policy.thresholds[queue - 1] if queue else 0.0
-        gpus = amount_of(job, sum(map(len, running.replicas)))
-        return max(running.since_of(job.id), self._view.now - (service - bound) / gpus)
+        since, bound = running.since_of(job.id), self._policy.thresholds[queue - 1] if queue else 0.0
+        if self._service(job, ended_only=True) >= bound:
+            return since
+        gpus = amount_of(job, len(running.gpus))
+        return max(since, self._view.now - (service - bound) / gpus)
 
     def _lines_after(self, outcome: Outcome) -> list[list[int]]:
         """Return the lines with those that were started now, those that run before those that wait."""
@@ -292,7 +309,7 @@ class _Queues:
         running = self._view.running.get(job.id)
         if running is not None:
             return running.since_of(job.id)
-        return self._view.now if job.attempts or job.attained_service else NEVER
+        return self._view.now if _has_run(job) else NEVER
 
     def _leaving(self, job: Job, service: float) -> list[float]:
         """Return when it left the first queue, and its service then."""
@@ -332,6 +349,10 @@ class _Queues:
             if int(job) not in self._view.jobs:
                 samples.append(service + passed * gpus)
         return samples[-SAMPLES_KEPT:]
+
+
+def _has_run(job: Job) -> bool:
+    return bool(job.attempts or job.attained_service)
 
 
 _LATER_QUEUE = Reason(

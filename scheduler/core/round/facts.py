@@ -56,6 +56,7 @@ class Facts:
         self.layout = None if snapshot.cells is None else compiled(snapshot.cells)
         self.tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self.virtual_clusters = {vc.name: vc for vc in snapshot.virtual_clusters}
+        self.sharing = {vc.name: vc.sharing for vc in snapshot.virtual_clusters}
         self.jobs: dict[JobId, Job] = {}
         self.by_tenant: dict[str, dict[JobId, Job]] = {}
         #: Those that have tags, or constraints between tags; and how many of a tenant's state some.
@@ -103,8 +104,10 @@ class Facts:
         if job.tags or job.constraints:
             self.tagged[job.id] = job
             self.constraining[job.tenant] += bool(job.constraints)
-        if any([task.auto is not None for task in job.tasks]):
-            self.automatic[job.id] = job
+        for task in job.tasks:
+            if task.auto is not None:
+                self.automatic[job.id] = job
+                break
         else:
             self.automatic.pop(job.id, None)
         if job.is_without_gpus:

@@ -20,6 +20,7 @@ from scheduler.core.fitting.quotas import (
     growth_of,
     held_with,
     least_held,
+    most_gpus_held,
     most_held,
     over_quota,
 )
@@ -48,19 +49,20 @@ class _Left:
     def __init__(self, quota: Quota) -> None:
         self.quota = quota
         self.left: dict[str, float] = dict(quota.lines)
-        gpu_lines = [limit for line, limit in quota.lines.items() if line not in (CPUS, MEMORY)]
-        #: This number of GPUs fits whatever their model.
-        self._gpus = min(gpu_lines, default=math.inf)
         #: It holds back a job.
         self.is_crowded = False
 
-    def holds(self, asked_for: Sequence[Amounts]) -> bool:
-        """Whether all of it together fits, whatever the models."""
-        lines = self.quota.lines
-        return (
-            sum([each.gpus for each in asked_for]) <= self._gpus
-            and (CPUS not in lines or exact(sum([each.cpus for each in asked_for])) <= lines[CPUS])
-            and (MEMORY not in lines or sum([each.memory_bytes for each in asked_for]) <= lines[MEMORY])
+    def holds(self, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]) -> bool:
+        """Whether all that is asked for together fits, whatever the models."""
+        quota, lines = self.quota, self.quota.lines
+        asking = [job for job in jobs if quota.counts(job)]
+        held = [amounts for job, _, amounts in still_held if quota.counts(job)]
+        gpus = sum([most_gpus_held(job) for job in asking]) + sum([each.gpus for each in held])
+        if gpus > quota.gpus_of_any_model or quota.is_of_gpus:
+            return gpus <= quota.gpus_of_any_model
+        asked_for = [*map(most_held, asking), *held]
+        return (CPUS not in lines or exact(sum([each.cpus for each in asked_for])) <= lines[CPUS]) and (
+            MEMORY not in lines or sum([each.memory_bytes for each in asked_for]) <= lines[MEMORY]
         )
 
     def models_with_room(self, models: Sequence[str], needs: Amounts) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ def hand_out(
     stopped (`still_held`, with its model) counts until its processes are gone.
     """
     parts = [_Left(quota) for quota in quotas]
-    parts = [part for part in parts if not part.holds(_asked_for(part.quota, jobs, still_held))]
+    parts = [part for part in parts if not part.holds(jobs, still_held)]
     if not parts:
         return Handed({job.id: job for job in jobs}, {}, is_crowded=False)
     admitted: dict[JobId, Job] = {}
@@ -130,7 +132,7 @@ def hand_out(
         else:
             needs, models = counted(job, running, facts), (running.gpu_model,)
             # It counts on the model that it has: if it must move, it moves to the same.
-            narrows = any([part.quota.lines.keys() - {ALL_MODELS, CPUS, MEMORY} for part in own])
+            narrows = any([part.quota.of_gpus.keys() - {ALL_MODELS} for part in own])
         if job.elastic is not None:
             size = int(needs.gpus)
             job = replace(job, elastic=(min(job.elastic[0], size), size))
@@ -147,13 +149,6 @@ def hand_out(
 def counted(job: Job, running: Running, facts: Facts) -> Amounts:
     """Return what an allocation counts as for one of its jobs."""
     return held_with(job, len(running.replicas))._replace(gpus=facts.amount(running))
-
-
-def _asked_for(
-    quota: Quota, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]
-) -> list[Amounts]:
-    asked_for = [most_held(job) for job in jobs if quota.counts(job)]
-    return asked_for + [amounts for job, _, amounts in still_held if quota.counts(job)]
 
 
 def _counting(parts: Sequence[_Left], job: Job) -> list[_Left]:

@@ -12,7 +12,6 @@ than is guaranteed, no one gains from its name.
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -161,7 +160,7 @@ class Reservation:
 
     def _join(self, running: Running) -> None:
         """Let a view have the allocation if all its jobs are the view's and may be considered."""
-        if self._facts.without_gpus.keys() & running.jobs:
+        if self._facts.without_gpus and self._facts.without_gpus.keys() & running.jobs:
             if not running.stopping and not self._admission.admitted.keys() & running.jobs:
                 self.orphaned.add(running.allocation)
             return
@@ -240,9 +239,9 @@ class Reservation:
                 "pair_speeds": frame.pair_speeds,
                 "interference": frame.interference,
                 "workload": frame.workload,
-                "sharing": {vc.name: vc.sharing for vc in frame.virtual_clusters},
+                "sharing": self._facts.sharing,
                 "compute": of_view(self._compute, name),
-                "rng": random.Random(f"{frame.round_number}:{name}"),
+                "seed": f"{frame.round_number}:{name}",
             },
         )
 

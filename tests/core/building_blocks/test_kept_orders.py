@@ -55,7 +55,7 @@ def plain_ends(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ends_that_are_kept_are_those_of_who_runs(seed: int) -> None:
-    dice, kept = random.Random(seed), Ends(500.0)
+    dice, kept = random.Random(seed), Ends(500.0, (), {})
     there: dict[JobId, tuple[Running, Holding]] = {}
     jobs: dict[JobId, Job] = {}
     for step in range(200):
@@ -82,6 +82,9 @@ def test_ends_that_are_kept_are_those_of_who_runs(seed: int) -> None:
             at for at, holding in ends if at > now and holding.running and holding.running.phase == "held"
         ]
         assert kept.next_after(now) == min(held, default=None)
+        made = Ends(500.0, [holding for _, holding in there.values()], jobs)
+        assert sorted(made.in_order(now), key=_number) == sorted(ends, key=_number)
+        assert made.next_after(now) == kept.next_after(now)
 
 
 def _number(end: tuple[float, Holding]) -> int:

@@ -136,7 +136,7 @@ class Pollux:
                 solve,
                 self._request(view, pool, gangs),
                 self.search,
-                view.rng.getrandbits(32),
+                view.dice().getrandbits(32),
                 remembered,
                 self.generations,
                 self.population,

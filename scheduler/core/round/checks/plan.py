@@ -82,8 +82,9 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
-    owners = _guaranteed_uses(plan, kept, jobs, nobodys)
-    check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
+    if snapshot.cells is not None:
+        owners = _guaranteed_uses(plan, kept, jobs, nobodys)
+        check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
     check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     given = {job: action.placement.replicas for job, action in placed.items() if action.placement}
@@ -262,9 +263,12 @@ def _check_guarantees(
     shared: set[tuple[str, str, GpuId]] = set()
 
     def count(vc: str, model: str, gpus: Collection[GpuId], parts: Collection[GpuId]) -> None:
-        new = {(vc, model, gpu) for gpu in gpus if gpu in parts} - shared
-        shared.update(new)
-        used[vc, model] = used.get((vc, model), 0) + len(new) + sum([gpu not in parts for gpu in gpus])
+        number = len(gpus)
+        if parts:
+            new = {(vc, model, gpu) for gpu in gpus if gpu in parts} - shared
+            shared.update(new)
+            number = len(new) + sum([gpu not in parts for gpu in gpus])
+        used[vc, model] = used.get((vc, model), 0) + number
 
     for action in plan.actions:
         if action.guaranteed and action.placement is not None and action.kind is not ActionKind.JOIN:

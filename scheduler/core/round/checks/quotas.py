@@ -25,21 +25,18 @@ def check_quotas(
     caps = {line: cap for tenant in snapshot.tenants for line, cap in _caps(tenant)}
     if not caps:
         return
-    used: dict[Line, int] = {}
-    before: dict[Line, int] = {}
+    used, before = dict.fromkeys(caps, 0), dict.fromkeys(caps, 0)
     tenants = {line[0] for line in caps}
-    for job in snapshot.jobs:
-        if job.tenant not in tenants:
-            continue
-        action, running = placed.get(job.id), current.get(job.id)
-        if action is not None and action.placement is not None:
-            _add(used, job, action.placement.gpu_model, action.placement.replicas)
-        if job.id in kept:
-            _add(used, job, kept[job.id].gpu_model, kept[job.id].replicas)
-        if running is not None:
-            _add(before, job, running.gpu_model, running.replicas)
+    known = {job.id: job for job in snapshot.jobs if job.tenant in tenants}
+    for number, action in placed.items():
+        if action.placement is not None and number in known:
+            _add(used, known[number], action.placement.gpu_model, action.placement.replicas)
+    for counts, holders in ((used, kept), (before, current)):
+        for number, running in holders.items():
+            if number in known:
+                _add(counts, known[number], running.gpu_model, running.replicas)
     for line, cap in caps.items():
-        if used.get(line, 0) > max(cap, before.get(line, 0)):
+        if used[line] > max(cap, before[line]):
             tenant, user, what = line
             whose = f"user {user} of tenant {tenant}" if user else f"tenant {tenant}"
             unit = {"cpus": _CPU, "memory": 1}.get(what, WHOLE_GPU)
@@ -68,12 +65,17 @@ def _processors(
 
 
 def _add(counts: dict[Line, int], job: Job, model: str, replicas: tuple[tuple[GpuId, ...], ...]) -> None:
+    """Count what a gang holds on those lines that have a limit."""
     gpus = job.milligpus if job.has_parts else sum(map(len, replicas)) * WHOLE_GPU
-    cpus, memory = _stated(job, len(replicas))
-    for user in {"", job.user}:
-        for what, amount in ((model, gpus), ("*", gpus), ("cpus", cpus), ("memory", memory)):
-            key = job.tenant, user, what
-            counts[key] = counts.get(key, 0) + amount
+    for user in ("", job.user) if job.user else ("",):
+        for what in (model, "*"):
+            line = job.tenant, user, what
+            if line in counts:
+                counts[line] += gpus
+        for place, what in enumerate(("cpus", "memory")):
+            line = job.tenant, user, what
+            if line in counts:
+                counts[line] += _stated(job, len(replicas))[place]
 
 
 def _stated(job: Job, replicas: int) -> tuple[int, int]:
