@@ -40,6 +40,8 @@ def main() -> None:
     options = parser.parse_args()
     print(describe_machine())
     FAST["ALLOT_ROUND_SECONDS"] = "5"
+    # Less may wait of one user, as a rule, than is submitted here.
+    FAST["ALLOT_WAITING_JOBS_PER_USER"] = "1000000"
     with (
         tempfile.TemporaryDirectory(prefix="allotment-bench-") as folder,
         installation(Path(folder)) as platform,
