@@ -144,7 +144,10 @@ class Ends:
 
     def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job], place: int) -> _Entry:
         """Note it everywhere but in the order of those that run."""
-        at = max([self._end_of(jobs[job], running) for job in running.jobs])
+        first, *others = running.jobs
+        at = self._end_of(jobs[first], running)
+        for job in others:
+            at = max(at, self._end_of(jobs[job], running))
         entry = self._entries[running.jobs] = _Entry(at, place, holding)
         if running.is_nominated:
             self._promised[place] = entry

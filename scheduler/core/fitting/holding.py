@@ -60,8 +60,11 @@ class Holding:
     shared: tuple[tuple[str, int, int], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        shared = [(self.model, part.node, share.gpu) for part in self.parts for share in part.shares]
-        object.__setattr__(self, "shared", tuple(shared))
+        shared: tuple[tuple[str, int, int], ...] = ()
+        for part in self.parts:
+            if part.shares:
+                shared += tuple([(self.model, part.node, share.gpu) for share in part.shares])
+        object.__setattr__(self, "shared", shared)
 
     @property
     def amount(self) -> float:

@@ -9,4 +9,5 @@ _DECIMALS = 6
 def canonical(cpus: float) -> float:
     """Return the float nearest to what a sum or difference of CPUs is in decimals, so that none is lost:
     89.1 less 5.8 is 83.3, and holds what needs so much."""
-    return round(cpus, _DECIMALS)
+    # Whole numbers, which most are, are their own rounding.
+    return round(cpus, _DECIMALS) if cpus % 1 else cpus

@@ -192,9 +192,7 @@ class _Queues:
         view, known = self._view, {job: queue for queue, line in enumerate(self._lines) for job in line}
         lines: list[list[int]] = [[] for _ in range(len(self._policy.thresholds) + 1)]
         comers: list[tuple[float, float, JobId, int]] = []
-        others = [job for job in view.running if job not in known]
-        others += [job.id for job in waiting_jobs(view) if job.id not in known and _has_run(job)]
-        for number in [*known, *others]:
+        for number in [*known, *(job for job in view.running if job not in known)]:
             job = view.jobs.get(JobId(number))
             if job is None or job.id in self._promoted:
                 continue

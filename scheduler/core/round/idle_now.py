@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain
+
 from scheduler.core.fitting.demand import least_gpus, models_of
 from scheduler.core.model.snapshot import GpuId, Job
 from scheduler.core.round.facts import Facts
+
+
+class _Had:
+    """What is had of one GPU model, by owner: a virtual cluster, or "" for opportunistic jobs."""
+
+    def __init__(self) -> None:
+        #: By owner and priority: the GPUs of each holder.
+        self.by_owner: dict[str, dict[int, list[Sequence[GpuId]]]] = {}
+        self._holders: dict[bool, Counter[GpuId]] = {}
+
+    def add(self, owner: str, priority: int, gpus: Sequence[GpuId]) -> None:
+        self.by_owner.setdefault(owner, {}).setdefault(priority, []).append(gpus)
+
+    def holders(self, is_usable: Callable[[GpuId], bool], *, is_guaranteed: bool) -> Counter[GpuId]:
+        """Return how many have each usable GPU, guaranteed or at all: of one that comes free several do."""
+        if is_guaranteed not in self._holders:
+            owners = [own for owner, own in self.by_owner.items() if owner or not is_guaranteed]
+            every = [gpus for own in owners for group in own.values() for gpus in group]
+            self._holders[is_guaranteed] = Counter(filter(is_usable, chain.from_iterable(every)))
+        return self._holders[is_guaranteed]
 
 
 class IdleNow:
@@ -14,16 +38,14 @@ class IdleNow:
         self._facts = facts
         #: By owner, priority and model: what is open to such a job.
         self._known: dict[tuple[str, int, str], int] = {}
-        #: By model, and by owner (a virtual cluster, or "" for opportunistic jobs) and priority of those who
-        #: have them: the usable GPUs that are had, and how many there are of each holder, usable or not.
-        self._held: dict[str, dict[tuple[str, int], tuple[set[GpuId], list[int]]]] = {}
+        self._had = {model: _Had() for model in facts.cluster.fleets}
         for running in facts.running.values():
             first = facts.jobs.get(running.jobs[0])
             owner = first.virtual_cluster if first is not None and facts.is_guaranteed(running) else ""
-            groups = self._held.setdefault(running.gpu_model, {})
-            usable, counts = groups.setdefault((owner, facts.priority_of(running.jobs)), (set(), []))
-            usable.update([gpu for gpu in running.gpus if facts.is_usable(gpu)])
-            counts.append(len(running.gpus))
+            # The last GPUs of a model may be gone.
+            if running.gpu_model in self._had:
+                had = self._had[running.gpu_model]
+                had.add(owner, facts.priority_of(running.jobs), running.gpus)
 
     def are_enough_for(self, job: Job) -> bool:
         """Whether a job that waits might start without the end of any job that has a claim as good."""
@@ -40,13 +62,16 @@ class IdleNow:
         return self._known[key]
 
     def _open_to(self, owner: str, highest: int, model: str) -> int:
-        had, taken = 0, set[GpuId]()
-        for (holder, priority), (usable, counts) in self._held.get(model, {}).items():
-            if (owner and not holder) or (holder == owner and priority < highest):
-                continue
-            taken |= usable
-            had += sum(counts) if holder == owner else 0
-        left = self._facts.cluster.fleets[model].total_usable - len(taken)
+        had, facts = self._had[model], self._facts
+        own, holders = had.by_owner.get(owner, {}), had.holders(facts.is_usable, is_guaranteed=bool(owner))
+        below = Counter[GpuId]()
+        for priority, group in own.items():
+            if priority < highest:
+                below.update(chain.from_iterable(group))
+        # What only those have who make room is open, as what nobody has.
+        taken = len(holders) - sum([holders[gpu] == count for gpu, count in below.items()])
+        left = facts.cluster.fleets[model].total_usable - taken
         if not owner:
             return left
-        return min(left, self._facts.virtual_clusters[owner].guaranteed.get(model, 0) - had)
+        held = sum([len(gpus) for priority, group in own.items() if priority >= highest for gpus in group])
+        return min(left, facts.virtual_clusters[owner].guaranteed.get(model, 0) - held)

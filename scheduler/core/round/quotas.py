@@ -55,7 +55,7 @@ class _Left:
     def holds(self, jobs: Sequence[Job], still_held: Sequence[tuple[Job, str, Amounts]]) -> bool:
         """Whether all that is asked for together fits, whatever the models."""
         quota, lines = self.quota, self.quota.lines
-        asking = [job for job in jobs if quota.counts(job)]
+        asking = [job for job in jobs if quota.counts(job)] if quota.user else jobs
         held = [amounts for job, _, amounts in still_held if quota.counts(job)]
         gpus = sum([most_gpus_held(job) for job in asking]) + sum([each.gpus for each in held])
         if gpus > quota.gpus_of_any_model or quota.is_of_gpus:

@@ -6,7 +6,7 @@ Nothing here uses `binding` or the pool of cells: what is free is counted GPU by
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from scheduler.core.cells.chains import Chain, Layout, Leaf
 from scheduler.core.cells.compiling import compiled
@@ -34,16 +34,18 @@ def undeclared(snapshot: Snapshot) -> frozenset[GpuId]:
 
 
 def check_cells(
-    snapshot: Snapshot, bound: Mapping[str, Iterable[tuple[str, int, int]]], uses: Mapping[GpuId, Owner]
+    snapshot: Snapshot,
+    bound: Mapping[str, Iterable[tuple[str, int, int]]],
+    uses_of: Callable[[], Mapping[GpuId, Owner]],
 ) -> None:
     """Raise PlanError unless guaranteed jobs are in cells and every other guarantee can still be kept.
 
-    `bound`: virtual cluster -> (chain, level, number) of its cells after the plan; `uses`: GPU -> virtual
-    cluster of the guaranteed job on it after the plan, and the pinned cell that the job names.
+    `bound`: virtual cluster -> (chain, level, number) of its cells after the plan; `uses_of` returns
+    by GPU the virtual cluster of the guaranteed job on it after the plan, and the pinned cell that it names.
     """
     if snapshot.cells is None:
         return
-    layout = compiled(snapshot.cells)
+    layout, uses = compiled(snapshot.cells), uses_of()
     owners, unbound = _owners(layout, bound)
     for node in snapshot.nodes:
         if node.gpu_model not in layout.gpu_models:

@@ -82,9 +82,8 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
-    if snapshot.cells is not None:
-        owners = _guaranteed_uses(plan, kept, jobs, nobodys)
-        check_cells(snapshot, plan.memory.get("cells", {}).get("bound", {}), owners)
+    bound = plan.memory.get("cells", {}).get("bound", {})
+    check_cells(snapshot, bound, lambda: _guaranteed_uses(plan, kept, jobs, nobodys))
     check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     given = {job: action.placement.replicas for job, action in placed.items() if action.placement}

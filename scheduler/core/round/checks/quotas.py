@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.core.model.errors import PlanError
 from scheduler.core.model.gpu_parts import WHOLE_GPU
@@ -30,11 +30,12 @@ def check_quotas(
     known = {job.id: job for job in snapshot.jobs if job.tenant in tenants}
     for number, action in placed.items():
         if action.placement is not None and number in known:
-            _add(used, known[number], action.placement.gpu_model, action.placement.replicas)
-    for counts, holders in ((used, kept), (before, current)):
-        for number, running in holders.items():
-            if number in known:
-                _add(counts, known[number], running.gpu_model, running.replicas)
+            _add((used,), known[number], action.placement.gpu_model, action.placement.replicas)
+    for number, running in current.items():
+        if number in known:
+            # What stays is counted twice, and nearly all stays.
+            both = (before, used) if number in kept else (before,)
+            _add(both, known[number], running.gpu_model, running.replicas)
     for line, cap in caps.items():
         if used[line] > max(cap, before[line]):
             tenant, user, what = line
@@ -64,18 +65,19 @@ def _processors(
         yield (tenant, user, "memory"), memory_bytes
 
 
-def _add(counts: dict[Line, int], job: Job, model: str, replicas: tuple[tuple[GpuId, ...], ...]) -> None:
+def _add(
+    counts: Sequence[dict[Line, int]], job: Job, model: str, replicas: tuple[tuple[GpuId, ...], ...]
+) -> None:
     """Count what a gang holds on those lines that have a limit."""
     gpus = job.milligpus if job.has_parts else sum(map(len, replicas)) * WHOLE_GPU
     for user in ("", job.user) if job.user else ("",):
-        for what in (model, "*"):
+        for what in (model, "*", "cpus", "memory"):
             line = job.tenant, user, what
-            if line in counts:
-                counts[line] += gpus
-        for place, what in enumerate(("cpus", "memory")):
-            line = job.tenant, user, what
-            if line in counts:
-                counts[line] += _stated(job, len(replicas))[place]
+            if line not in counts[0]:
+                continue
+            amount = _stated(job, len(replicas))[what == "memory"] if what in ("cpus", "memory") else gpus
+            for each in counts:
+                each[line] += amount
 
 
 def _stated(job: Job, replicas: int) -> tuple[int, int]:
