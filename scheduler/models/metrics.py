@@ -62,7 +62,7 @@ class NodePeak(models.Model):
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="peak")
     cpus = models.FloatField()
     memory_bytes = models.FloatField()
-    #: Of whom that is the peak: ids of allocations.
+    #: Whose peak that is: ids of allocations.
     allocations = models.JSONField(default=list)
     margin = models.FloatField()
     #: [allocation, CPUs, bytes of memory] of everybody there, and when that was measured.

@@ -90,7 +90,7 @@ class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
     overcommit = serializers.ChoiceField(choices=OVERCOMMIT, help_text=OVERCOMMIT_HELP)
     overcommit_margin = serializers.FloatField(help_text=MARGIN_HELP)
     overcommit_violations = OvercommitViolations(
-        allow_null=True, help_text="Of the last seven days; null: nothing was predicted in them."
+        allow_null=True, help_text="In the last seven days; null: nothing was predicted in them."
     )
     guaranteed = serializers.DictField(
         child=serializers.IntegerField(),

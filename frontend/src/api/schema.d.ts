@@ -8642,7 +8642,7 @@ export interface components {
              * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
              */
             overcommit_margin: number;
-            /** @description Of the last seven days; null: nothing was predicted in them. */
+            /** @description In the last seven days; null: nothing was predicted in them. */
             overcommit_violations: components["schemas"]["OvercommitViolations"] | null;
             /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
             guaranteed: {

@@ -109,7 +109,7 @@ class Capacity(Searching):
         return twin
 
     def lending(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
-        """Return a copy that offers so many more CPUs and so much more memory of nodes, by model."""
+        """Return a copy that offers these CPUs and this memory of nodes besides, by model."""
         twin = self.fork()
         for model, part in lent:
             for layer in twin._own_layers(model):

@@ -37,5 +37,5 @@ class NodePeak:
     allocations: tuple[int, ...]
     #: The part of the node, of its CPUs as of its memory, that is not lent.
     margin: float = USUAL_MARGIN
-    #: What is measured of whoever is there, by allocation.
+    #: What is measured of all jobs there, by allocation.
     used: tuple[MeasuredUse, ...] = ()

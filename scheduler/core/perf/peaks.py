@@ -65,7 +65,7 @@ def rc_like(jobs: Sequence[JobUse]) -> float:
 
 def n_sigma(jobs: Sequence[JobUse]) -> float:
     """Return mean and N standard deviations of what they used together, scaled to what they ask for now."""
-    asked = fsum([job.request for job in jobs])
+    requested = fsum([job.request for job in jobs])
     history = [job.capped for job in jobs]
     parts = []
     for back in range(1, max(map(len, history), default=0) + 1):
@@ -77,7 +77,7 @@ def n_sigma(jobs: Sequence[JobUse]) -> float:
         return 0.0
     mean = fsum(parts) / len(parts)
     variance = fsum([(part - mean) ** 2 for part in parts]) / max(len(parts) - 1, 1)
-    return min(mean + SIGMAS * sqrt(variance), 1.0) * asked
+    return min(mean + SIGMAS * sqrt(variance), 1.0) * requested
 
 
 def largest_of(*predictors: Predictor) -> Predictor:
@@ -93,8 +93,8 @@ def predicted_peak(jobs: Sequence[JobUse], predict: Predictor = USUAL_PREDICTOR)
     known = [job for job in jobs if len(job.samples) >= WARM_UP]
     new = fsum([job.request for job in jobs if len(job.samples) < WARM_UP])
     now = fsum([job.capped[-1] for job in known])
-    asked = fsum([job.request for job in known])
-    return new + min(max(predict(known), now), asked) if known else new
+    requested = fsum([job.request for job in known])
+    return new + min(max(predict(known), now), requested) if known else new
 
 
 def oracle_peak(futures: Sequence[Sequence[float]]) -> float:

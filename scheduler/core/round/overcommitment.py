@@ -6,7 +6,7 @@ jobs asked for and will not use is lent, and only to opportunistic jobs. So a gu
 what another one may want back: for it a node is as full as what everybody there asked for. What an
 opportunistic job asked for counts in full.
 
-A part of each node, the *margin*, is lent to nobody. A node of which the jobs use more than that leaves was
+A part of each node, the *margin*, is not lent. A node of which the jobs use more than that leaves was
 predicted wrongly. Then opportunistic jobs that are there beyond what the node has give way, the newest first,
 until the jobs that stay use no more. Such a job may be stopped however short it has run.
 """
@@ -84,14 +84,14 @@ def _beyond(
         return
     measured = {use.allocation: getattr(use, resource.amount) for use in peak.used}
     used = sum([measured.get(stay.running.allocation, 0.0) for stay in stays])
-    asked = sum([getattr(stay.part, resource.part) for stay in stays])
+    requested = sum([getattr(stay.part, resource.part) for stay in stays])
     for stay in sorted(stays, key=lambda stay: (-stay.running.since, -stay.running.allocation)):
-        if used <= there * (1 - peak.margin) or asked <= there:
+        if used <= there * (1 - peak.margin) or requested <= there:
             return
         mine = measured.get(stay.running.allocation, 0.0)
-        # It would help nobody to stop a job of which no use was measured yet.
+        # To stop a job of which no use was measured yet would free nothing.
         if mine > 0 and not facts.is_guaranteed(stay.running):
-            used, asked = used - mine, asked - getattr(stay.part, resource.part)
+            used, requested = used - mine, requested - getattr(stay.part, resource.part)
             yield stay.running.allocation
 
 

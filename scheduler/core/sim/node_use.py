@@ -1,4 +1,4 @@
-"""What simulated jobs use of their nodes, and what rounds are told of it, as live (`core.perf.peaks`).
+"""What simulated jobs use of their nodes, and what rounds know of it, as live (`core.perf.peaks`).
 
 Every minute each job has used a part of what it asked for, as its truth says; one that says nothing uses all.
 Nothing of this happens where no job says what it uses, or no virtual cluster lends what its jobs do not use.
@@ -86,10 +86,10 @@ class NodeUse:
 
     def _used(self, running: Running, part: Part, minutes_ago: int = 0) -> _Amounts:
         """Return what is used of a node; jobs that share an allocation use what the first does."""
-        told = self._progress[running.jobs[0]].truth.use
-        if not told:
+        known_use = self._progress[running.jobs[0]].truth.use
+        if not known_use:
             return part.cpus, part.memory
-        cpus, memory = told[(self._age(running) - minutes_ago) % len(told)]
+        cpus, memory = known_use[(self._age(running) - minutes_ago) % len(known_use)]
         return part.cpus * cpus, part.memory * memory
 
     def _age(self, running: Running) -> int:
@@ -107,9 +107,9 @@ class NodeUse:
         for running, part in lenders:
             minutes = range(min(self._age(running), HISTORY), -1, -1)
             history = [self._used(running, part, minute) for minute in minutes]
-            for axis, asked in enumerate((part.cpus, part.memory)):
+            for axis, requested in enumerate((part.cpus, part.memory)):
                 samples = tuple([amounts[axis] for amounts in history])
-                uses[axis].append(JobUse(request=asked, samples=samples))
+                uses[axis].append(JobUse(request=requested, samples=samples))
         cpus, memory = map(predicted_peak, uses)
         return NodePeak(
             node=node,

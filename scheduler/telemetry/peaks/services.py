@@ -1,6 +1,6 @@
 """The predicted peaks of nodes on which guaranteed jobs lend what they do not use (docs/overcommitment.md).
 
-Every minute the peaks are predicted anew by what jobs used in the last hour. Between, every few seconds, the
+Every minute the peaks are predicted by what jobs used in the last hour. Between, every few seconds, the
 newest readings are put beside them: a round has to know at once when more is used than was predicted. Where
 no virtual cluster lends anything, nothing but two empty tables is looked at.
 """
@@ -54,7 +54,7 @@ class _Part:
     allocation: int
     guaranteed: bool
     virtual_cluster: int
-    asked: Amounts
+    requested: Amounts
 
 
 def peaks_predict(now: datetime | None = None) -> None:
@@ -92,7 +92,7 @@ def peaks_measure(now: datetime | None = None) -> None:
         if not used.get(node):
             continue
         lenders = [part for part in parts if part.allocation in row.allocations and part.id in used[node]]
-        mine = [_capped(used[node][part.id], part.asked) for part in lenders]
+        mine = [_capped(used[node][part.id], part.requested) for part in lenders]
         cpus, memory = (sum(amounts) for amounts in zip(*mine, strict=True)) if mine else (0.0, 0.0)
         kept = (
             row.cpus + row.margin * row.node.cpus,
@@ -148,8 +148,8 @@ def _parts_by_node(nodes: Collection[int]) -> dict[int, list[_Part]]:
     for part, node, attempt, allocation, guaranteed, virtual_cluster, cpus, memory in parts.order_by(
         "id"
     ).values_list(*columns):
-        asked = cpus, float(memory)
-        by_node[node].append(_Part(part, node, attempt, allocation, guaranteed, virtual_cluster, asked))
+        requested = cpus, float(memory)
+        by_node[node].append(_Part(part, node, attempt, allocation, guaranteed, virtual_cluster, requested))
     return by_node
 
 
@@ -157,9 +157,11 @@ def _predicted(
     by_node: Mapping[int, Sequence[_Part]], margins: Mapping[int, float], now: datetime
 ) -> list[NodePeak]:
     used = _used_now(by_node, now)
-    # Besides those who lend, whoever asked for nothing: what these use nobody has counted.
+    # Besides those that lend, parts that asked for nothing: what these use is counted nowhere else.
     looked_at = [
-        part for part in chain.from_iterable(by_node.values()) if _lends(part, margins) or not all(part.asked)
+        part
+        for part in chain.from_iterable(by_node.values())
+        if _lends(part, margins) or not all(part.requested)
     ]
     histories = _histories(looked_at, now)
     rows = []
@@ -201,10 +203,10 @@ def _peak(
     for part in (*lenders, *others):
         own = [*histories.get(part.id, ()), *([newest[part.id]] if part.id in newest else ())]
         samples = tuple([amounts[axis] for amounts in own])
-        if not part.asked[axis]:
+        if not part.requested[axis]:
             unasked += max(samples, default=0.0)
         elif part in lenders:
-            asking.append(JobUse(request=part.asked[axis], samples=samples))
+            asking.append(JobUse(request=part.requested[axis], samples=samples))
     return predicted_peak(asking) + unasked
 
 
@@ -235,9 +237,11 @@ def _used_now(by_node: Mapping[int, Sequence[_Part]], now: datetime) -> dict[int
     """Return by node and part what is used by the newest reading of the node, of parts that it tells of."""
     found: dict[int, dict[int, Amounts]] = {}
     for node, row in newest_readings(by_node, now).items():
-        told = row.values["parts"]
+        known_use = row.values["parts"]
         found[node] = {
-            part.id: _sums(told[str(part.attempt)]) for part in by_node[node] if str(part.attempt) in told
+            part.id: _sums(known_use[str(part.attempt)])
+            for part in by_node[node]
+            if str(part.attempt) in known_use
         }
     return found
 
@@ -264,5 +268,5 @@ def _most(group: Group, place: int) -> float:
     return 0.0 if known is None else known[3]
 
 
-def _capped(used: Amounts, asked: Amounts) -> Amounts:
-    return min(used[0], asked[0]), min(used[1], asked[1])
+def _capped(used: Amounts, requested: Amounts) -> Amounts:
+    return min(used[0], requested[0]), min(used[1], requested[1])

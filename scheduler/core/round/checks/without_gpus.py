@@ -78,14 +78,14 @@ def _check_each(
             raise PlanError(f"{memory:g} bytes of node {node.name} are given, which has {node.memory_bytes}")
 
 
-def _lent(snapshot: Snapshot, asked: Mapping[NodeId, list[float]]) -> dict[NodeId, tuple[float, float]]:
+def _lent(snapshot: Snapshot, requested: Mapping[NodeId, list[float]]) -> dict[NodeId, tuple[float, float]]:
     """Return by node what is lent of it, given what those asked for whose peak was predicted."""
     nodes = {node.id: node for node in snapshot.nodes}
     found: dict[NodeId, tuple[float, float]] = {}
     for peak in snapshot.peaks:
         node = nodes.get(NodeId(peak.node))
-        if node is not None and node.id in asked:
-            cpus, memory = asked[node.id]
+        if node is not None and node.id in requested:
+            cpus, memory = requested[node.id]
             found[node.id] = (
                 max(cpus - peak.cpus - peak.margin * node.cpus, 0.0),
                 max(memory - peak.memory_bytes - peak.margin * node.memory_bytes, 0.0),

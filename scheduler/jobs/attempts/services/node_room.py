@@ -45,7 +45,7 @@ class _Taken:
     state: str
     cpus: float
     memory: float
-    #: 0: of an allocation of this round.
+    #: 0: it is made in this round.
     allocation: int = 0
 
 
