@@ -279,6 +279,20 @@ def limits_words(vc: VirtualCluster) -> str:
     return f"{policies}; {before}; {waits}"
 
 
+def overcommit_words(vc: VirtualCluster) -> str:
+    """Return whether unused CPUs and memory are lent, and how often more was used than was predicted."""
+    if vc["overcommit"] == "never":
+        return "what its jobs do not use is not lent"
+    lends = "opportunistic jobs get CPUs and memory beyond the predicted peak"
+    seen = vc["overcommit_violations"]
+    rate = (
+        f"exceeded in {seen['rate']:.2%} of {plural(seen['samples'], 'sample')}"
+        if seen
+        else "nothing measured"
+    )
+    return f"{lends}, margin {vc['overcommit_margin']:.0%}; {rate} in the last 7 days"
+
+
 def settings_lines(settings: ClusterSettings) -> list[tuple[str, str]]:
     """Return the limits on preemption in the whole cluster."""
     most = settings["preemptions_per_round"]

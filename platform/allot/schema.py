@@ -877,6 +877,15 @@ class OutgoingLoan(TypedDict):
     ends_at: str
 
 
+OvercommitEnum: TypeAlias = Literal['never', 'predicted']
+
+
+class OvercommitViolations(TypedDict):
+    samples: int
+    exceeded: int
+    rate: float
+
+
 class Overrun(TypedDict):
     since: str
     message: str
@@ -2983,6 +2992,9 @@ class VirtualCluster(TypedDict):
     min_run_seconds: float
     reclaim_min_run_seconds: float
     longest_wait_seconds: float
+    overcommit: OvercommitEnum
+    overcommit_margin: float
+    overcommit_violations: OvercommitViolations | None
     guaranteed: dict[str, int]
     own_guaranteed: dict[str, int]
     lent: list[OutgoingLoan]
@@ -3010,6 +3022,8 @@ class VirtualClusterChangeRequest(TypedDict):
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
     longest_wait_seconds: NotRequired[float]
+    overcommit: NotRequired[OvercommitEnum]
+    overcommit_margin: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
     members: NotRequired[list[WeightedTenantRequest]]
     version: NotRequired[int]
@@ -3026,6 +3040,8 @@ class VirtualClusterInputRequest(TypedDict):
     min_run_seconds: NotRequired[float]
     reclaim_min_run_seconds: NotRequired[float]
     longest_wait_seconds: NotRequired[float]
+    overcommit: NotRequired[OvercommitEnum]
+    overcommit_margin: NotRequired[float]
     guaranteed: NotRequired[dict[str, int]]
     members: NotRequired[list[WeightedTenantRequest]]
     name: str

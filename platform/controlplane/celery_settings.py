@@ -49,6 +49,7 @@ def celery_app(**options: Any) -> Celery:
             "fit-interference": {"task": "scheduler.tasks.fit_interference", "schedule": 300.0},
             "renew-comparisons": {"task": "scheduler.tasks.renew_comparisons", "schedule": 60.0},
             "roll-up-metrics": {"task": "scheduler.tasks.roll_up_metrics", "schedule": 60.0},
+            "measure-peaks": {"task": "scheduler.tasks.measure_peaks", "schedule": 10.0},
             "prune": {"task": "scheduler.tasks.prune", "schedule": 300.0},
             "prune-answers": {"task": "controlplane.tasks.prune", "schedule": 600.0},
         },

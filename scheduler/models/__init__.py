@@ -28,13 +28,13 @@ from scheduler.models.ledger import LedgerLine
 from scheduler.models.logs import LogChunk, LogRemoval
 from scheduler.models.maintenance import MaintenanceWindow
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
-from scheduler.models.metrics import FragmentationSample, NodeMetrics, PartMetrics, UsageSample
+from scheduler.models.metrics import FragmentationSample, NodeMetrics, NodePeak, PartMetrics, UsageSample
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
 from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
 from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.models.sessions import PortPass, Session
 from scheduler.models.throughputs import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
-from scheduler.models.virtual_clusters import PreemptionLimits
+from scheduler.models.virtual_clusters import Overcommitment, PeakSamples, PreemptionLimits
 
 __all__ = [
     "Advice",
@@ -82,9 +82,12 @@ __all__ = [
     "Node",
     "NodeCheck",
     "NodeMetrics",
+    "NodePeak",
     "NotificationSettings",
     "Offer",
+    "Overcommitment",
     "PartMetrics",
+    "PeakSamples",
     "PolicyMemory",
     "PortPass",
     "PreemptionLimits",

@@ -55,6 +55,21 @@ class PartMetrics(Metrics):
         indexes = [models.Index(fields=["seconds", "at", "part"], name="part_metrics_by_time")]
 
 
+class NodePeak(models.Model):
+    """What the jobs of a node will use at most (`core.model.node_peaks`): of nodes with guaranteed jobs of a
+    virtual cluster that lends what they do not use."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="peak")
+    cpus = models.FloatField()
+    memory_bytes = models.FloatField()
+    #: Whose peak that is: ids of allocations.
+    allocations = models.JSONField(default=list)
+    margin = models.FloatField()
+    #: [allocation, CPUs, bytes of memory] of everybody there, and when that was measured.
+    used = models.JSONField(default=list)
+    measured_at = models.DateTimeField()
+
+
 class UsageSample(models.Model):
     """GPUs in use at one instant, and what tenants have of them by name, parts as such."""
 

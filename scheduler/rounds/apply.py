@@ -115,7 +115,7 @@ def apply_plan(
             _stop(action, facts, takers, at=at, actor=actor)
     # A move's own old place counts as being left; read holders only now that the stops are done.
     nodes = {node for action in changes if action.placement for node in action.placement.nodes}
-    facts.room = room_on(nodes) if nodes else None
+    facts.room = room_on(nodes, snapshot.peaks) if nodes else None
     _write_memory(snapshot, plan)
     starts = [*_starts_that_hold(changes, stops, facts), *_joins_that_hold(changes, facts)]
     _start_all(starts, facts, plan, at=at, actor=actor)
@@ -286,7 +286,7 @@ def _unusable(action: Action, asks: Asks, facts: Facts) -> str | None:
             case HoldPhase.HELD | HoldPhase.NOMINATED:
                 return f"GPU {gpu} is promised to another job"
     if action.placement.nodes and facts.room is not None:
-        return facts.room.problem_with(asks.together)
+        return facts.room.problem_with(asks.together, guaranteed=action.guaranteed)
     return None
 
 

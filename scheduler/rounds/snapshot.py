@@ -20,6 +20,7 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.model.limits import UserLimits
+from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
@@ -27,6 +28,7 @@ from scheduler.rounds.alike import left_out, long_queues
 from scheduler.rounds.fixed_ports import kept_apart
 from scheduler.rounds.job_facts import read_jobs
 from scheduler.rounds.lending import with_lending
+from scheduler.rounds.peaks import read_peaks
 from scheduler.rounds.throughputs import KnownThroughputs, known_throughputs
 from scheduler.virtual_clusters.cells.selectors import specification_of
 
@@ -61,13 +63,14 @@ WHERE l.phase <> 'released' GROUP BY l.id ORDER BY l.id
 _VIRTUAL_CLUSTERS = """
 SELECT name, policy, policy_parameters, placer, placer_parameters, default_time_limit_seconds, sharing,
        coalesce(r.min_run_seconds, 0), coalesce(r.reclaim_min_run_seconds, 0),
-       coalesce(r.longest_wait_seconds, %s),
+       coalesce(r.longest_wait_seconds, %s), coalesce(o.overcommit, %s), coalesce(o.margin, %s),
        coalesce((SELECT json_object_agg(gpu_model, gpus ORDER BY gpu_model)
                  FROM tenants_guarantee WHERE virtual_cluster_id = v.id), '{}'),
        coalesce((SELECT json_agg(json_build_array(t.name, m.weight) ORDER BY t.name)
                  FROM tenants_virtualclustermember m JOIN tenants_tenant t ON t.id = m.tenant_id
                  WHERE m.virtual_cluster_id = v.id), '[]')
 FROM tenants_virtualcluster v LEFT JOIN scheduler_preemptionlimits r ON r.virtual_cluster_id = v.id
+LEFT JOIN scheduler_overcommitment o ON o.virtual_cluster_id = v.id
 ORDER BY name
 """
 _TENANTS = """
@@ -155,6 +158,8 @@ class _VirtualClusterRow(NamedTuple):
     min_run_seconds: float
     reclaim_min_run_seconds: float
     longest_wait_seconds: float
+    overcommit: str
+    overcommit_margin: float
     guaranteed: Mapping[str, int]
     members: list[tuple[str, float]]
 
@@ -184,17 +189,19 @@ def _read(round_number: int, *, whole: bool) -> ForRound:
         cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
         (now,) = cursor.fetchone()
         throughputs = known_throughputs(cursor)
+        virtual_clusters = _virtual_clusters(cursor)
         own = core.Snapshot(
             round_number=round_number,
             now=now,
             round_seconds=settings.CONFIG.round_seconds,
             nodes=_nodes(cursor),
             tenants=_tenants(cursor),
-            virtual_clusters=_virtual_clusters(cursor),
+            virtual_clusters=virtual_clusters,
             jobs=(),
             running=(),
             memory=_memory(cursor),
             prices=throughputs.prices,
+            peaks=read_peaks(cursor, virtual_clusters),
             interference=_interference(cursor),
             cells=_cells(cursor),
             workload=_workload(cursor),
@@ -305,7 +312,7 @@ def _beside(
 
 
 def _virtual_clusters(cursor: Any) -> tuple[core.VirtualCluster, ...]:
-    cursor.execute(_VIRTUAL_CLUSTERS, [LONGEST_WAIT_SECONDS])
+    cursor.execute(_VIRTUAL_CLUSTERS, [LONGEST_WAIT_SECONDS, OVERCOMMIT_NEVER, USUAL_MARGIN])
     return tuple(_virtual_cluster(_VirtualClusterRow._make(row)) for row in cursor.fetchall())
 
 
@@ -323,6 +330,8 @@ def _virtual_cluster(row: _VirtualClusterRow) -> core.VirtualCluster:
         min_run_seconds=row.min_run_seconds,
         reclaim_min_run_seconds=row.reclaim_min_run_seconds,
         longest_wait_seconds=row.longest_wait_seconds,
+        overcommit=row.overcommit,
+        overcommit_margin=row.overcommit_margin,
     )
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
-from scheduler.core.model.snapshot import Budget, Node, Snapshot, Tenant
+from scheduler.core.model.limits import Budget
+from scheduler.core.model.snapshot import Node, Snapshot, Tenant
 from scheduler.core.round.registry import split_placer, split_policy
 from scheduler.jobspec.fields import bytes_of
 from scheduler.simulation.errors import InputError

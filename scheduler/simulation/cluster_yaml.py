@@ -10,6 +10,7 @@ import yaml
 
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
+from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED, USUAL_MARGIN
 from scheduler.core.model.snapshot import Member, Node, Tenant, VirtualCluster
 from scheduler.core.round.registry import make_placer, make_policy, split_placer, split_policy
 from scheduler.core.serving_pools.load_curve import curve_of
@@ -182,6 +183,8 @@ _VIRTUAL_CLUSTER = (
     "min_run",
     "reclaim_min_run",
     "longest_wait",
+    "overcommit",
+    "overcommit_margin",
 )
 
 
@@ -289,7 +292,24 @@ def _virtual_cluster(entry: _Entry, gpus: Mapping[str, int], *, in_cells: bool) 
         min_run_seconds=_seconds(entry, "min_run"),
         reclaim_min_run_seconds=_seconds(entry, "reclaim_min_run"),
         longest_wait_seconds=_seconds(entry, "longest_wait"),
+        overcommit=_overcommit(entry),
+        overcommit_margin=_margin(entry),
     )
+
+
+def _overcommit(entry: _Entry) -> str:
+    value = entry.value.get("overcommit", OVERCOMMIT_NEVER)
+    if value not in (OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED):
+        words = wording.either([OVERCOMMIT_NEVER, OVERCOMMIT_PREDICTED])
+        raise entry.wrong("overcommit", f"{value!r} is not {words}")
+    return str(value)
+
+
+def _margin(entry: _Entry) -> float:
+    value = entry.value.get("overcommit_margin", USUAL_MARGIN)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 0.9:
+        raise entry.wrong("overcommit_margin", f"{value!r} is not a part of a node from 0 to 0.9")
+    return float(value)
 
 
 def _seconds(entry: _Entry, field: str, default: float = 0.0) -> float:

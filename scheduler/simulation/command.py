@@ -31,6 +31,7 @@ from scheduler.simulation.errors import InputError
 from scheduler.simulation.experiment import Experiment, Milestone
 from scheduler.simulation.gavel.choices import shares_named
 from scheduler.simulation.outside import placer_text, policy_text
+from scheduler.simulation.overcommitment import lending_words
 from scheduler.simulation.replay import replay_scenario
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, prepare, read_workload, run_all
@@ -241,7 +242,7 @@ def _tell(
     if private:
         sys.stdout.write(private + "\n")
     for result, name in zip(results, labels(measures), strict=True):
-        if words := service_words(result):
+        for words in filter(None, (service_words(result), lending_words(result))):
             sys.stdout.write(f"{name}: {words}\n")
     _say_faults(results, console)
     _write(results, order, problems, command, console)

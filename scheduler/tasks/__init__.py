@@ -23,6 +23,7 @@ from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.tasks import pruning
 from scheduler.telemetry.metrics import services as metrics_services
+from scheduler.telemetry.peaks import services as peak_services
 from scheduler.telemetry.throughputs.services.interference import interference_fit
 from scheduler.virtual_clusters.market.services import loans
 from scheduler.wiring import wakeups
@@ -136,6 +137,12 @@ def fit_interference() -> None:
 def roll_up_metrics() -> None:
     metrics_services.metrics_roll_up()
     profiling.profiles_measure()
+    peak_services.peaks_predict()
+
+
+@shared_task(time_limit=60)
+def measure_peaks() -> None:
+    peak_services.peaks_measure()
 
 
 @shared_task(time_limit=60)

@@ -17,6 +17,7 @@ from scheduler.models.rounds import Round
 from scheduler.notifications.services.dispatch import prune_deliveries
 from scheduler.telemetry.logs.services.retention import prune_logs
 from scheduler.telemetry.metrics.services import metrics_prune
+from scheduler.telemetry.peaks.services import prune_peak_samples
 from scheduler.telemetry.throughputs.services.measuring import prune_measurements
 from scheduler.virtual_clusters.ledger.services import prune_ledger
 from scheduler.wiring.clock import database_now
@@ -37,6 +38,7 @@ def prune() -> None:
     prune_measurements()
     prune_class_profiles()
     metrics_prune()
+    prune_peak_samples()
     prune_ledger()
     prune_audit_log()
     prune_deliveries()

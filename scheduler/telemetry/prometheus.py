@@ -31,6 +31,7 @@ from scheduler.models.nodes import Gpu, Node, NodeCheck, Verdict
 from scheduler.models.rounds import Leadership, Round, RoundState, ViewComputing
 from scheduler.models.selectors.jobs import SPARE_VIEW
 from scheduler.models.selectors.nodes import gpu_states
+from scheduler.models.selectors.peaks import violation_rates
 from scheduler.telemetry.metrics.selectors.buckets import values_of
 from scheduler.telemetry.metrics.selectors.now import newest_readings
 from scheduler.wiring.clock import database_now
@@ -93,6 +94,7 @@ class _Database(Collector):
         yield from _rounds()
         yield from _views()
         yield from _fairness()
+        yield from _overcommitment()
         yield from _nodes()
 
     def describe(self) -> Iterator[Metric]:
@@ -227,6 +229,18 @@ def _fairness() -> Iterator[Metric]:
         if known:
             worst.add_metric([state.virtual_cluster], max(known))
     yield from (violations, worst)
+
+
+def _overcommitment() -> Iterator[Metric]:
+    names = dict(VirtualCluster.objects.values_list("id", "name"))
+    violations = GaugeMetricFamily(
+        "allot_overcommit_violation_ratio",
+        "How often more was used of nodes than was predicted, of the samples of the last seven days",
+        labels=["virtual_cluster"],
+    )
+    for row, rate in sorted(violation_rates().items()):
+        violations.add_metric([names[row]], rate.rate)
+    yield violations
 
 
 def _nodes() -> Iterator[Metric]:

@@ -19,6 +19,7 @@ from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
 from scheduler.models.selectors.jobs import jobs_visible
 from scheduler.models.selectors.virtual_clusters import ViewTargets, view_targets, virtual_cluster_get
+from scheduler.models.virtual_clusters import OVERCOMMIT
 from scheduler.virtual_clusters import representations, schemas
 from scheduler.virtual_clusters.representations import virtual_cluster_seen
 from scheduler.virtual_clusters.services import (
@@ -74,6 +75,12 @@ class VirtualClusterChange(StrictSerializer):
     )
     longest_wait_seconds = serializers.FloatField(
         required=False, min_value=0, max_value=LONGEST_SECONDS, help_text=schemas.LONGEST_WAIT_HELP
+    )
+    overcommit = serializers.ChoiceField(
+        required=False, choices=OVERCOMMIT, help_text=schemas.OVERCOMMIT_HELP
+    )
+    overcommit_margin = serializers.FloatField(
+        required=False, min_value=0, max_value=0.9, help_text=schemas.MARGIN_HELP
     )
     guaranteed = serializers.DictField(
         required=False,

@@ -13,8 +13,9 @@ from scheduler.core.model.lifecycle import HoldPhase, JobState
 from scheduler.models.attempts import AllocatedGpu
 from scheduler.models.cells import CellSpecification
 from scheduler.models.jobs import Job
+from scheduler.models.selectors.peaks import ViolationRate, violation_rates
 from scheduler.models.selectors.rounds import overruns
-from scheduler.models.virtual_clusters import PreemptionLimits
+from scheduler.models.virtual_clusters import Overcommitment, PreemptionLimits
 from scheduler.virtual_clusters.market.selectors import MarketState, market_now
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, has_targets
@@ -28,7 +29,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     """Return the virtual clusters with what of their guarantees, and beyond, is in use."""
     ids = list(ids)
     rows = VirtualCluster.objects.filter(id__in=ids).prefetch_related(
-        "members__tenant", "guarantees", "preemption_limits"
+        "members__tenant", "guarantees", "preemption_limits", "overcommitment"
     )
     by_id = {row.id: row for row in rows}
     usage: dict[int, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
@@ -52,6 +53,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
     owned = _owned_cells()
     market = market_now(database_now())
     moved = _lent_and_borrowed(market)
+    rates = violation_rates(by_id)
     slow = overruns([row.name for row in by_id.values()])
     return [
         {
@@ -65,6 +67,7 @@ def virtual_clusters(ids: Iterable[int]) -> list[Representation]:
             **moved[by_id[row_id].name],
             "has_targets": has_targets(by_id[row_id].policy),
             "overrun": slow.get(by_id[row_id].name),
+            "overcommit_violations": _violations(rates.get(row_id)),
         }
         for row_id in ids
         if row_id in by_id
@@ -103,6 +106,7 @@ def _virtual_cluster(
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "sharing": row.sharing,
         **least_seconds(row),
+        **overcommitment_of(row),
         "guaranteed": dict(sorted(guaranteed.items())),
         "own_guaranteed": dict(sorted(own.items())),
         "cells": {path: count for path, count in owned.get("cells", {}).items() if count},
@@ -133,6 +137,16 @@ def least_seconds(row: VirtualCluster) -> dict[str, float]:
         "reclaim_min_run_seconds": chosen.reclaim_min_run_seconds,
         "longest_wait_seconds": chosen.longest_wait_seconds,
     }
+
+
+def overcommitment_of(row: VirtualCluster) -> Representation:
+    """Return whether opportunistic jobs may have what its jobs do not use, as the API has it."""
+    chosen = getattr(row, "overcommitment", None) or Overcommitment()
+    return {"overcommit": chosen.overcommit, "overcommit_margin": chosen.margin}
+
+
+def _violations(rate: ViolationRate | None) -> Representation | None:
+    return None if rate is None else {**rate._asdict(), "rate": rate.rate}
 
 
 def _lent_and_borrowed(market: MarketState) -> Mapping[str, Representation]:

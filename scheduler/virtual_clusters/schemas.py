@@ -5,6 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from scheduler.models.virtual_clusters import OVERCOMMIT
 from scheduler.wiring.schemas import ChosenPlugin
 from tenants.models import SHARING
 
@@ -15,6 +16,13 @@ SHARING_HELP = (
     "Whether policies may let its jobs share GPUs: `never`; `measured`: those that were measured to get"
     " along; `free`: also those that were not measured."
 )
+
+
+OVERCOMMIT_HELP = (
+    "Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are"
+    " not expected to use: `never`; `predicted`: by the predicted peak of each node."
+)
+MARGIN_HELP = "The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9."
 
 
 class GpuModelUsage(serializers.Serializer[Mapping[str, object]]):
@@ -54,6 +62,16 @@ class Overrun(serializers.Serializer[Mapping[str, object]]):
     message = serializers.CharField()
 
 
+class OvercommitViolations(serializers.Serializer[Mapping[str, object]]):
+    samples = serializers.IntegerField(
+        help_text="How often its guaranteed jobs were measured on a node that lends what they do not use."
+    )
+    exceeded = serializers.IntegerField(
+        help_text="How often those of the node used more than was kept for them: their peak and the margin."
+    )
+    rate = serializers.FloatField(help_text="The second as a part of the first.")
+
+
 class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -69,6 +87,11 @@ class VirtualCluster(serializers.Serializer[Mapping[str, object]]):
         help_text="Nor is an opportunistic one for GPUs that others are guaranteed."
     )
     longest_wait_seconds = serializers.FloatField(help_text=LONGEST_WAIT_HELP)
+    overcommit = serializers.ChoiceField(choices=OVERCOMMIT, help_text=OVERCOMMIT_HELP)
+    overcommit_margin = serializers.FloatField(help_text=MARGIN_HELP)
+    overcommit_violations = OvercommitViolations(
+        allow_null=True, help_text="In the last seven days; null: nothing was predicted in them."
+    )
     guaranteed = serializers.DictField(
         child=serializers.IntegerField(),
         help_text="GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed.",

@@ -13,6 +13,7 @@ from django.db.models import Count, F, Q
 from scheduler.core.model.gpu_parts import SHARE_MEASURED
 from scheduler.core.model.lifecycle import JOB_FINAL
 from scheduler.core.model.loan_terms import MARKET
+from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN
 from scheduler.core.round.guarantees.binding import CELLS
 from scheduler.jobspec import did_you_mean
 from scheduler.models.events import Event
@@ -20,10 +21,14 @@ from scheduler.models.jobs import Job
 from scheduler.models.market import BANK_NAME, OVER_AT, CreditTransfer, Loan, Offer, OfferState
 from scheduler.models.nodes import Gpu, GpuModel
 from scheduler.models.selectors.jobs import SPARE_VIEW
-from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, PreemptionLimits
+from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS, Overcommitment, PreemptionLimits
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
 from scheduler.virtual_clusters.market.selectors import own_guarantees, problems_with_loans
-from scheduler.virtual_clusters.representations import least_seconds, publish_virtual_clusters
+from scheduler.virtual_clusters.representations import (
+    least_seconds,
+    overcommitment_of,
+    publish_virtual_clusters,
+)
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import PLACER, POLICY, ChosenPlugin
 from scheduler.wiring.wakeups import request_round_on_commit
@@ -61,6 +66,9 @@ class VirtualClusterSettings:
     reclaim_min_run_seconds: float = 0.0
     #: How long a job waits before GPUs are reserved for it; 0: for ever.
     longest_wait_seconds: float = LONGEST_WAIT_SECONDS
+    #: One of `scheduler.models.virtual_clusters.OVERCOMMIT`, and the part of each node that is kept free.
+    overcommit: str = OVERCOMMIT_NEVER
+    overcommit_margin: float = USUAL_MARGIN
     #: GPUs by model.
     guaranteed: Mapping[str, int] = field(default_factory=dict)
     #: Weight by tenant.
@@ -160,6 +168,10 @@ def _write(row: VirtualCluster, desired: VirtualClusterSettings, *, actor: str, 
         "longest_wait_seconds": desired.longest_wait_seconds,
     }
     row.preemption_limits, _ = PreemptionLimits.objects.update_or_create(virtual_cluster=row, defaults=least)
+    row.overcommitment, _ = Overcommitment.objects.update_or_create(
+        virtual_cluster=row,
+        defaults={"overcommit": desired.overcommit, "margin": desired.overcommit_margin},
+    )
     # What stays as it is is left alone, so that the audit log tells of changes only.
     row.members.exclude(tenant__name__in=desired.members).delete()
     VirtualClusterMember.objects.bulk_create(
@@ -325,6 +337,7 @@ def _facts(row: VirtualCluster) -> dict[str, Any]:
         "default_time_limit_seconds": row.default_time_limit_seconds,
         "sharing": row.sharing,
         **least_seconds(row),
+        **overcommitment_of(row),
         "guaranteed": dict(row.guarantees.values_list("gpu_model", "gpus")),
         "members": dict(row.members.values_list("tenant__name", "weight")),
     }

@@ -286,6 +286,7 @@ AUDITED: Mapping[str, AuditedTable] = {
         left_out=("old_seed_ends_at", "taken_until", "held_until", "failures", "failing_since"),
         changes={"secret": "old.seed <> new.seed"},
     ),
+    "scheduler.Overcommitment": AuditedTable(what="overcommitment", name=_virtual_cluster()),
     "scheduler.PreemptionLimits": AuditedTable(what="preemption limits", name=_virtual_cluster()),
     # A visit to a port makes a connection for each picture of a page: its pass is told of instead.
     "scheduler.Session": AuditedTable(
@@ -355,7 +356,9 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.LogRemoval": "retention by setting; nobody decides it each time",
     "scheduler.NodeCheck": _BY_AGENTS,
     "scheduler.NodeMetrics": _BY_AGENTS,
+    "scheduler.NodePeak": _COMPUTED,
     "scheduler.PartMetrics": _BY_AGENTS,
+    "scheduler.PeakSamples": _COMPUTED,
     "scheduler.PolicyMemory": _BY_ROUNDS,
     "scheduler.ProgressPoint": _BY_AGENTS,
     "scheduler.QueueOrder": _BY_ROUNDS,

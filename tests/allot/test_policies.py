@@ -172,6 +172,18 @@ def test_answers_are_what_their_types_promise(allot: Allot) -> None:
         msgspec.convert(answer, type=kind)
 
 
+def test_what_is_lent_of_nodes_is_set_and_shown(allot: Allot) -> None:
+    assert "Overcommit   what its jobs do not use is not lent" in allot("vcs", "shared").stdout
+    done = allot("vc", "overcommit", "shared", "predicted", "--margin", "0.2")
+    assert done.stdout == (
+        "Virtual cluster shared: opportunistic jobs get CPUs and memory beyond the predicted peak,"
+        " margin 20%; nothing measured in the last 7 days.\n"
+    ), done.stderr
+    assert allot("vc", "overcommit", "shared", "--margin", "0.1").stdout.count("margin 10%") == 1
+    assert "Nothing to change" in allot("vc", "overcommit", "shared").stderr
+    assert "--margin" in allot("vc", "overcommit", "shared", "--margin", "2").stderr
+
+
 def test_limits_on_preemption_are_set_and_shown(allot: Allot) -> None:
     done = allot("vc", "limits", "shared", "--min-run-time", "300")
     assert done.stdout == (

@@ -6547,6 +6547,23 @@ export interface components {
             /** Format: date-time */
             ends_at: string;
         };
+        /**
+         * @description * `never` - never
+         *     * `predicted` - predicted
+         * @enum {string}
+         */
+        OvercommitEnum: "never" | "predicted";
+        OvercommitViolations: {
+            /** @description How often its guaranteed jobs were measured on a node that lends what they do not use. */
+            samples: number;
+            /** @description How often those of the node used more than was kept for them: their peak and the margin. */
+            exceeded: number;
+            /**
+             * Format: double
+             * @description The second as a part of the first.
+             */
+            rate: number;
+        };
         Overrun: {
             /** Format: date-time */
             since: string;
@@ -8613,6 +8630,20 @@ export interface components {
              * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
              */
             longest_wait_seconds: number;
+            /**
+             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             *
+             *     * `never` - never
+             *     * `predicted` - predicted
+             */
+            overcommit: components["schemas"]["OvercommitEnum"];
+            /**
+             * Format: double
+             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             */
+            overcommit_margin: number;
+            /** @description In the last seven days; null: nothing was predicted in them. */
+            overcommit_violations: components["schemas"]["OvercommitViolations"] | null;
             /** @description GPUs by model that it may rely on now: its own, less what is lent, and what is borrowed. */
             guaranteed: {
                 [key: string]: number;
@@ -8679,6 +8710,18 @@ export interface components {
              * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
              */
             longest_wait_seconds?: number;
+            /**
+             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             *
+             *     * `never` - never
+             *     * `predicted` - predicted
+             */
+            overcommit?: components["schemas"]["OvercommitEnum"];
+            /**
+             * Format: double
+             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             */
+            overcommit_margin?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
@@ -8727,6 +8770,18 @@ export interface components {
              * @description Once a job has waited for longer, GPUs are reserved for it whatever the policy prefers; 0: never.
              */
             longest_wait_seconds?: number;
+            /**
+             * @description Whether opportunistic jobs may have the CPUs and the memory that its guaranteed jobs asked for and are not expected to use: `never`; `predicted`: by the predicted peak of each node.
+             *
+             *     * `never` - never
+             *     * `predicted` - predicted
+             */
+            overcommit?: components["schemas"]["OvercommitEnum"];
+            /**
+             * Format: double
+             * @description The part of each node's CPUs and memory that is kept free all the same, 0 to 0.9.
+             */
+            overcommit_margin?: number;
             /** @description GPUs by model that it owns, lent or not. */
             guaranteed?: {
                 [key: string]: number;
@@ -9196,6 +9251,8 @@ export type OfferState = components['schemas']['OfferState'];
 export type OnReclaimEnum = components['schemas']['OnReclaimEnum'];
 export type OnUnmetEnum = components['schemas']['OnUnmetEnum'];
 export type OutgoingLoan = components['schemas']['OutgoingLoan'];
+export type OvercommitEnum = components['schemas']['OvercommitEnum'];
+export type OvercommitViolations = components['schemas']['OvercommitViolations'];
 export type Overrun = components['schemas']['Overrun'];
 export type OwnedCells = components['schemas']['OwnedCells'];
 export type PageAddress = components['schemas']['PageAddress'];

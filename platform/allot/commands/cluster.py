@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import limit_words, limits_words, lot_words
+from allot.describe import limit_words, limits_words, lot_words, overcommit_words
 from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
 from allot.plugin_text import assignments, text_of
 
@@ -98,6 +98,7 @@ def _print_vc(vc: VirtualCluster) -> None:
         ("Limits", limits_words(vc)),
         ("Time limit", f"{limit_words(vc['default_time_limit_seconds'])} for jobs without one"),
         ("Sharing", SHARING_WORDS[vc["sharing"]]),
+        ("Overcommit", overcommit_words(vc)),
         (
             "Members",
             ", ".join(

@@ -1,7 +1,8 @@
-"""vc limits, spare limits: limits on preemption."""
+"""vc limits, spare limits, vc overcommit: limits on preemption, and what is lent of nodes."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from allot.commands.options import connect
 from allot.commands.policies import spare_pool
 from allot.commands.vc import Name
 from allot.commands.vc import group as virtual_clusters
-from allot.describe import limits_words, settings_lines
+from allot.describe import limits_words, overcommit_words, settings_lines
 from allot.errors import AllotError
 from allot.output import print_line
 
@@ -53,6 +54,32 @@ def limits(
     with connect() as client:
         changed = client.set_virtual_cluster(name, changes)
     print_line(f"Virtual cluster {name}: {limits_words(changed)}.")
+
+
+class Overcommit(StrEnum):
+    never = "never"
+    predicted = "predicted"
+
+
+def overcommit(
+    name: Name,
+    how: Annotated[
+        Overcommit | None,
+        typer.Argument(help="Whether opportunistic jobs get what guaranteed ones are not expected to use."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=0.9, help="The part of each node's CPUs and memory that is not lent."),
+    ] = None,
+) -> None:
+    """Lend CPUs and memory that a virtual cluster's guaranteed jobs do not use, or not. For operators."""
+    asked = {"overcommit": how and how.value, "overcommit_margin": margin}
+    changes = {field: value for field, value in asked.items() if value is not None}
+    if not changes:
+        raise AllotError("Nothing to change: give `never` or `predicted`, or --margin.")
+    with connect() as client:
+        changed = client.set_virtual_cluster(name, changes)
+    print_line(f"Virtual cluster {name}: {overcommit_words(changed)}.")
 
 
 def limit_all(
@@ -100,6 +127,7 @@ def _number_or_none(text: str) -> int | None:
 
 
 def register(_: typer.Typer) -> None:
-    """Add both commands to the groups that they belong to."""
+    """Add these commands to the groups that they belong to."""
     virtual_clusters.command()(limits)
+    virtual_clusters.command()(overcommit)
     spare_pool.command(name="limits")(limit_all)

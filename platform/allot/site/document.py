@@ -147,6 +147,8 @@ SECTIONS: Mapping[str, Check] = {
             "min_run_seconds": _NUMBER,
             "reclaim_min_run_seconds": _NUMBER,
             "longest_wait_seconds": _NUMBER,
+            "overcommit": _TEXT,
+            "overcommit_margin": _NUMBER,
             "guaranteed": _mapping_of(_WHOLE),
             "members": _mapping_of(_NUMBER),
         },

@@ -24,6 +24,8 @@ _SAME = (
     "min_run_seconds",
     "reclaim_min_run_seconds",
     "longest_wait_seconds",
+    "overcommit",
+    "overcommit_margin",
 )
 
 

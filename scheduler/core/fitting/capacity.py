@@ -92,7 +92,8 @@ class Capacity(Searching):
         twin._own_account().reserve(model, more)
         for layer in twin._own_layers(model):
             for node, mask, cpus, memory, _ in holding.parts:
-                layer.remove(node, mask, min(cpus, layer.cpus[node]), min(memory, layer.memory[node]))
+                has_cpus, has_memory = max(layer.cpus[node], 0.0), max(layer.memory[node], 0.0)
+                layer.remove(node, mask, min(cpus, has_cpus), min(memory, has_memory))
         return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
@@ -105,6 +106,21 @@ class Capacity(Searching):
         twin._layers = {
             model: list(layers[model] if model in layers else self._layers[model]) for model in cluster.fleets
         }
+        return twin
+
+    def lending(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
+        """Return a copy that offers these CPUs and this memory of nodes besides, by model."""
+        twin = self.fork()
+        for model, part in lent:
+            for layer in twin._own_layers(model):
+                layer.add(part.node, 0, part.cpus, part.memory)
+        return twin
+
+    def lending_no_more(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
+        """Return a copy that no longer does, though some of it may have been given out."""
+        twin = self.fork()
+        for model, part in lent:
+            twin.take_beside(model, [part])
         return twin
 
     def regardless_of_lapsed(self) -> Capacity:

@@ -124,8 +124,10 @@ class OpenGpus:
 
     def _holds(self, node: int, need: Need, taken: Mapping[int, tuple[int, float, float]]) -> bool:
         _, cpus, memory = taken.get(node, (0, 0.0, 0.0))
-        layer = self.layer
-        return layer.cpus[node] - cpus >= need.cpus and layer.memory[node] - memory >= need.memory_bytes
+        cpus, memory = cpus + need.cpus, memory + need.memory_bytes
+        return (not cpus or self.layer.cpus[node] >= cpus) and (
+            not memory or self.layer.memory[node] >= memory
+        )
 
     def _whole(
         self,
@@ -182,10 +184,13 @@ class OpenGpus:
         layer, request = self.layer, need.part.request
         least = WHOLE_GPU - request
         cpus, memory = layer.cpus, layer.memory
+        needs_cpus, needs_memory = need.cpus > 0, need.memory_bytes > 0
         # Most nodes are full.
         for node in [node for node, most in layer.left.items() if most >= request]:
             cards = layer.cards[node]
-            if cpus[node] < need.cpus or memory[node] < need.memory_bytes or not scope >> node & 1:
+            if not scope >> node & 1 or (needs_cpus and cpus[node] < need.cpus):
+                continue
+            if needs_memory and memory[node] < need.memory_bytes:
                 continue
             mine = 0
             if node in taken:

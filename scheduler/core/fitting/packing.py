@@ -145,11 +145,14 @@ class Layer:
             self.gpus += after - before
 
     def holds(self, node: int, needs: Sequence[Need]) -> bool:
-        """Whether the node has GPUs, CPUs and memory for all of these replicas."""
+        """Whether the node has GPUs, CPUs and memory for all of these replicas.
+
+        It has enough of what they ask nothing of, also where more is promised than there is.
+        """
         return (
             self.masks[node].bit_count() >= sum([need.gpus for need in needs])
-            and self.cpus[node] >= sum([need.cpus for need in needs])
-            and self.memory[node] >= sum([need.memory_bytes for need in needs])
+            and max(self.cpus[node], 0.0) >= sum([need.cpus for need in needs])
+            and max(self.memory[node], 0.0) >= sum([need.memory_bytes for need in needs])
         )
 
     def has_gpus_for(self, demand: Demand) -> bool:
@@ -279,7 +282,8 @@ def _spread(
         if node is None:
             return None
         domain ^= 1 << node
-        gpus, cpus, memory = layer.masks[node].bit_count(), layer.cpus[node], layer.memory[node]
+        gpus = layer.masks[node].bit_count()
+        cpus, memory = max(layer.cpus[node], 0.0), max(layer.memory[node], 0.0)
         left = []
         for replica in rest:
             need = needs[replica]

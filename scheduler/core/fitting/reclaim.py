@@ -148,8 +148,7 @@ def _make_room(
     for node, needs in by_node(nodes, demand.needs).items():
         layout, count, usable = fleet.layouts[node], gpus_of(needs), offered.masks[node]
         had = free.masks[node]
-        cpus, memory = processors_of(needs)
-        cpus, memory = cpus - free.cpus[node], memory - free.memory[node]
+        cpus, memory = lacking_of(Part(node, 0, *processors_of(needs)), free)
         staying: list[tuple[Holding, Part]] = []
         left: list[Part] = []
         for holding, part in occupants(node):
@@ -174,6 +173,12 @@ def _make_room(
         had |= freed(left, [pair[1] for pair in staying if pair not in chosen]) & usable
         masks[node] = layout.nearest(had & group, count)[1]
     return Room(nodes, masks, victims)
+
+
+def lacking_of(part: Part, free: Layer) -> tuple[float, float]:
+    """Return the CPUs and the bytes of memory that a node lacks for this: none where it asks for none."""
+    cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+    return cpus if part.cpus else min(cpus, 0.0), memory if part.memory else min(memory, 0.0)
 
 
 def fewest(

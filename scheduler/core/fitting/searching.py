@@ -25,7 +25,7 @@ from scheduler.core.fitting.holding import (
 from scheduler.core.fitting.offers import EVICTING, IDLE, OWN, RELEASING, BySize, Offers
 from scheduler.core.fitting.open_gpus import OpenGpus, Places, is_carried, leaving, loss_of
 from scheduler.core.fitting.packing import Layer, locate_gpus
-from scheduler.core.fitting.reclaim import fewest, reclaim
+from scheduler.core.fitting.reclaim import fewest, lacking_of, reclaim
 from scheduler.core.model.bits import members
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Placement
@@ -212,7 +212,7 @@ class Searching(Offers):
             if whole & ~offered.masks[part.node]:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
             claimed = whole & ~free.masks[part.node]
-            cpus, memory = part.cpus - free.cpus[part.node], part.memory - free.memory[part.node]
+            cpus, memory = lacking_of(part, free)
             if not claimed and not part.shares and cpus <= 0 and memory <= 0:
                 continue  # All of it is free: nobody has to be asked.
             others = []

@@ -1,4 +1,4 @@
-"""What the admins of a tenant allow one of its users."""
+"""What the jobs of a tenant, or of one of its users, may use up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
+
+    #: GPU-hours, or what they cost; of a whole period.
+    amount: float
+    #: Of the present period.
+    left: float
+    by_price: bool = False
+    #: When the whole amount is there again, ascending; none: never.
+    renewals: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserLimits:
-    """The most that the jobs of a user hold at once in a tenant; None: no limit besides the tenant's."""
+    """What admins of a tenant allow one of its users. The most that
+    the user's jobs hold at once there; None: no limit besides the tenant's."""
 
     user: str
     gpus: int | None = None

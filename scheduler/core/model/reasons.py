@@ -262,6 +262,13 @@ _DECLARED = (
         Cause.HARDWARE,
         "it was stopped in this round because a node under it goes back to its serving pool",
     ),
+    _waits(
+        "prediction_failed",
+        Tier.CAPACITY,
+        Cause.RECLAIM,
+        "opportunistic, and it was stopped in this round because its node's jobs use more CPUs or memory than"
+        " was predicted ([overcommitment.md](overcommitment.md))",
+    ),
     _waits("no_idle_gpus", Tier.CAPACITY, Cause.OTHER, "opportunistic, and too few GPUs are idle"),
     _waits(
         "promise_lost",

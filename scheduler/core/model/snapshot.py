@@ -17,8 +17,9 @@ from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.job_array import ArrayTask
-from scheduler.core.model.limits import UserLimits
+from scheduler.core.model.limits import Budget, UserLimits
 from scheduler.core.model.loan_terms import Lending
+from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN, NodePeak
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.model.training import Goodput, Profile, Training
 
@@ -97,19 +98,6 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What the jobs of a tenant may use up; once it is spent, nothing more of it is started."""
-
-    #: GPU-hours, or what they cost; of a whole period.
-    amount: float
-    #: Of the present period.
-    left: float
-    by_price: bool = False
-    #: When the whole amount is there again, ascending; none: never.
-    renewals: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
     """`quota` caps the GPUs held at once, by GPU model; the key "*" caps all models together."""
 
@@ -173,6 +161,9 @@ class VirtualCluster:
     longest_wait_seconds: float = 0.0
     #: `gpu_parts.SHARE_NEVER`, SHARE_MEASURED or SHARE_FREE.
     sharing: str = SHARE_MEASURED
+    #: OVERCOMMIT_NEVER or OVERCOMMIT_PREDICTED, and the part of a node that is kept free even so.
+    overcommit: str = OVERCOMMIT_NEVER
+    overcommit_margin: float = USUAL_MARGIN
 
     def due_at(self, waiting_since: float) -> float | None:
         """Return when a job that waits since an instant has waited for too long; None: there is no bound."""
@@ -491,6 +482,8 @@ class Snapshot:
     auxiliary: str = TUNE
     #: What a GPU of each model costs for an hour; one that is not named costs 1.
     prices: Mapping[str, float] = field(default_factory=dict)
+    #: How much of nodes their jobs will use, where some lend what they do not use.
+    peaks: tuple[NodePeak, ...] = ()
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: tuple[PairSpeeds, ...] = ()
     #: How fast they are expected to be by their profiles, where that was not measured; empty: unknown.

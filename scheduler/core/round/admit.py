@@ -24,6 +24,7 @@ from scheduler.core.round.array_limits import ArrayLimits, no_place
 from scheduler.core.round.awaiting import awaiting
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.idle_now import IdleNow
+from scheduler.core.round.overcommitment import giving_way
 from scheduler.core.round.quotas import counted, hand_out
 from scheduler.core.serving_pools.returning import returns, stop_instant
 
@@ -63,6 +64,8 @@ class Admission:
         self.endings: dict[AllocationId, tuple[str, str]] = {}
         #: The same of jobs whose time is up, or that are cancelled, while others have their GPUs and run on.
         self.partings: dict[JobId, tuple[str, str]] = {}
+        #: Allocation -> sentence, of those that end because a node's jobs use more than was predicted.
+        self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
         """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
@@ -72,6 +75,9 @@ class Admission:
             facts.changed_jobs.add(heappop(self._alarms)[1])
         for allocation in self.endings.keys() & facts.changed_allocations:
             del self.endings[allocation]
+        self.giving_way = giving_way(facts) if facts.frame.peaks else {}
+        for allocation in self.giving_way:
+            facts.changed_jobs.update(facts.running[allocation].jobs)
         looked_at = set(facts.changed_jobs)
         capped = {
             facts.jobs[job].tenant
@@ -246,6 +252,9 @@ class Admission:
         elif job.time_limit_seconds is not None and current.phase == "held":
             heappush(self._alarms, (current.since_of(job.id) + job.time_limit_seconds, job.id))
         self._note_return(job, current)
+        if current.allocation in self.giving_way and current.allocation not in self.endings:
+            self.endings[current.allocation] = "preempted", self.giving_way[current.allocation]
+            self._facts.changed_allocations.add(current.allocation)
         return current.allocation not in self.endings
 
     def _others_run_on(self, job: Job, current: Running) -> bool:

@@ -130,7 +130,8 @@ def _free(facts: Facts, nodes: Iterable[Node], after: Iterable[_Placed]) -> dict
                 if place in left:
                     left[place][0] -= need.cpus
                     left[place][1] -= need.memory_bytes
-    return {node: (cpus, memory) for node, (cpus, memory) in left.items()}
+    # An overcommitted node has nothing left.
+    return {node: (max(cpus, 0.0), max(memory, 0.0)) for node, (cpus, memory) in left.items()}
 
 
 def _in_order(outcomes: Sequence[ViewOutcome], placed: Mapping[JobId, object]) -> list[JobId]:

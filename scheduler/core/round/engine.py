@@ -12,6 +12,7 @@ from scheduler.core.building_blocks.computing import Compute, Timekeeper, run_in
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.claims import Claims
+from scheduler.core.fitting.holding import Part
 from scheduler.core.model.changing import changed
 from scheduler.core.model.loan_terms import MARKET
 from scheduler.core.model.plan import Plan
@@ -26,6 +27,7 @@ from scheduler.core.round.guarantees.lapse import Lapse
 from scheduler.core.round.joining import joined
 from scheduler.core.round.long_waits import LONG_WAITS, LongWaits
 from scheduler.core.round.market_step import step_market
+from scheduler.core.round.overcommitment import ended_by, lent_parts
 from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
@@ -106,15 +108,27 @@ class RoundEngine:
         if candidates:
             self._downgraded, cluster = kept_on(self.facts, candidates, cluster)
         cluster = self._beside.guaranteed(cluster)
-        view = self._reservation.spare(cluster)
+        lent = self._lent(cluster)
+        view = self._reservation.spare(cluster.lending(lent) if lent else cluster)
         spare = self._run_view(whereabouts.shown_to(view), self._spare_plugins, limits)
         spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
+        if lent:
+            # Who grows beyond a guarantee would not give way when a prediction fails.
+            left = left.lending_no_more(lent)
         outcomes.append(spare if left is spare.capacity else changed(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)
-        idle = self._beside.opportunistic(self._growth.capacity)
+        idle = self._growth.capacity
+        idle = self._beside.opportunistic(idle.lending(lent) if lent else idle)
         if idle is not left:
             outcomes[-1] = changed(outcomes[-1], capacity=idle)
         return outcomes
+
+    def _lent(self, cluster: Capacity) -> list[tuple[str, Part]]:
+        """Return what opportunistic jobs may have beyond what is left once all guarantees were served."""
+        if not self.facts.frame.peaks:
+            return []
+        gone = ended_by(cluster.dropped) | self.admission.endings.keys() | self._downgraded.keys()
+        return lent_parts(self.facts, gone | self._reservation.orphaned)
 
     def _plugins_of(self, vc: VirtualCluster) -> Plugins:
         """Return the policy and the placer of a virtual cluster, the same objects in every round."""

@@ -44,7 +44,7 @@ def explain(
             placed.update(action.jobs)
         else:
             for job in action.jobs:
-                found.setdefault(job, []).append(_stopped(action, facts))
+                found.setdefault(job, []).append(_stopped(action, facts, admission))
     holders = _holders(facts) if nominated else {}
     for running in nominated:
         waits = _waits_for(running, holders) or _waits_for_nodes(running, facts, actions)
@@ -138,7 +138,7 @@ def _waits_for(placement: Running, on: Mapping[GpuId, Running]) -> Reason | None
     )
 
 
-def _stopped(action: Action, facts: Facts) -> Reason:
+def _stopped(action: Action, facts: Facts, admission: Admission) -> Reason:
     if action.cause == "cancelled":
         return Reason(code="cancelling", tier=Tier.HELD, message=action.message)
     if action.cause == "time_limit":
@@ -149,6 +149,13 @@ def _stopped(action: Action, facts: Facts) -> Reason:
             tier=Tier.CAPACITY,
             message=action.message,
             hint="Workers beyond the fewest of an elastic job are given back without stopping it.",
+        )
+    if action.allocation in admission.giving_way:
+        return Reason(
+            code="prediction_failed",
+            tier=Tier.CAPACITY,
+            message=action.message,
+            hint="A guaranteed job has the CPUs and the memory that it asks for to itself.",
         )
     if action.allocation in facts.stale:
         return Reason(code="promise_lost", tier=Tier.CAPACITY, message=action.message)

@@ -183,7 +183,7 @@ def _share_rest(
                 models = models_of(job, facts.cluster) if running is None else (running.gpu_model,)
                 each = growth_of(job)
                 rooms = [part.replicas_more(models, each) for part in own]
-                replicas = int(max(0, min((target - most) // job.tasks[0].gpus, *rooms)))
+                replicas = int(max(0, min([(target - most) // job.tasks[0].gpus, *rooms])))
                 more = Amounts(each.gpus * replicas, each.cpus * replicas, each.memory_bytes * replicas)
                 for part in own:
                     part.take(models, more)

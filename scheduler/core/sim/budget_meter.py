@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from scheduler.core.model.snapshot import Budget, Tenant
+from scheduler.core.model.limits import Budget
+from scheduler.core.model.snapshot import Tenant
 from scheduler.core.sim.event_queue import EventQueue, nothing
 
 #: Hours below this are rounding.

@@ -28,6 +28,7 @@ from scheduler.core.sim.autoscaling import Autoscaler
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.node_loans import NodeLoans
+from scheduler.core.sim.node_use import NodeUse
 from scheduler.core.sim.progress import Progress
 from scheduler.core.sim.result import JobRecord, Sample, Stay
 from scheduler.core.sim.rules import Rules
@@ -81,6 +82,7 @@ class Engine:
         self.never: dict[JobId, str] = {}
         self._events = EventQueue(facts.now)
         self._cluster = SimulatedCluster(self.round_engine.facts, self._rules, self._events)
+        self.node_use = NodeUse(lambda: self.round_engine.facts, self._cluster.progress, self._events)
         self._memory: dict[str, Memory] = dict(facts.memory)
         #: Since when nothing runs, happens or is started; and whether that can end by an event only.
         self._rests_since, self._is_at_rest = math.inf, False
@@ -210,6 +212,7 @@ class Engine:
         if self._on_round is not None:
             self._on_round(self, outcomes, plan)
         self._cluster.carry_out(plan)
+        self.node_use.wake()
         self._dismiss_hopeless()
         self._cluster.look(outcomes[-1].capacity)
         if plan.market:
@@ -261,6 +264,7 @@ class Engine:
     def submit(self, job: Job, truth: Truth) -> bool:
         """A job arrives."""
         self._newcomers.append(job.id)
+        self.node_use.is_told = self.node_use.is_told or bool(truth.use)
         self._cluster.submit(job, truth)
         return True
 

@@ -148,6 +148,11 @@ class Result:
     all_node_seconds: float | None = None
     is_autoscaled: bool = False
     #: Processor seconds of the whole run, and that part of them that its rounds took by the clock.
+    #: Samples of nodes that lent what guaranteed jobs did not use, those in which these used more than was
+    #: kept for them, and the jobs that ran beyond what their node has.
+    peak_samples: int = 0
+    peaks_exceeded: int = 0
+    jobs_beyond: int = 0
     elapsed_seconds: float
     decide_seconds: float
     #: Virtual time at the beginning and the end.

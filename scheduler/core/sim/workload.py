@@ -43,6 +43,9 @@ class Truth:
     loss: LossCurve | None = None
     #: What it makes of GPUs that it has alone, which it tells as live: after a while; None: as its facts say.
     profile: Profile | None = None
+    #: The parts of the CPUs and of the memory it asked for that it uses, by minute since it started, and
+    #: again from the first after the last; none: all of both.
+    use: tuple[tuple[float, float], ...] = ()
     #: Of a trial run: what the job itself will turn out to be.
     after_trial: Truth | None = None
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connection
 
+from scheduler.core.model import limits
 from scheduler.core.model import snapshot as core
 from scheduler.core.serving_pools.load_curve import curve_of
 from scheduler.core.serving_pools.steering import ServingPool
@@ -51,14 +52,14 @@ def serving_pools() -> list[ServingPool]:
     ]
 
 
-def _fact_of(budget: Budget, now: datetime) -> core.Budget:
+def _fact_of(budget: Budget, now: datetime) -> limits.Budget:
     period = period_of(budget.period, now)
     spent = used(Owner(budget.tenant), budget.unit, max(period.starts_at, budget.starts_at), now)
     renewals: list[float] = []
     while period.ends_at is not None and len(renewals) < _RENEWALS:
         renewals.append(period.ends_at.timestamp())
         period = period_of(budget.period, period.ends_at + timedelta(seconds=1))
-    return core.Budget(
+    return limits.Budget(
         amount=budget.amount,
         left=budget.amount - spent,
         by_price=budget.unit == BudgetUnit.COST,

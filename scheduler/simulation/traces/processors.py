@@ -25,6 +25,24 @@ def amounts_of(given: Mapping[str, Any]) -> tuple[list[float], list[int]]:
     return cpus, [round(size * GIB) for size in sizes]
 
 
+def use_of(given: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
+    """Return by minute the parts of its CPUs and memory that a job uses; none where it says neither."""
+    if not {"use_cpus", "use_memory"} & set(given):
+        return ()
+    parts: dict[str, list[float]] = {}
+    for name in ("use_cpus", "use_memory"):
+        parts[name] = [fields.number(name, each) for each in _listed(given.get(name, 1.0))]
+        if wrong := [part for part in parts[name] if not 0 <= part <= 1]:
+            raise BadField(name, f"{wrong[0]:g} is not a part of what it asks for, 0 to 1")
+    cpus, memory = parts["use_cpus"], parts["use_memory"]
+    if len(cpus) > 1 and len(memory) > 1 and len(cpus) != len(memory):
+        raise BadField(
+            "use_memory", f"has {len(memory)} minutes, and use_cpus {len(cpus)}: both need as many"
+        )
+    minutes = max(len(cpus), len(memory))
+    return tuple([(cpus[at % len(cpus)], memory[at % len(memory)]) for at in range(minutes)])
+
+
 def _listed(value: Any) -> list[Any]:
     """Read 4|8, [4, 8] or 4."""
     if isinstance(value, str):

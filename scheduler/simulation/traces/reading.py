@@ -140,6 +140,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     phases=job.phases,
                     scaling=job.scaling,
                     loss=job.loss,
+                    use=job.use,
                 ),
             )
         )

@@ -85,6 +85,8 @@ class TracedJob(NamedTuple):
     scaling: Scaling | None = None
     #: How its loss falls with the seconds of work.
     loss: LossCurve | None = None
+    #: As `Truth.use`.
+    use: tuple[tuple[float, float], ...] = ()
     #: What it makes of GPUs that it has alone, as the scheduler knows from the beginning.
     profile: Profile | None = None
 

@@ -149,6 +149,13 @@ class TestOfAUser:
         assert action.placement is not None
         assert len(action.placement.gpus) == 4
 
+    def test_a_gang_that_no_limit_counts_grows_while_another_users_jobs_wait_for_theirs(self) -> None:
+        gang = make_job(9, 1, user="bob", replicas=1, elastic=(1, 4))
+        crowd = [make_job(number, 1, user="ada") for number in (1, 2)]
+        plan = decide(snapshot(*crowd, gang, users=(UserLimits(user="ada", gpus=1),)))
+        sizes = {action.jobs[0]: len(action.placement.gpus) for action in plan.actions if action.placement}
+        assert sizes == {1: 1, 9: 4}
+
     def test_more_than_the_user_may_ever_hold_is_refused_for_good(self) -> None:
         limits = UserLimits(user="ada", gpus=2, cpus=4.0)
         refused = [make_job(1, 4, user="ada"), stating(2, 5, user="ada"), make_job(3, 4, user="bob")]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.limits import Budget
 from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Lot, RuleId
-from scheduler.core.model.snapshot import Budget, Candidates, Job, JobId, Snapshot, Tenant, Trial
+from scheduler.core.model.snapshot import Candidates, Job, JobId, Snapshot, Tenant, Trial
 from scheduler.core.round.guarantees.reliance import relying_on
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.forecast import Bounds, Forecast, forecast, waiting_jobs

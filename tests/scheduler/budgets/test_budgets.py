@@ -7,7 +7,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.model import snapshot as core
+from scheduler.core.model import limits
 from scheduler.forecasts.services.facts import facts_ahead
 from scheduler.jobs.budgets import services as budget_services
 from scheduler.jobs.budgets.services import (
@@ -156,14 +156,14 @@ def test_forecasts_know_what_is_left_and_when_it_is_renewed(operator: Viewer) ->
     ran(red, began=HOUR)  # 2 GPU-hours by now
     terms = {"amount": 10.0, "unit": "gpu_hours", "starts_at": now - 2 * HOUR}
 
-    def ahead() -> core.Budget | None:
+    def ahead() -> limits.Budget | None:
         (tenant,) = [tenant for tenant in facts_ahead(1).tenants if tenant.name == red.name]
         return tenant.budget
 
     budget_set(by=operator, owner=Owner(red), action="hold", period="none", **terms)
     budget = ahead()
     assert budget is not None
-    assert budget == core.Budget(amount=10.0, left=pytest.approx(8, abs=0.01))
+    assert budget == limits.Budget(amount=10.0, left=pytest.approx(8, abs=0.01))
     budget_set(by=operator, owner=Owner(red), action="hold", period="month", **terms)
     budget = ahead()
     assert budget is not None

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Action, ActionKind, Placement, Plan
-from scheduler.models import Event, Node, NodeCheck, Round, UsageSample
+from scheduler.models import Event, Node, NodeCheck, PeakSamples, Round, UsageSample
 from scheduler.nodes.services.managing import node_of_token
 from tests.api.caller import is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant
@@ -207,6 +207,9 @@ def test_guarantees_must_fit_the_cluster(world: World) -> None:
         ({"members": [{"tenant": "vision", "weight": 0}]}, "members.0.weight"),
         ({"default_time_limit_seconds": 0}, "default_time_limit_seconds"),
         ({"sharing": "sometimes"}, "sharing"),
+        ({"overcommit": "always"}, "overcommit"),
+        ({"overcommit_margin": 0.95}, "overcommit_margin"),
+        ({"overcommit_margin": -0.1}, "overcommit_margin"),
         ({"polcy": "fifo"}, "polcy"),
     ],
 )
@@ -219,6 +222,27 @@ def test_whether_a_virtual_cluster_shares_gpus_is_kept_until_it_is_said_again(wo
     assert world.operator.get("/virtual-clusters/research").json()["sharing"] == "measured"
     world.operator.put("/virtual-clusters/research", {"sharing": "never"})
     assert world.operator.put("/virtual-clusters/research", {"title": "R"}).json()["sharing"] == "never"
+
+
+def test_what_a_virtual_cluster_lends_is_kept_and_shown_with_how_often_that_was_too_much(
+    world: World,
+) -> None:
+    shown = world.operator.get("/virtual-clusters/research").json()
+    assert (shown["overcommit"], shown["overcommit_margin"]) == ("never", 0.1)
+    assert shown["overcommit_violations"] is None
+    world.operator.put("/virtual-clusters/research", {"overcommit": "predicted", "overcommit_margin": 0.2})
+    today = timezone.now().date()
+    for day, exceeded in ((today, 3), (today - timedelta(days=6), 5), (today - timedelta(days=7), 80)):
+        PeakSamples.objects.create(
+            virtual_cluster=world.virtual_cluster, day=day, samples=100, exceeded=exceeded
+        )
+    shown = world.operator.put("/virtual-clusters/research", {"title": "R"}).json()
+    assert (shown["overcommit"], shown["overcommit_margin"]) == ("predicted", 0.2)
+    assert shown["overcommit_violations"] == {"samples": 200, "exceeded": 8, "rate": 0.04}
+    (change,) = Event.objects.filter(kind="virtual_cluster.changed", data__before__overcommit="never")
+    assert change.data["after"]["overcommit_margin"] == 0.2
+    text = world.operator.get("/metrics").content.decode()
+    assert 'allot_overcommit_violation_ratio{virtual_cluster="research"} 0.04' in text
 
 
 def test_a_virtual_cluster_with_jobs_stays(world: World) -> None:

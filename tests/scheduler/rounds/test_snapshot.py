@@ -12,6 +12,7 @@ from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.interference import Branch
+from scheduler.core.model.node_peaks import MeasuredUse
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.model.training import Goodput, Profile, Regime, Training
 from scheduler.core.round.decide import decide
@@ -22,6 +23,8 @@ from scheduler.models import (
     InterferenceFit,
     JobProfile,
     JobScaling,
+    NodePeak,
+    Overcommitment,
     PolicyMemory,
     PreemptionLimits,
     ProgressPoint,
@@ -83,6 +86,16 @@ def test_every_field_is_filled_from_rows():
     )
     PreemptionLimits.objects.create(
         virtual_cluster=vc, min_run_seconds=300.0, reclaim_min_run_seconds=9.0, longest_wait_seconds=7.0
+    )
+    Overcommitment.objects.create(virtual_cluster=vc, overcommit="predicted", margin=0.25)
+    NodePeak.objects.create(
+        node=node,
+        cpus=4.5,
+        memory_bytes=2.0**33,
+        allocations=[17],
+        margin=0.25,
+        used=[[17, 3.5, 2.0**32]],
+        measured_at=timezone.now(),
     )
     ClusterSettings.objects.create(
         id=1,
@@ -273,6 +286,10 @@ def test_every_field_is_filled_from_rows():
     assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
     assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
     assert snapshot.interference == (branch,)
+    (peak,) = snapshot.peaks
+    assert not unset(peak)
+    assert (peak.node, peak.allocations) == (node.id, (17,))
+    assert peak.used == (MeasuredUse(allocation=17, cpus=3.5, memory_bytes=2.0**32),)
     VirtualCluster.objects.filter(name="sharing").delete()
     assert read_snapshot(18).interference == ()
 

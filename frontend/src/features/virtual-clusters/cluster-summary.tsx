@@ -99,6 +99,19 @@ export function leastRun(cluster: VirtualCluster): string {
   return reclaim > 0 ? `${policies}, ${duration(reclaim)} for a guarantee` : policies;
 }
 
+/** How far CPUs and memory that its jobs do not use are lent, and how often more was used than was predicted. */
+export function lending(cluster: VirtualCluster): string {
+  const seen = cluster.overcommit_violations;
+  const measured = seen
+    ? `exceeded in ${percent(seen.rate)} of ${counted(seen.samples, "sample")} of 7 days`
+    : "nothing measured yet";
+  return `beyond the predicted peak and ${percent(cluster.overcommit_margin)} of each node; ${measured}`;
+}
+
+function percent(part: number): string {
+  return `${Number((100 * part).toFixed(2))}%`;
+}
+
 /** How often jobs of a virtual cluster were preempted in the last day, and what that cost. */
 export function PreemptionsOf({ name }: { name: string }) {
   const { data } = useQuery({

@@ -71,6 +71,21 @@ describe("the form of a virtual cluster", () => {
     });
   });
 
+  it("lends what its jobs do not use, but for a margin that only then can be chosen", async () => {
+    server.on("PUT /virtual-clusters/research", CLUSTER);
+    const { user } = await opened();
+    const margin = screen.getByLabelText<HTMLInputElement>("Safety margin");
+    expect([margin.value, margin.disabled]).toEqual(["0.1", true]);
+    await user.selectOptions(screen.getByLabelText("Lending of unused CPUs and memory"), "predicted");
+    await user.clear(margin);
+    await user.type(margin, "0.2");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+
+    expect(await screen.findByText("Saved virtual cluster research.")).toBeTruthy();
+    const [sent] = server.sent("PUT /virtual-clusters/research");
+    expect(sent?.body).toMatchObject({ overcommit: "predicted", overcommit_margin: 0.2 });
+  });
+
   it("says at the placer and at its parameter what is wrong with them", async () => {
     server.on(
       "PUT /virtual-clusters/research",
@@ -113,6 +128,8 @@ describe("the form of a virtual cluster", () => {
       min_run_seconds: 0,
       reclaim_min_run_seconds: 0,
       longest_wait_seconds: 0,
+      overcommit: "never",
+      overcommit_margin: 0.1,
       guaranteed: { V100: 8 },
       members: [{ tenant: "vision", weight: 2 }],
     });

@@ -23,6 +23,12 @@ export const SHARING: Record<VirtualCluster["sharing"], string> = {
   free: "all pairs, also unmeasured ones",
 };
 
+/** What `overcommit` of a virtual cluster means. */
+export const OVERCOMMIT: Record<VirtualCluster["overcommit"], string> = {
+  never: "never",
+  predicted: "beyond the predicted peak",
+};
+
 interface FormProps {
   /** Null to make a new one. */
   cluster: VirtualCluster | null;
@@ -215,6 +221,33 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
             )}
           </Field>
         </FieldRow>
+        <FieldRow>
+          <SelectField
+            label="Lending of unused CPUs and memory"
+            hint="Whether opportunistic jobs may have what its guaranteed jobs are not expected to use"
+            problem={refusal?.explain("overcommit")}
+            value={draft.overcommit}
+            options={Object.entries(OVERCOMMIT).map(([value, label]) => ({ value, label }))}
+            onChange={(event) => change({ overcommit: event.target.value as VirtualCluster["overcommit"] })}
+          />
+          <Field
+            label="Safety margin"
+            hint="The part of each node that is not lent, 0 to 0.9"
+            problem={refusal?.explain("overcommit_margin")}
+          >
+            {(attributes) => (
+              <NumberInput
+                {...attributes}
+                min={0}
+                max={0.9}
+                step="any"
+                disabled={draft.overcommit === "never"}
+                value={draft.overcommitMargin}
+                onChange={(part) => change({ overcommitMargin: part })}
+              />
+            )}
+          </Field>
+        </FieldRow>
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
           <Button type="submit" look="primary" busy={save.isPending}>
@@ -236,6 +269,8 @@ interface Draft {
   minRunSeconds: number | undefined;
   reclaimMinRunSeconds: number | undefined;
   longestWaitSeconds: number | undefined;
+  overcommit: VirtualCluster["overcommit"];
+  overcommitMargin: number | undefined;
   guaranteed: Record<string, number | undefined>;
   /** Weight by tenant. */
   members: Record<string, number | undefined>;
@@ -252,6 +287,8 @@ export function draftOf(cluster: VirtualCluster | null): Draft {
     minRunSeconds: cluster?.min_run_seconds ?? 0,
     reclaimMinRunSeconds: cluster?.reclaim_min_run_seconds ?? 0,
     longestWaitSeconds: cluster?.longest_wait_seconds ?? 21_600,
+    overcommit: cluster?.overcommit ?? "never",
+    overcommitMargin: cluster?.overcommit_margin ?? 0.1,
     // What is lent or borrowed at present is not its own to change.
     guaranteed: cluster?.own_guaranteed ?? {},
     members: Object.fromEntries((cluster?.members ?? []).map(({ tenant, weight }) => [tenant, weight])),
@@ -284,6 +321,8 @@ export function bodyOf(draft: Draft, divided: readonly string[] = []): Omit<Virt
     min_run_seconds: draft.minRunSeconds ?? 0,
     reclaim_min_run_seconds: draft.reclaimMinRunSeconds ?? 0,
     ...(draft.longestWaitSeconds === undefined ? {} : { longest_wait_seconds: draft.longestWaitSeconds }),
+    overcommit: draft.overcommit,
+    ...(draft.overcommitMargin === undefined ? {} : { overcommit_margin: draft.overcommitMargin }),
     guaranteed: Object.fromEntries(guaranteed),
     members,
   };

@@ -13,6 +13,7 @@ import {
   ClusterCells,
   GuaranteeBars,
   leastRun,
+  lending,
   LoanList,
   PreemptionsOf,
 } from "@/features/virtual-clusters/cluster-summary";
@@ -123,6 +124,9 @@ function Card({ cluster, totals, onEdit, onAsk }: CardProps) {
             ["Placer", inWords(cluster.placer_plugin)],
             ["Default time limit", duration(cluster.default_time_limit_seconds)],
             ["Sharing of GPUs", SHARING[cluster.sharing]],
+            ...(cluster.overcommit === "never"
+              ? []
+              : [["Lending of unused CPUs and memory", lending(cluster)] as const]),
             ["Minimum run time before preemption", leastRun(cluster)],
             ["Preempted", <PreemptionsOf key="preemptions" name={cluster.name} />],
           ]}

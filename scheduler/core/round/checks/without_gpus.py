@@ -33,38 +33,85 @@ def check_nodes(action: Action, nodes: Mapping[NodeId, Node]) -> None:
 
 
 def check_processors(snapshot: Snapshot, plan: Plan, kept: Mapping[JobId, Running]) -> None:
-    """Raise PlanError where a replica without GPUs is newly on a node that promises more than it has."""
+    """Raise PlanError where a replica without GPUs is newly on a node that promises more than it has, and
+    than its guaranteed jobs lend to opportunistic ones."""
     placed = [
         action
         for action in plan.actions
         if action.placement is not None and action.kind is not ActionKind.JOIN
     ]
-    looked_at = {
+    looked_at = _nodes_without_gpus(placed)
+    if not looked_at:
+        return
+    counts = _Counts(snapshot, looked_at)
+    staying = {running.allocation: running for running in kept.values()}
+    every = counts.taken(staying.values(), placed)
+    counted = {allocation for peak in snapshot.peaks for allocation in peak.allocations}
+    lenders = [each for each in staying.values() if each.guaranteed and each.allocation in counted]
+    _check_each(snapshot, every, _lent(snapshot, counts.taken(lenders, ())))
+    # A guaranteed job relies on nothing that another one may want back.
+    granted = [action for action in placed if action.guaranteed]
+    relying = _nodes_without_gpus(granted)
+    own = counts.taken([each for each in staying.values() if each.guaranteed], granted)
+    _check_each(snapshot, {node: own[node] for node in relying}, {})
+
+
+def _nodes_without_gpus(placed: Iterable[Action]) -> set[NodeId]:
+    return {
         node
         for action in placed
         if action.placement is not None
         for node, replica in zip(action.placement.nodes, action.placement.replicas, strict=False)
         if not replica
     }
-    if not looked_at:
-        return
-    jobs = {job.id: job for job in snapshot.jobs}
-    home = {gpu.id: node.id for node in snapshot.nodes for gpu in node.gpus if node.id in looked_at}
-    taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in looked_at}
-    staying = {running.allocation: running for running in kept.values()}
-    for running in staying.values():
-        there = [jobs[job] for job in running.jobs if job in jobs]
-        _add(taken, there, running.replicas, running.nodes, home)
-    for action in placed:
-        assert action.placement is not None
-        there = [jobs[job] for job in action.jobs]
-        _add(taken, there, action.placement.replicas, action.placement.nodes, home)
+
+
+def _check_each(
+    snapshot: Snapshot, taken: Mapping[NodeId, list[float]], lent: Mapping[NodeId, tuple[float, float]]
+) -> None:
     for node in snapshot.nodes:
         cpus, memory = taken.get(node.id, (0.0, 0.0))
-        if node.cpus and cpus > node.cpus + _ROUNDING:
+        more_cpus, more_memory = lent.get(node.id, (0.0, 0.0))
+        if node.cpus and cpus > node.cpus + more_cpus + _ROUNDING:
             raise PlanError(f"{cpus:g} CPUs of node {node.name} are given, which has {node.cpus:g}")
-        if node.memory_bytes and memory > node.memory_bytes:
+        if node.memory_bytes and memory > node.memory_bytes + more_memory:
             raise PlanError(f"{memory:g} bytes of node {node.name} are given, which has {node.memory_bytes}")
+
+
+def _lent(snapshot: Snapshot, requested: Mapping[NodeId, list[float]]) -> dict[NodeId, tuple[float, float]]:
+    """Return by node what is lent of it, given what those asked for whose peak was predicted."""
+    nodes = {node.id: node for node in snapshot.nodes}
+    found: dict[NodeId, tuple[float, float]] = {}
+    for peak in snapshot.peaks:
+        node = nodes.get(NodeId(peak.node))
+        if node is not None and node.id in requested:
+            cpus, memory = requested[node.id]
+            found[node.id] = (
+                max(cpus - peak.cpus - peak.margin * node.cpus, 0.0),
+                max(memory - peak.memory_bytes - peak.margin * node.memory_bytes, 0.0),
+            )
+    return found
+
+
+class _Counts:
+    """What gangs take of some nodes."""
+
+    def __init__(self, snapshot: Snapshot, looked_at: set[NodeId]) -> None:
+        self._jobs = {job.id: job for job in snapshot.jobs}
+        self._home = {gpu.id: node.id for node in snapshot.nodes for gpu in node.gpus if node.id in looked_at}
+        self._looked_at = looked_at
+
+    def taken(self, staying: Iterable[Running], placed: Iterable[Action]) -> dict[NodeId, list[float]]:
+        """Return by node the CPUs and the bytes of memory that they take together."""
+        taken: dict[NodeId, list[float]] = {node: [0.0, 0.0] for node in self._looked_at}
+        for running in staying:
+            there = [self._jobs[job] for job in running.jobs if job in self._jobs]
+            _add(taken, there, running.replicas, running.nodes, self._home)
+        for action in placed:
+            assert action.placement is not None
+            there = [self._jobs[job] for job in action.jobs]
+            _add(taken, there, action.placement.replicas, action.placement.nodes, self._home)
+        return taken
 
 
 def _add(

@@ -1,11 +1,12 @@
 """CPUs and memory of the nodes with replicas without GPUs, present or planned: which attempts take them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from django.db import connection
 
 from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.node_peaks import NodePeak
 
 #: CPUs are fractions, whose sums are a hair off.
 _ROUNDING = 1e-6
@@ -15,7 +16,7 @@ FROM scheduler_node WHERE id = ANY(%s)
 """
 # A part of a planned attempt counts as a promise.
 _TAKEN = """
-SELECT p.node_id, a.state, p.cpus, p.memory_bytes
+SELECT p.node_id, a.state, p.cpus, p.memory_bytes, a.allocation_id
 FROM scheduler_attemptpart p JOIN scheduler_attempt a ON a.id = p.attempt_id
 WHERE p.node_id = ANY(%s) AND p.state <> 'exited' AND a.state <> 'ended'
 """
@@ -44,6 +45,8 @@ class _Taken:
     state: str
     cpus: float
     memory: float
+    #: 0: it is made in this round.
+    allocation: int = 0
 
 
 @dataclass(slots=True)
@@ -52,12 +55,23 @@ class _Node:
     memory: float
     takes_work: bool
     taken: list[_Taken] = field(default_factory=list)
+    #: What its guaranteed jobs will use; None: they lend nothing.
+    peak: NodePeak | None = None
 
-    def has(self, needed: Amounts, taken: Collection[_Taken]) -> bool:
+    def has(self, needed: Amounts, taken: Collection[_Taken], lent: Amounts = (0.0, 0.0)) -> bool:
         """Whether it has this much beside those. A node has enough of what it does not state."""
-        cpus = needed[0] + sum([each.cpus for each in taken])
-        memory = needed[1] + sum([each.memory for each in taken])
+        cpus = needed[0] + sum([each.cpus for each in taken]) - lent[0]
+        memory = needed[1] + sum([each.memory for each in taken]) - lent[1]
         return (not self.cpus or cpus <= self.cpus + _ROUNDING) and (not self.memory or memory <= self.memory)
+
+    def lent_by(self, taken: Collection[_Taken]) -> Amounts:
+        """Return what those of them whose peak is known will not use, but for the margin."""
+        if self.peak is None:
+            return 0.0, 0.0
+        lenders = [each for each in taken if each.allocation in self.peak.allocations]
+        cpus = sum([each.cpus for each in lenders]) - self.peak.cpus - self.peak.margin * self.cpus
+        memory = sum([each.memory for each in lenders]) - self.peak.memory_bytes
+        return max(cpus, 0.0), max(memory - self.peak.margin * self.memory, 0.0)
 
 
 class NodeRoom:
@@ -66,14 +80,17 @@ class NodeRoom:
     def __init__(self, nodes: dict[int, _Node]) -> None:
         self._nodes = nodes
 
-    def problem_with(self, needed: Mapping[int, Amounts]) -> str | None:
-        """Return why this cannot be promised, not even after the leaving attempts have ended; else None."""
+    def problem_with(self, needed: Mapping[int, Amounts], *, guaranteed: bool) -> str | None:
+        """Return why this cannot be promised, not even after the leaving attempts have ended; else None.
+
+        What is lent is for opportunistic jobs alone.
+        """
         for number, amounts in needed.items():
             node = self._nodes.get(number)
             if node is None or not node.takes_work:
                 return f"node {number} takes no new work any more"
             staying = [each for each in node.taken if each.state != AttemptState.STOPPING]
-            if not node.has(amounts, staying):
+            if not node.has(amounts, staying, (0.0, 0.0) if guaranteed else node.lent_by(staying)):
                 return f"CPUs or memory of node {number} are promised to another job"
         return None
 
@@ -97,8 +114,8 @@ class NodeRoom:
                 self._nodes[number].taken.append(_Taken(state, cpus, memory))
 
 
-def room_on(nodes: Collection[int]) -> NodeRoom:
-    """Return what these nodes have; a caller that acts on it has locked them."""
+def room_on(nodes: Collection[int], peaks: Iterable[NodePeak] = ()) -> NodeRoom:
+    """Return what these nodes have; a caller that acts on it has locked them. `peaks`: by its round."""
     if not nodes:
         return NodeRoom({})
     with connection.cursor() as cursor:
@@ -107,6 +124,9 @@ def room_on(nodes: Collection[int]) -> NodeRoom:
         cursor.execute(_TAKEN, [list(nodes)])
         for node, *taken in cursor.fetchall():
             found[node].taken.append(_Taken(*taken))
+    for peak in peaks:
+        if peak.node in found:
+            found[peak.node].peak = peak
     return NodeRoom(found)
 
 

@@ -1,0 +1,117 @@
+"""What running jobs will use of a node at most, predicted by what they used.
+
+N. Bashir et al., "Take it to the limit: peak prediction-driven resource overcommitment in datacenters",
+EuroSys 2021. A node may promise its capacity up to the largest sum of what its jobs will use at one
+instant. With all of the future known that sum is the *peak oracle* (section 3); a *predictor* (section 4)
+comes near it by the past alone:
+
+    borg-default   a fixed part of what the jobs ask for
+    RC-like        the sum of a percentile of what each job used
+    N-sigma        the mean of the sum, and N standard deviations
+    max            the largest of several of these; RC-like and N-sigma together are what the paper deploys
+
+Amounts are of one resource, in one unit: CPUs, or bytes of memory. Samples are a minute apart.
+
+Deviations. The history is an hour and the warm-up ten minutes, where the paper has hours of both: jobs here
+run for hours, not for weeks, so that hours of warm-up would lend nothing. N-sigma is worked out as in the
+authors' simulator, on use as a part of what the jobs there at that time asked for, so that jobs which come
+and go do not look like jobs which use more and less. A job that is still warming up counts beside that with
+all that it asks for. A prediction is at least what is used now, and at most what the jobs ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import floor, fsum, sqrt
+from typing import TypeAlias
+
+#: Samples that are looked at, and those that a job has when it is no longer new.
+HISTORY = 60
+WARM_UP = 10
+#: Standard deviations of N-sigma, percentile of RC-like, and the part that borg-default takes.
+SIGMAS = 5.0
+PERCENTILE = 99.0
+BORG_PART = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUse:
+    """What a job asks for on a node, and what it used of it."""
+
+    request: float
+    #: The newest last, at the same instants for all jobs of a node; a job that came later has fewer.
+    samples: tuple[float, ...] = ()
+
+    @property
+    def capped(self) -> tuple[float, ...]:
+        """The samples of the history. More than it asks for nothing is lent by, so that no more counts."""
+        return tuple([min(max(used, 0.0), self.request) for used in self.samples[-HISTORY:]])
+
+
+#: Of jobs that are not new.
+Predictor: TypeAlias = Callable[[Sequence[JobUse]], float]
+
+
+def borg_default(jobs: Sequence[JobUse]) -> float:
+    """Return a fixed part of what they ask for: a baseline that looks at no sample."""
+    return BORG_PART * fsum([job.request for job in jobs])
+
+
+def rc_like(jobs: Sequence[JobUse]) -> float:
+    """Return the sum of a percentile of each job's use."""
+    return fsum([_percentile(job.capped) for job in jobs])
+
+
+def n_sigma(jobs: Sequence[JobUse]) -> float:
+    """Return mean and N standard deviations of what they used together, scaled to what they ask for now."""
+    requested = fsum([job.request for job in jobs])
+    history = [job.capped for job in jobs]
+    parts = []
+    for back in range(1, max(map(len, history), default=0) + 1):
+        there = [number for number, samples in enumerate(history) if len(samples) >= back]
+        asked_then = fsum([jobs[number].request for number in there])
+        if asked_then > 0:
+            parts.append(fsum([history[number][-back] for number in there]) / asked_then)
+    if not parts:
+        return 0.0
+    mean = fsum(parts) / len(parts)
+    variance = fsum([(part - mean) ** 2 for part in parts]) / max(len(parts) - 1, 1)
+    return min(mean + SIGMAS * sqrt(variance), 1.0) * requested
+
+
+def largest_of(*predictors: Predictor) -> Predictor:
+    """Return the predictor that trusts the most careful of several."""
+    return lambda jobs: max([predict(jobs) for predict in predictors])
+
+
+USUAL_PREDICTOR = largest_of(rc_like, n_sigma)
+
+
+def predicted_peak(jobs: Sequence[JobUse], predict: Predictor = USUAL_PREDICTOR) -> float:
+    """Return what the jobs will use together at most: no less than now, no more than they ask for."""
+    known = [job for job in jobs if len(job.samples) >= WARM_UP]
+    new = fsum([job.request for job in jobs if len(job.samples) < WARM_UP])
+    now = fsum([job.capped[-1] for job in known])
+    requested = fsum([job.request for job in known])
+    return new + min(max(predict(known), now), requested) if known else new
+
+
+def oracle_peak(futures: Sequence[Sequence[float]]) -> float:
+    """Return the largest sum of what jobs will use at one instant: what a predictor is measured against."""
+    longest = max(map(len, futures), default=0)
+    return max(
+        [fsum([use[at] for use in futures if at < len(use)]) for at in range(longest)],
+        default=0.0,
+    )
+
+
+def _percentile(samples: Sequence[float]) -> float:
+    """Return the percentile, between two samples on the line between them."""
+    if not samples:
+        return 0.0
+    line = sorted(samples)
+    place = PERCENTILE / 100 * (len(line) - 1)
+    below = floor(place)
+    above = min(below + 1, len(line) - 1)
+    return line[below] + (line[above] - line[below]) * (place - below)

@@ -1,0 +1,16 @@
+"""What a run says of nodes that lent what guaranteed jobs did not use."""
+
+from __future__ import annotations
+
+from scheduler.core.sim.result import Result
+
+
+def lending_words(result: Result) -> str:
+    """Say how often more was used than was predicted, and how many jobs ran by it; empty: none."""
+    if not result.peak_samples:
+        return ""
+    rate = result.peaks_exceeded / result.peak_samples
+    return (
+        f"Violation rate {rate:.2%} of {result.peak_samples:,} samples of nodes that lend;"
+        f" {result.jobs_beyond:,} of {len(result.jobs):,} jobs ran beyond what their node has."
+    )

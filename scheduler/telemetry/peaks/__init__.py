@@ -1,0 +1,1 @@
+"""What the jobs of nodes will use at most, predicted."""
