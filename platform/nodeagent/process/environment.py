@@ -110,7 +110,7 @@ def replica_environment(
     """Return little of the agent's environment, the user's, and last what the platform says.
 
     Each replica is a node of its own to the job, as a pod is: torchrun with --nnodes=$NNODES and
-    --node-rank=$NODE_RANK works, and so does a script that reads env:// itself. Launchers get their words from it.
+    --node-rank=$NODE_RANK works, and so does a script that reads env:// itself. Launchers read it, too.
     """
     path = inherited.get("PATH", DEFAULT_PATH)
     if configuration.python:
