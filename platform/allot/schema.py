@@ -645,6 +645,9 @@ class LargerGuaranteeRequest(TypedDict):
     more_gpus: int
 
 
+LauncherEnum: TypeAlias = Literal['torchrun', 'mpi', 'deepspeed', 'accelerate']
+
+
 LayerEnum: TypeAlias = Literal['user', 'engine', 'platform', 'unknown']
 
 
@@ -3230,6 +3233,7 @@ class JobSpec(TypedDict):
     tasks: list[Task]
     elastic: NotRequired[Elastic | None]
     image: NotRequired[str | None]
+    launcher: NotRequired[LauncherEnum | None]
     topology: NotRequired[Topology | None]
     time_limit: NotRequired[float | None]
     estimate: NotRequired[float | None]
@@ -3272,6 +3276,7 @@ class JobSpecRequest(TypedDict):
     tasks: NotRequired[list[TaskRequest]]
     elastic: NotRequired[ElasticRequest | None]
     image: NotRequired[str | None]
+    launcher: NotRequired[LauncherEnum | None]
     topology: NotRequired[TopologyRequest | None]
     time_limit: NotRequired[str | float | None]
     estimate: NotRequired[str | float | None]
@@ -3323,6 +3328,7 @@ class JobSubmitRequest(TypedDict):
     tasks: NotRequired[list[TaskRequest]]
     elastic: NotRequired[ElasticRequest | None]
     image: NotRequired[str | None]
+    launcher: NotRequired[LauncherEnum | None]
     topology: NotRequired[TopologyRequest | None]
     time_limit: NotRequired[str | float | None]
     estimate: NotRequired[str | float | None]

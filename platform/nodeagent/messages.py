@@ -246,6 +246,10 @@ class GpuPart:
     memory_bytes: int = 0
 
 
+#: What starts the processes of a replica; "": its command is its process.
+Launcher = Literal["", "torchrun", "mpi", "deepspeed", "accelerate"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One process of the gang on this node."""
@@ -261,6 +265,7 @@ class Replica:
     image: str = ""
     #: Of its one GPU; None: it has its GPUs whole.
     gpu_part: GpuPart | None = None
+    launcher: Launcher = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nodeagent.messages import INPUT_PORT
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobspec.fields import Fields, described
+from scheduler.jobspec.launchers import check_launcher
 from scheduler.jobspec.spec import JOB, JobSpec
 from scheduler.jobspec.tasks import MAX_REPLICAS
 from tenants.errors import FieldError, Invalid
@@ -52,6 +53,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     _check_without_gpus(fields, spec)
     _check_tags(fields, spec)
     _check_trial(fields, spec)
+    check_launcher(fields, spec)
     if spec.input_workers is not None and INPUT_PORT in spec.ports:
         problem = f"{INPUT_PORT} is where the input workers of the job come to it"
         fields.refuse("ports", problem, "another name")

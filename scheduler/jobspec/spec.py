@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from nodeagent.messages import Launcher
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.gpu_parts import SharingLabels
@@ -48,6 +49,7 @@ from scheduler.jobspec.kinds import (
     Word,
     Words,
 )
+from scheduler.jobspec.launchers import LAUNCHERS
 from scheduler.jobspec.parts import (
     CHECKPOINT,
     CONSTRAINTS,
@@ -169,6 +171,15 @@ class JobSpec:
         example="registry.example/team/pytorch:2.5",
         flag=Flag(("--image",)),
         label="Container image",
+    )
+    #: Empty: each replica is one process, its command.
+    launcher: Launcher = stated(
+        Choice(LAUNCHERS),
+        default="",
+        help="Starts the command once for each GPU of each replica, as one distributed program.",
+        flag=Flag(("--launcher",)),
+        label="Launcher",
+        is_sparse=True,
     )
     topology: Topology | None = stated(TOPOLOGY, default=None, help="How near together its GPUs are to be.")
     time_limit_seconds: float | None = stated(

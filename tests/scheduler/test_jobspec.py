@@ -13,6 +13,7 @@ from scheduler.core.model.snapshot import Topology
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.jobspec import in_order, parse
 from scheduler.jobspec.input_workers import input_worker_of
+from scheduler.jobspec.launchers import LAUNCHERS, processes_each
 from scheduler.jobspec.shape import shape_of
 from scheduler.jobspec.spec import Watch
 from tenants.errors import FieldError, Invalid
@@ -841,6 +842,31 @@ def test_a_trial_is_of_a_first_task_with_gpus() -> None:
     helper = task(name="helper", resources={"gpu": 0, "cpu": 1})
     gang = spec(tasks=[helper, task(replicas=4)], trial={"gpus": 1, "seconds": 60})
     assert problems(gang)["trial"].problem == "runs the first task, which has no GPUs"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_launcher_starts_a_process_for_each_gpu_of_a_replica(launcher: str) -> None:
+    for gpus, processes in ((4, 4), (1, 1), (0.5, 1), (0, 1)):
+        resources = {"gpu": gpus, "cpu": 2}
+        parsed = parse(spec(launcher=launcher, tasks=[task(replicas=2, resources=resources)]))
+        assert parsed.to_dict()["launcher"] == launcher
+        assert processes_each(parsed) == processes
+    without = parse(spec(tasks=[task(resources={"gpu": 4})]))
+    assert "launcher" not in without.to_dict()
+    assert processes_each(without) == 1
+
+
+def test_a_launcher_with_what_it_cannot_start_is_refused() -> None:
+    found = problems(spec(launcher="torchrun", tasks=[task(name="a"), task(name="b")]))
+    assert found["launcher"].problem == "the job has 2 tasks"
+    assert problems(spec(launcher="srun"))["launcher"].expected == f"one of: {', '.join(LAUNCHERS)}"
+    two_gpus = [task(resources={"gpu": 2})]
+    found = problems(spec(launcher="torchrun", tasks=two_gpus, input_workers=WORKERS))
+    assert (
+        found["input_workers"].problem == "is of jobs with one process in each replica, and torchrun starts 2"
+    )
+    assert parse(spec(launcher="torchrun", input_workers=WORKERS)).launcher == "torchrun"
+    assert parse(spec(tasks=two_gpus, input_workers=WORKERS)).input_workers is not None
 
 
 WORKERS = {"command": ["python", "-m", "allot.training.input_workers", "dataset:make"]}

@@ -5198,6 +5198,8 @@ export interface components {
             elastic?: components["schemas"]["Elastic"] | null;
             /** @description Container image in which all tasks run, on nodes that allow it; null: on the node itself. */
             image?: string | null;
+            /** @description Starts the command once for each GPU of each replica, as one distributed program. */
+            launcher?: components["schemas"]["LauncherEnum"] | null;
             /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["Topology"] | null;
             /** @description The job is stopped after this time. A limit allows backfilling. */
@@ -5295,6 +5297,11 @@ export interface components {
              * @example registry.example/team/pytorch:2.5
              */
             image?: string | null;
+            /**
+             * Launcher
+             * @description Starts the command once for each GPU of each replica, as one distributed program.
+             */
+            launcher?: components["schemas"]["LauncherEnum"] | null;
             /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
@@ -5502,6 +5509,11 @@ export interface components {
              * @example registry.example/team/pytorch:2.5
              */
             image?: string | null;
+            /**
+             * Launcher
+             * @description Starts the command once for each GPU of each replica, as one distributed program.
+             */
+            launcher?: components["schemas"]["LauncherEnum"] | null;
             /** @description How near together its GPUs are to be. */
             topology?: components["schemas"]["TopologyRequest"] | null;
             /**
@@ -5787,6 +5799,8 @@ export interface components {
             /** @description On top of what it has. */
             more_gpus: number;
         };
+        /** @enum {string} */
+        LauncherEnum: "torchrun" | "mpi" | "deepspeed" | "accelerate";
         /**
          * @description * `user` - user
          *     * `engine` - engine
@@ -9193,6 +9207,7 @@ export type JobsActionAnswer = components['schemas']['JobsActionAnswer'];
 export type JobsActionKind = components['schemas']['JobsActionKind'];
 export type JobsActionRequest = components['schemas']['JobsActionRequest'];
 export type LargerGuaranteeRequest = components['schemas']['LargerGuaranteeRequest'];
+export type LauncherEnum = components['schemas']['LauncherEnum'];
 export type LayerEnum = components['schemas']['LayerEnum'];
 export type LayoutEnum = components['schemas']['LayoutEnum'];
 export type Leaving = components['schemas']['Leaving'];

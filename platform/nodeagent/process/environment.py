@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodeagent.configuration import Configuration
 from nodeagent.folder import AttemptFolder, write_private
+from nodeagent.launching.commands import launched
 from nodeagent.messages import DesiredPart, Replica
 from nodeagent.process.container import Containers, environment_file
 from nodeagent.process.mps import mps_limits
@@ -58,6 +59,7 @@ def replica_spec(
     """Return all the shim needs to start the replica; raise OSError when that cannot be passed on."""
     group = cgroups.group(f"attempt-{part.attempt}-rank-{replica.rank}")
     environment = replica_environment(configuration, folder, part, replica, os.environ, grants)
+    replica = replace(replica, command=launched(replica, environment))
     spec = {
         "rank": replica.rank,
         "command": list(replica.command),
@@ -108,7 +110,7 @@ def replica_environment(
     """Return little of the agent's environment, the user's, and last what the platform says.
 
     Each replica is a node of its own to the job, as a pod is: torchrun with --nnodes=$NNODES and
-    --node-rank=$NODE_RANK works, and so does a script that reads env:// itself.
+    --node-rank=$NODE_RANK works, and so does a script that reads env:// itself. Launchers read it, too.
     """
     path = inherited.get("PATH", DEFAULT_PATH)
     if configuration.python:

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, F
+from django.utils.crypto import salted_hmac
 
 from nodeagent.messages import (
     INPUT_PORT,
@@ -17,6 +18,7 @@ from nodeagent.messages import (
     DesiredState,
     GpuPart,
     Inventory,
+    Launcher,
     MessageError,
     PartReport,
     Replica,
@@ -37,6 +39,7 @@ from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import TaskSpec
 from scheduler.jobspec.code import SHA256
 from scheduler.jobspec.code import Code as StatedCode
+from scheduler.jobspec.launchers import processes_each
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.models.jobs import Job
 from scheduler.models.nodes import Gpu, GpuModel, Node, NodeState
@@ -58,6 +61,8 @@ _NEVER_STARTED = 143
 _TRIAL_VARIABLE = "ALLOT_TRIAL"
 #: What replicas of a job of a fixed world size find: the number of ranks that all of them play together.
 _LOGICAL_WORLD_SIZE = "ALLOT_LOGICAL_WORLD_SIZE"
+#: The launcher whose replicas send each other orders, and where they find the key that signs them.
+_MPI, _LAUNCH_KEY = "mpi", "ALLOT_LAUNCH_KEY"
 #: What replicas of a task of an array find: its index, the array's number, and the number of tasks.
 _ARRAY_VARIABLES = ("ALLOT_ARRAY_INDEX", "ALLOT_ARRAY", "ALLOT_ARRAY_SIZE")
 #: The states of a part in which a report of another one is news. Nothing is done about the other reports.
@@ -384,7 +389,10 @@ def _desired_part(
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
         replicas = sum(task.replicas for task in stated.tasks)
-        variables[_LOGICAL_WORLD_SIZE], ranks = str(replicas), replicas // world_size
+        variables[_LOGICAL_WORLD_SIZE] = str(replicas * processes_each(stated))
+        ranks = replicas // world_size
+    if stated.launcher == _MPI:
+        variables[_LAUNCH_KEY] = salted_hmac(_LAUNCH_KEY, str(attempt.id), algorithm="sha256").hexdigest()
     return DesiredPart(
         attempt=attempt.id,
         job=job.id,
@@ -401,6 +409,7 @@ def _desired_part(
                 shares=attempt.auxiliary["replicas"] if attempt.auxiliary else [],
                 variables=variables,
                 ranks=ranks,
+                launcher=stated.launcher,
             )
             for replica in part.replicas
         ),
@@ -435,6 +444,7 @@ def _replica(
     shares: Sequence[Sequence[float]],
     variables: dict[str, str],
     ranks: int,
+    launcher: Launcher,
 ) -> Replica:
     """Return a process; `ranks`: how many replicas of the task it plays in turn, with the memory of all.
 
@@ -453,6 +463,7 @@ def _replica(
         memory_bytes=int(memory) if isinstance(task.memory_bytes, str) else task.memory_bytes * ranks,
         image=image,
         gpu_part=parts.get(placed["gpus"][0]) if placed["gpus"] else None,
+        launcher=launcher,
     )
 
 

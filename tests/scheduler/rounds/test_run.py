@@ -200,6 +200,34 @@ def test_a_job_of_fixed_world_has_processes_that_share_its_ranks_and_have_the_me
     assert {tuple(replica.env) for replica in desired.replicas} == {("ALLOT_TRIAL",)}
 
 
+def test_a_launcher_reaches_the_node_and_that_of_mpi_with_a_key_of_the_attempt(research):
+    keys = []
+    for _ in range(2):
+        job = submit(research, gpus=2)
+        job.spec["launcher"] = "mpi"
+        job.save()
+    run_round()
+    parts = desired_parts(Node.objects.get())
+    for part in parts:
+        (replica,) = part.replicas
+        assert replica.launcher == "mpi"
+        keys.append(replica.env["ALLOT_LAUNCH_KEY"])
+    assert len(set(keys)) == 2
+    assert desired_parts(Node.objects.get()) == parts
+
+
+def test_with_a_launcher_all_processes_of_a_fixed_world_count_as_ranks(research):
+    job = submit(research, replicas=2, gpus=2)
+    job.shape |= {"elastic_mode": "fixed_world"}
+    job.spec |= {"launcher": "torchrun", "elastic": {"mode": "fixed_world"}}
+    job.save()
+    run_round()
+    (desired,) = desired_parts(Node.objects.get())
+    environments = [replica.env for replica in desired.replicas]
+    assert [environment["ALLOT_LOGICAL_WORLD_SIZE"] for environment in environments] == ["4", "4"]
+    assert not [environment for environment in environments if "ALLOT_LAUNCH_KEY" in environment]
+
+
 def test_one_that_does_not_fit_waits_with_a_reason_and_starts_when_there_is_room(research):
     first, second = submit(research, gpus=4), submit(research, gpus=2)
     run_round()

@@ -55,9 +55,10 @@ checkpoint:
   {
     id: "torchrun",
     title: "torchrun, two nodes",
-    summary: "Two replicas of four GPUs; the rendezvous variables are set as torchrun expects them.",
-    text: `# Each replica runs torchrun on its four GPUs; MASTER_ADDR, NODE_RANK and the rest are set.
+    summary: "Two replicas of four GPUs; torchrun starts a process for each of them.",
+    text: `# torchrun starts the command once for each GPU, with RANK, WORLD_SIZE and the rest set.
 name: torchrun
+launcher: torchrun
 tasks:
   - name: worker
     replicas: 2
@@ -66,7 +67,7 @@ tasks:
       gpu_model: V100
       cpu: 8
       memory: 32GiB
-    command: torchrun --nnodes=$NNODES --node_rank=$NODE_RANK --nproc_per_node=4 --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py
+    command: [python, train.py]
 time_limit: 12h
 checkpoint:
   grace_seconds: 120

@@ -1,0 +1,1 @@
+"""Launchers of parallel programs: what a replica runs where the job names one."""
