@@ -96,7 +96,4 @@ async def test_where_it_cannot_be_started_the_attempt_says_why(
 ) -> None:
     monkeypatch.setattr(shim_process, "FORK_SERVER", "raise SystemExit(1)")
     outcome = await node.run(make_part(WAITS))
-    assert (
-        "The node could not start the attempt: the process that starts shims does not answer"
-        in outcome.message
-    )
+    assert "could not start the attempt: the process that starts shims does not answer" in outcome.message

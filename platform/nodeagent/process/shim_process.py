@@ -142,7 +142,7 @@ class ShimStarter:
         with theirs:
             self._server = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", FORK_SERVER, self._place],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 cwd="/",
                 env=environment(),
