@@ -14,7 +14,7 @@ from tenants.after_commit import after_commit
 
 T = TypeVar("T", bound=Sized)
 
-#: Each page is in it, whoever looks at it.
+#: Each page is in it.
 EVERYONE = "everyone"
 OPERATORS = "operators"
 #: Objects per message: keeps one frame well under a browser's and Redis's comfort.

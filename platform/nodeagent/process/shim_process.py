@@ -128,7 +128,7 @@ class ShimStarter:
 
     def _ask(self, server: socket.socket, path: str, descriptors: Sequence[int]) -> tuple[int, int]:
         received: list[int] = []
-        with contextlib.suppress(ConnectionError, TimeoutError):
+        with contextlib.suppress(OSError):
             socket.send_fds(server, [os.fsencode(path)], descriptors)
             answer, received, _, _ = socket.recv_fds(server, ANSWER_BYTES, 1)
         if not received:

@@ -256,7 +256,7 @@ class Shim:
                     replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
 
     def end_rest(self) -> None:
-        """End what the commands left behind. A sandbox ends with its first process, and nobody looks inside.
+        """End what the commands left behind. A sandbox ends with its first process.
 
         To look for what is below the shim costs more than all else that a short job costs it. What stands
         still must be killed before anything goes on, and so one by one.
