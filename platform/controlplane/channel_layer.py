@@ -31,3 +31,8 @@ class ChannelLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # channels h
             for group in groups:
                 pipeline.publish(self._group(group), packed)
         pipeline.execute()
+
+    def is_heard(self, group: str) -> bool:
+        """Whether anything is in the group now, in whatever process."""
+        [(_, listeners)] = self._redis.pubsub_numsub(self._group(group))
+        return bool(listeners)

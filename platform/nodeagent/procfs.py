@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import cache
 
 TYPE_CHECKING = False  # What typing.TYPE_CHECKING is, without loading typing.
 if TYPE_CHECKING:
@@ -22,10 +23,8 @@ CAPABILITIES_MOST = 64
 
 def prctl(option: int, value: int, pointer: Any = 0) -> None:
     """Call prctl(2), `pointer` being one of ctypes; raise OSError when the kernel refuses."""
-    import ctypes  # Costs milliseconds and memory the agent itself need not spend.
-
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, pointer, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl refused")
+    if _kernel().prctl(option, value, pointer, 0, 0) != 0:
+        raise _refused("prctl")
 
 
 def drop_capability_bounds() -> None:
@@ -41,10 +40,21 @@ def drop_capability_bounds() -> None:
 
 def enter_namespace(descriptor: int) -> None:
     """Call setns(2) on an open file of /proc/PID/ns; raise OSError when the kernel refuses."""
+    if _kernel().setns(descriptor, 0) != 0:
+        raise _refused("setns")
+
+
+@cache
+def _kernel() -> Any:
+    import ctypes  # Costs milliseconds and memory the agent itself need not spend.
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _refused(call: str) -> OSError:
     import ctypes
 
-    if ctypes.CDLL(None, use_errno=True).setns(descriptor, 0) != 0:
-        raise OSError(ctypes.get_errno(), "setns refused")
+    return OSError(ctypes.get_errno(), f"{call} refused")
 
 
 def process_identity(pid: int) -> str:
@@ -153,6 +163,12 @@ def processes_with_setting(setting: str) -> list[int]:
         if setting.encode() in environment.split(b"\0"):
             found.append(pid)
     return found
+
+
+def argument_area() -> tuple[int, int]:
+    """Return the addresses where this process's arguments begin and end; zeros when they are not told."""
+    fields = _stat(os.getpid())
+    return (0, 0) if fields is None else (int(fields[45]), int(fields[46]))
 
 
 def kernel_oom_kills() -> int:

@@ -21,7 +21,7 @@ from scheduler.models.selectors.jobs import input_workers_of, nodes_of_workers, 
 from scheduler.models.selectors.maintenance import windows_of
 from scheduler.nodes.representations import maintenance
 from scheduler.wiring.representation import Representation, iso
-from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group
+from scheduler.wiring.stream import OPERATORS, batches, object_of, on_commit, send, tenant_group, to_pages
 
 
 def jobs(ids: Iterable[int]) -> list[Representation]:
@@ -223,12 +223,12 @@ def readers_of(tenant: str) -> tuple[str, ...]:
 
 
 def publish_jobs(ids: Iterable[int]) -> None:
-    on_commit(_send_jobs, sorted(set(ids)))
+    to_pages(_send_jobs, sorted(set(ids)))
 
 
 def publish_new_jobs(jobs: Sequence[Job]) -> None:
     """As `publish_jobs`, for jobs that were submitted a moment ago: nothing needs to be read again."""
-    on_commit(_send_new_jobs, list(jobs))
+    to_pages(_send_new_jobs, list(jobs))
 
 
 def publish_explanations(by_tenant: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

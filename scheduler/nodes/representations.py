@@ -12,7 +12,7 @@ from scheduler.models.nodes import Gpu, Node, NodeCheck
 from scheduler.models.selectors.maintenance import windows_of
 from scheduler.models.selectors.nodes import FREE_GPU, gpu_uses
 from scheduler.wiring.representation import Representation, iso
-from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
+from scheduler.wiring.stream import object_of, send_to_everyone, to_pages
 
 
 def nodes(ids: Iterable[int]) -> list[Representation]:
@@ -137,7 +137,7 @@ def _withdrawn(node: Node) -> Representation:
 
 
 def publish_nodes(ids: Iterable[int]) -> None:
-    on_commit(_send_nodes, sorted(set(ids)))
+    to_pages(_send_nodes, sorted(set(ids)))
 
 
 def _send_nodes(ids: list[int]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from scheduler.models.rounds import Round
 from scheduler.wiring.representation import Representation, iso
-from scheduler.wiring.stream import OPERATORS, on_commit, send
+from scheduler.wiring.stream import OPERATORS, send, to_pages
 
 
 def rounds(numbers: Iterable[int]) -> list[Representation]:
@@ -36,7 +36,7 @@ def _round(row: Round) -> Representation:
 
 
 def publish_round(number: int) -> None:
-    on_commit(_send_round, [number])
+    to_pages(_send_round, [number])
 
 
 def _send_round(numbers: list[int]) -> None:

@@ -41,13 +41,10 @@ def take_number() -> int | None:
     """Start a round: return its number, or None while another one is being decided."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO scheduler_leadership (id, number, expires_at) VALUES (1, 0, NULL)"
-            " ON CONFLICT (id) DO NOTHING"
-        )
-        cursor.execute(
-            "UPDATE scheduler_leadership"
-            " SET number = number + 1, expires_at = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE id = 1 AND (expires_at IS NULL OR expires_at < clock_timestamp())"
+            "INSERT INTO scheduler_leadership AS held (id, number, expires_at)"
+            " VALUES (1, 1, clock_timestamp() + make_interval(secs => %s))"
+            " ON CONFLICT (id) DO UPDATE SET number = held.number + 1, expires_at = EXCLUDED.expires_at"
+            " WHERE held.expires_at IS NULL OR held.expires_at < clock_timestamp()"
             " RETURNING number",
             [settings.CONFIG.round_lease_seconds],
         )

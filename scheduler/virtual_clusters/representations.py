@@ -20,7 +20,7 @@ from scheduler.virtual_clusters.market.selectors import MarketState, market_now
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin, has_targets
 from scheduler.wiring.representation import Representation
-from scheduler.wiring.stream import object_of, on_commit, send_to_everyone
+from scheduler.wiring.stream import object_of, send_to_everyone, to_pages
 from tenants.models import VirtualCluster
 from tenants.selectors import Viewer
 
@@ -165,7 +165,7 @@ def _lent_and_borrowed(market: MarketState) -> Mapping[str, Representation]:
 
 
 def publish_virtual_clusters(ids: Iterable[int]) -> None:
-    on_commit(_send_virtual_clusters, sorted(set(ids)))
+    to_pages(_send_virtual_clusters, sorted(set(ids)))
 
 
 def _send_virtual_clusters(ids: list[int]) -> None:

@@ -5,6 +5,7 @@ message is harmless. Nothing here fails what was committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from functools import partial
 from typing import Any, TypeVar
 
 from channels.layers import get_channel_layer
@@ -13,6 +14,7 @@ from tenants.after_commit import after_commit
 
 T = TypeVar("T", bound=Sized)
 
+#: Each page is in it.
 EVERYONE = "everyone"
 OPERATORS = "operators"
 #: Objects per message: keeps one frame well under a browser's and Redis's comfort.
@@ -42,6 +44,19 @@ def wake_nodes(ids: Iterable[int]) -> None:
 def on_commit(send: Callable[[T], None], items: T) -> None:
     if items:
         after_commit(send, items)
+
+
+def to_pages(send: Callable[[T], None], items: T) -> None:
+    """As `on_commit`, for what only pages hear and must be read for them: nothing is where none is open.
+
+    A page that opens later asks for what it shows after it was greeted, and so after this commit.
+    """
+    on_commit(partial(_send_if_open, send), items)
+
+
+def _send_if_open(send: Callable[[T], None], items: T) -> None:
+    if get_channel_layer().is_heard(EVERYONE):
+        send(items)
 
 
 def send_to_everyone(objects: Sequence[Mapping[str, object]]) -> None:

@@ -3,7 +3,8 @@
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from controlplane.asgi import application
 from controlplane.live import NOT_SIGNED_IN, TOO_LARGE, TOO_MANY, Pace
@@ -142,6 +143,21 @@ async def test_objects_are_whole_and_carry_their_version():
     assert each["version"] == ours.version
     assert each["data"]["name"] == ours.name
     assert each["data"]["spec"] == ours.spec
+
+
+async def test_what_only_pages_hear_is_not_read_where_none_is_open():
+    ours, _, member, _ = await world()
+
+    @sync_to_async
+    def statements() -> list[str]:
+        with CaptureQueriesContext(connection) as captured:
+            publish_jobs([ours.id])
+        return [each["sql"] for each in captured]
+
+    assert await statements() == []
+    page = await watch(member)
+    assert any("scheduler_job" in sql for sql in await statements())
+    assert await heard(page) == [("job", ours.id)]
 
 
 async def test_nothing_is_told_of_what_was_not_committed():

@@ -44,7 +44,12 @@ from nodeagent.process.outcome import read_outcome
 from nodeagent.process.ports import HeldPorts
 from nodeagent.process.removing import remove_tree
 from nodeagent.process.sharing import SharedGpus
-from nodeagent.process.shim_process import ShimProcess, folder_for_secrets, forget_abandoned
+from nodeagent.process.shim_process import (
+    ShimProcess,
+    ShimStarter,
+    folder_for_secrets,
+    forget_abandoned,
+)
 from nodeagent.process.users import make_file, make_folder
 from nodeagent.procfs import is_same_process, process_identity, processes_with_setting
 from nodeagent.shim.cgroups import Cgroups, find_cgroups
@@ -98,6 +103,7 @@ class ProcessRuntime:
         if self.mps.problem:
             log.warning("Jobs that share GPUs take turns. %s", self.mps.problem)
         forget_abandoned()
+        self.starter = ShimStarter(str(self.attempts))
         self.shims: dict[int, ShimProcess] = {}
         self.limits = Limits(self.cgroups, self.folder, self.shims.keys(), self._begin)
         self.ports = HeldPorts()
@@ -168,7 +174,7 @@ class ProcessRuntime:
                 write_json(folder.turns, encode(desired.turn))
             hidden = folder_for_secrets(folder) if secrets.secrets else ""
             write_json(folder.spec, self._shim_spec(folder, desired, hidden))
-            shim = ShimProcess.start(folder, secrets.secrets)
+            shim = self.starter.start(folder, secrets.secrets)
         except OSError as error:
             self.post(start_failed(desired.attempt, f"The node could not start the attempt: {error}"))
             return
@@ -231,6 +237,7 @@ class ProcessRuntime:
         for shim in self.shims.values():
             shim.close()
         self.shims.clear()
+        self.starter.close()
         self.shared_gpus.close()
         self.ports.release_all()
         self.cgroups.remove()

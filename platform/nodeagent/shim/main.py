@@ -201,7 +201,12 @@ class Shim:
             for replica in self.replicas:
                 if replica.pid == pid:
                     self.replica_ended(replica, wait_status)
-        if self.waits_for_orphans() and self.enclosure is not None and not self.enclosure.has_others():
+        if (
+            not self.has_killed
+            and self.waits_for_orphans()
+            and self.enclosure is not None
+            and not self.enclosure.has_others()
+        ):
             self.enclosure.close()
         return True
 
@@ -221,7 +226,7 @@ class Shim:
             # A replica ends when its command ends. When it was told to stop, its children keep their grace.
             replica.signal_group(signal.SIGKILL)
             if all(other.wait_status is not None for other in self.replicas):
-                self.kill()
+                self.end_rest()
             elif replica.has_failed:
                 self.stop("replica", self.spec["grace_seconds"])
 
@@ -249,6 +254,19 @@ class Shim:
                 if replica.pid:
                     replica.signal_group(signal.SIGTERM)
                     replica.signal_group(signal.SIGCONT)  # A stopped process would not hear of it.
+
+    def end_rest(self) -> None:
+        """End what the commands left behind. A sandbox ends with its first process.
+
+        To look for what is below the shim costs more than all else that a short job costs it. What stands
+        still must be killed before anything goes on, and so one by one.
+        """
+        if self.enclosure is None or self.freezer.is_frozen:
+            self.kill()
+            return
+        self.enclosure.close()
+        self.has_killed = True
+        self.kill_at = boot_clock_seconds() + KILL_AGAIN_SECONDS
 
     def kill(self) -> None:
         """SIGKILL to everything below the shim, also what moved to a session of its own."""

@@ -232,7 +232,7 @@ def _part_apply(node: Node, job_id: int, report: PartReport, *, at: datetime) ->
         return
     if report.progress:
         _progress_append(part.attempt, report)
-    elif report.state == "exited":
+    elif report.state == "exited" and part.attempt.step is not None:
         _measure_rest(part.attempt)
     if report.enforcement and report.enforcement != part.enforcement:
         AttemptPart.objects.filter(id=part.id).update(enforcement=report.enforcement)
@@ -297,12 +297,11 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
 
 
 def _measure_rest(attempt: Attempt) -> None:
-    """Measure the last work of an attempt; its end is reported after its last line."""
-    newest = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence").first()
-    if newest is not None:
-        measure(attempt, newest, is_last=True)
-        pace_note(attempt, [newest], is_last=True)
-        attempt.save(update_fields=["measured_at"])
+    """Measure the last work of an attempt that reported a step; its end is reported after its last line."""
+    newest = ProgressPoint.objects.filter(attempt=attempt).latest("sequence")
+    measure(attempt, newest, is_last=True)
+    pace_note(attempt, [newest], is_last=True)
+    attempt.save(update_fields=["measured_at"])
 
 
 def _throughput(attempt: Attempt, newest: ProgressPoint) -> float | None:

@@ -76,14 +76,15 @@ class View:
     tagged: Tagged | None = None
     #: How to run a computation that may take long; it must not depend on where it runs.
     compute: Compute = run_inline
-    #: The round number and the view's name.
-    seed: str = ""
+    #: Seeded from the round number and the view's name: the only randomness a policy may use.
+    dice: Dice = field(default_factory=Dice)
     #: Orders of its jobs that are kept from round to round; those of a view cut out of another are not.
     orders: KeptOrders = field(default_factory=KeptOrders)
 
-    def dice(self) -> random.Random:
-        """Return the only randomness a policy may use: the same each time, made when it is asked for."""
-        return random.Random(self.seed)
+    @property
+    def rng(self) -> random.Random:
+        """The generator of these."""
+        return self.dice.generator
 
     def limit_of(self, job: Job) -> float:
         """Return the time limit of a job, or what stands in for it."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
 from scheduler.core.building_blocks.kept_orders import KeptOrders
-from scheduler.core.building_blocks.policy import View
+from scheduler.core.building_blocks.policy import Dice, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.holding import Holding, together
 from scheduler.core.fitting.offers import Pending
@@ -241,7 +241,7 @@ class Reservation:
                 "workload": frame.workload,
                 "sharing": self._facts.sharing,
                 "compute": of_view(self._compute, name),
-                "seed": f"{frame.round_number}:{name}",
+                "dice": Dice(f"{frame.round_number}:{name}"),
             },
         )
 

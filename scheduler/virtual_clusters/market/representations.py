@@ -24,7 +24,7 @@ from scheduler.models.market import (
 )
 from scheduler.virtual_clusters.market.selectors import acts_for
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.stream import OPERATORS, object_of, on_commit, send, send_to_everyone, tenant_group
+from scheduler.wiring.stream import OPERATORS, object_of, send, send_to_everyone, tenant_group, to_pages
 from tenants.models import VirtualCluster, VirtualClusterMember
 from tenants.selectors import Viewer
 
@@ -220,16 +220,16 @@ def _holder(account: CreditAccount) -> str:
 
 
 def publish_offers(ids: Iterable[int]) -> None:
-    on_commit(_send_offers, sorted(set(ids)))
+    to_pages(_send_offers, sorted(set(ids)))
 
 
 def publish_loans(ids: Iterable[int]) -> None:
-    on_commit(_send_loans, sorted(set(ids)))
+    to_pages(_send_loans, sorted(set(ids)))
 
 
 def publish_accounts(virtual_clusters: Iterable[int]) -> None:
     """An account is its members' and the operators' business alone."""
-    on_commit(_send_accounts, sorted(set(virtual_clusters)))
+    to_pages(_send_accounts, sorted(set(virtual_clusters)))
 
 
 def _send_offers(ids: list[int]) -> None:

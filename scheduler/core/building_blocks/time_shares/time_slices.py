@@ -33,7 +33,7 @@ class TimeSlices:
         self._view, self._run_options, self._deficits, self._strict = view, run_options, deficits, strict
         self._models = list(run_options.gpus)
         if random:
-            view.dice().shuffle(self._models)
+            view.rng.shuffle(self._models)
         self._free: dict[str, float] = dict(run_options.gpus)
         #: The units that have a turn and the model, the most important first.
         self.chosen: dict[Unit, str] = {}

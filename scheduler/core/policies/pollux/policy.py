@@ -136,7 +136,7 @@ class Pollux:
                 solve,
                 self._request(view, pool, gangs),
                 self.search,
-                view.dice().getrandbits(32),
+                view.rng.getrandbits(32),
                 remembered,
                 self.generations,
                 self.population,

@@ -5,8 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import F
+from django.db import connection
 
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.holds import GpuHolds
@@ -14,7 +13,6 @@ from scheduler.core.model.lifecycle import HoldPhase, PartState
 from scheduler.core.model.snapshot import AllocationId, GpuId
 from scheduler.jobs.attempts.services.node_room import nominees_on
 from scheduler.models.attempts import AllocatedGpu, Allocation, AttemptPart
-from scheduler.models.nodes import Gpu, Node
 from scheduler.nodes.representations import publish_nodes
 from tenants.after_commit import after_commit
 
@@ -33,6 +31,13 @@ SELECT id FROM scheduler_gpu WHERE id IN (
     WHERE allocation_id = %s AND phase = 'planned' AND request < %s
 ) ORDER BY id FOR NO KEY UPDATE
 """
+# Locked in id order, which an UPDATE of many rows alone does not guarantee.
+_TOUCH_NODES = """
+WITH locked AS MATERIALIZED (
+    SELECT id FROM scheduler_node WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE scheduler_node node SET version = version + 1 FROM locked WHERE node.id = locked.id
+"""
 
 
 def release(allocation: Allocation, *, at: datetime, node_id: int | None = None) -> list[int]:
@@ -46,17 +51,16 @@ def release(allocation: Allocation, *, at: datetime, node_id: int | None = None)
         if in_use.exclude(state=PartState.EXITED).exists():
             return []
         held = held.filter(gpu__node_id=node_id)
-    gpus = list(held.values_list("gpu_id", flat=True))
+    node_of = dict(held.values_list("gpu_id", "gpu__node_id"))
+    gpus = list(node_of)
     if gpus:
         held.update(phase=HoldPhase.RELEASED, released_at=at)
     # Replicas without GPUs keep their CPUs and memory until the whole allocation ends.
     may_be_over = bool(gpus) if allocation.nodes is None else node_id is None
     left = AllocatedGpu.objects.filter(allocation=allocation).exclude(phase=HoldPhase.RELEASED)
-    if may_be_over and not left.exists():
+    if may_be_over and (node_id is None or not left.exists()):
         Allocation.objects.filter(id=allocation.id).update(phase=HoldPhase.RELEASED, released_at=at)
-    nodes = set(allocation.nodes or ())
-    if gpus:
-        nodes.update(Gpu.objects.filter(id__in=gpus).values_list("node_id", flat=True))
+    nodes = {*(allocation.nodes or ()), *node_of.values()}
     if nodes:
         touch_nodes(nodes)
     return gpus
@@ -131,9 +135,7 @@ def touch_nodes(ids: Collection[int]) -> None:
     after_commit(_touch_nodes, sorted(ids))
 
 
-@transaction.atomic
 def _touch_nodes(ids: list[int]) -> None:
-    # In id order, which an UPDATE of many rows does not guarantee.
-    list(Node.objects.select_for_update(no_key=True).filter(id__in=ids).order_by("id").values_list("id"))
-    Node.objects.filter(id__in=ids).update(version=F("version") + 1)
+    with connection.cursor() as cursor:
+        cursor.execute(_TOUCH_NODES, [ids])
     publish_nodes(ids)
