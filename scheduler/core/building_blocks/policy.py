@@ -42,6 +42,22 @@ class Tagged:
         return bool(job.tags or job.constraints) and job.tenant in self.tenants
 
 
+class Dice:
+    """A generator of random numbers that is made when it is first asked for: few policies ask."""
+
+    __slots__ = ("_generator", "_seed")
+
+    def __init__(self, seed: str = "") -> None:
+        self._seed = seed
+        self._generator: random.Random | None = None
+
+    @property
+    def generator(self) -> random.Random:
+        if self._generator is None:
+            self._generator = random.Random(self._seed)
+        return self._generator
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """One virtual cluster's part of the snapshot (or the spare view's); a policy sees nothing else."""
