@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: How long replicas wait for one another; a gang is started together.
 MEET_SECONDS = 300.0
-#: Who comes and says nothing for so long is not of the gang.
+#: A connection that stays silent for longer is not from the gang.
 HELLO_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 LONGEST_LINE = 1024 * 1024

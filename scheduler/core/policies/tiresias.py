@@ -115,7 +115,7 @@ class Tiresias:
             newcomers = queues.newcomers()
             calm = None if newcomers is None else start_all(newcomers, view, locality_of=self.locality(view))
             if calm is not None:
-                # Who came to which queue, and when, is found out once somebody has to wait.
+                # Later rounds work out who joined which queue when, once a job has to wait.
                 return calm.decision({}, memory=memory)
         if self.promote > 0:
             queues.promote_the_starving()
@@ -181,7 +181,7 @@ class _Queues:
         return -job.priority, queue, -index, self._turn(job), job.submitted_at, job.id
 
     def newcomers(self) -> list[Job] | None:
-        """Return who waits, in order; None where some of them have run before."""
+        """Return the waiting jobs in order; None where some of them have run before."""
         waiting = waiting_jobs(self._view)
         if any(map(_has_run, waiting)):
             return None

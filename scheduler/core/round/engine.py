@@ -113,7 +113,7 @@ class RoundEngine:
         spare = self._run_view(whereabouts.shown_to(view), self._spare_plugins, limits)
         spare, left = joined(self.facts, self.admission.partings, spare, spare.capacity)
         if lent:
-            # Who grows beyond a guarantee would not give way when a prediction fails.
+            # Growth beyond a guarantee would not give way when a prediction fails.
             left = left.lending_no_more(lent)
         outcomes.append(spare if left is spare.capacity else changed(spare, capacity=left))
         self._growth = beyond_guarantees(self.facts, self.admission, outcomes)

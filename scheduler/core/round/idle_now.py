@@ -68,7 +68,7 @@ class IdleNow:
         for priority, group in own.items():
             if priority < highest:
                 below.update(chain.from_iterable(group))
-        # What only those have who make room is open, as what nobody has.
+        # GPUs that only those hold who make room are open, like idle ones.
         taken = len(holders) - sum([holders[gpu] == count for gpu, count in below.items()])
         left = facts.cluster.fleets[model].total_usable - taken
         if not owner:

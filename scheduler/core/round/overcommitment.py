@@ -53,7 +53,7 @@ def lent_parts(facts: Facts, gone: Collection[AllocationId]) -> list[tuple[str, 
 
 
 def giving_way(facts: Facts) -> dict[AllocationId, str]:
-    """Return who has to stop because more is used than was predicted, and the sentence for each."""
+    """Return the allocations to stop because more is used than was predicted, with a sentence for each."""
     found: dict[AllocationId, str] = {}
     for peak, (model, number), stays in _peaks(facts):
         node = facts.cluster.fleets[model].nodes[number]
@@ -78,7 +78,7 @@ _MEMORY = _Resource("memory", "memory", "memory_bytes")
 def _beyond(
     facts: Facts, peak: NodePeak, node: Node, stays: Collection[_Stay], resource: _Resource
 ) -> Iterator[AllocationId]:
-    """Yield who has to leave for one resource."""
+    """Yield the allocations that have to leave for one resource."""
     there: float = getattr(node, resource.amount)
     if not there:
         return
