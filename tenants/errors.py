@@ -61,6 +61,12 @@ class Conflict(ApplicationError):
     code, status = "conflict", 409
 
 
+class Outdated(ApplicationError):
+    """It was changed since it was read. Read it again, and make the change from there."""
+
+    code, status = "outdated", 412
+
+
 class QuotaExceeded(ApplicationError):
     """This is more than a quota or a guarantee allows."""
 

@@ -18,6 +18,7 @@ from rest_framework.permissions import SAFE_METHODS, AllowAny
 
 from controlplane.auth import scopes_needed
 from controlplane.idempotency import HEADER, KEPT, KEY_CHARACTERS
+from tenants.api.editions import CHANGES, Edited
 from tenants.api.problems import CONTENT_TYPE
 
 _OWN_PASSWORD = frozenset({"current", "your_password"})
@@ -37,6 +38,21 @@ WHEN_TO_RETRY = [
         ("RateLimit", str, "The same limit now: `r` requests are left, in `t` seconds there are more."),
     )
 ]
+
+
+EDITION = OpenApiParameter(
+    name="ETag",
+    location=OpenApiParameter.HEADER,
+    type=str,
+    response=["200"],
+    description="The edition of the thing: another one once somebody has changed it.",
+)
+EDITION_MADE_FROM = OpenApiParameter(
+    name="If-Match",
+    location=OpenApiParameter.HEADER,
+    type=str,
+    description="The ETag of the edition that you read; 412 where there is another one by now.",
+)
 
 
 class FieldErrorSchema(serializers.Serializer[Mapping[str, object]]):
@@ -94,11 +110,14 @@ class Schema(AutoSchema):
         return schema
 
     def get_override_parameters(self) -> list[Any]:
-        retry = WHEN_TO_RETRY if getattr(self.view, "is_heavy", False) else []
+        known = list(WHEN_TO_RETRY) if getattr(self.view, "is_heavy", False) else []
+        if isinstance(self.view, Edited):
+            known += [EDITION_MADE_FROM] if self.method in CHANGES else []
+            known += [EDITION] if self.method != "DELETE" else []
         if self.method != "POST" or self._is_public():
-            return retry
+            return known
         return [
-            *retry,
+            *known,
             OpenApiParameter(
                 name=HEADER,
                 location=OpenApiParameter.HEADER,
@@ -132,6 +151,8 @@ class Schema(AutoSchema):
         errors[406] = "The answer is of no type that Accept names."
         if self.method in ("POST", "PUT", "PATCH", "DELETE"):
             errors |= {409: "The state of the thing, or a quota, does not allow it."}
+        if isinstance(self.view, Edited) and self.method in CHANGES:
+            errors[412] = "It was changed since you read what If-Match names."
         if self.method in ("POST", "PUT", "PATCH"):
             errors |= {413: "The body is too large.", 415: "The body is not application/json."}
         if self._takes_password():

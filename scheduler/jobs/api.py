@@ -23,6 +23,7 @@ from scheduler.models.selectors.jobs import dependencies_of, dependents_of, job_
 from scheduler.telemetry.events import schemas as event_schemas
 from scheduler.wiring.rest import RepresentedList
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.errors import FieldError, Invalid
 from tenants.models import Role, Scope
 from tenants.selectors import viewer
@@ -56,8 +57,9 @@ class Jobs(RepresentedList):
         return created(request, new_job(job), job.id)
 
 
-class JobDetail(APIView):
+class JobDetail(Edited):
     scope = Scope.SUBMIT
+    edition = ("id", "version")
 
     @extend_schema(responses=schemas.Job)
     def get(self, request: Request, job_id: int) -> Response:

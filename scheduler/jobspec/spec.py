@@ -80,7 +80,7 @@ from scheduler.jobspec.tables import (
 )
 from scheduler.jobspec.tasks import MAX_GPUS_PER_REPLICA, MAX_MODELS, MAX_REPLICAS, MAX_TASKS, TASKS, TaskSpec
 
-#: Of what a job's owner may ask to get e-mail.
+#: The events of which a job's owner may ask for e-mail.
 NOTIFIED = ("start", "end", "failure", "preemption")
 #: What a trial run may take beyond its time, to fetch an image and to start.
 TRIAL_START_SECONDS = 900.0

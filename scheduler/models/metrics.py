@@ -22,7 +22,7 @@ class Metrics(models.Model):
 
     seconds = models.PositiveSmallIntegerField(choices=Resolution.choices)
     at = models.DateTimeField()
-    #: How many readings the row is made of: a row that is made of fewer than there are is made anew.
+    #: How many readings the row sums up; where there are more by now, it is computed again.
     readings = models.PositiveIntegerField(default=1)
     #: Whether figures of GPUs were made up rather than measured.
     simulated = models.BooleanField()
@@ -88,5 +88,5 @@ class FragmentationSample(models.Model):
     fragmented = models.FloatField()
     #: GPUs by what tasks found missing; their sum is `fragmented`.
     causes = models.JSONField(default=dict)
-    #: Of the newest only: {"kinds": [...], "nodes": [...]}, as the API shows them.
+    #: Only in the newest row: {"kinds": [...], "nodes": [...]}, as the API shows them.
     details = models.JSONField(null=True)

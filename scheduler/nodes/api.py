@@ -22,6 +22,7 @@ from scheduler.nodes.services.managing import (
 )
 from scheduler.wiring.rest import RepresentedList
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import Viewer, viewer
@@ -65,8 +66,9 @@ class Nodes(RepresentedList):
         return created(request, _with_token(new), new.node.name)
 
 
-class NodeDetail(APIView):
+class NodeDetail(Edited):
     scope = Scope.OPERATE
+    edition = ("name", "rack", "cordoned")
 
     @extend_schema(responses=schemas.Node)
     def get(self, request: Request, name: str) -> Response:

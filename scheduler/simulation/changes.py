@@ -93,7 +93,7 @@ def _memory(where: str, value: Any) -> int:
 
 
 def _budget(where: str, value: Mapping[str, Any]) -> Change:
-    """Give a tenant a budget anew, whatever it has used before."""
+    """Give a tenant a budget whose use begins at zero."""
     refuse_unknown(where, value, ("tenant", "gpu_hours", "cost", "renewed_at"))
     if ("gpu_hours" in value) == ("cost" in value):
         raise InputError(f"{where}: must have either gpu_hours or cost")

@@ -117,7 +117,7 @@ def _say_left_out(sentences: Iterable[str], console: Console) -> None:
 
 
 def _simulate(order: Order, arguments: Sequence[str], console: Console, run_elsewhere: Runner | None) -> int:
-    # Read once here, whoever runs it: so that what is wrong is said at once, and only once.
+    # Read once here, in the parent: so that what is wrong is said at once, and only once.
     first = prepare(order.cases[0])
     _warn(first.problems, console)
     said = (*first.experiment.workload.left_out, *first.experiment.cluster.left_out)

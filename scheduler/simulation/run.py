@@ -173,7 +173,7 @@ def _measures_profiles(facts: Snapshot) -> bool:
 
 
 def _withheld(arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """Return the arrivals, nobody's profile known before it ran."""
+    """Return the arrivals, without profiles: each is known once the job has run."""
     return tuple(
         arrival
         if arrival.job.profile is None

@@ -159,7 +159,7 @@ def prune() -> None:
 def forecast() -> None:
     FORECAST.begins()
     with wakeups.forecasting() as is_mine:
-        # Whoever has the turn is done soon, and the next round asks again.
+        # The process that has the turn is done soon, and the next round asks again.
         if not is_mine:
             return
         try:
@@ -225,7 +225,7 @@ def work_out_elasticity_savings(question: str) -> None:
 def _answered_or_given_up(
     question: str, answer: Callable[[str], object], give_up: Callable[[str, str], None], too_long: str
 ) -> None:
-    """Work on what was asked; whatever happens, who asked is told how it ended."""
+    """Work on what was asked; whatever happens, say how it ended to the one who asked."""
     try:
         answer(question)
     except SoftTimeLimitExceeded:

@@ -1,4 +1,4 @@
-"""The pruning of what nobody will read again."""
+"""The pruning of rows that will not be read again."""
 
 from datetime import timedelta
 

@@ -38,7 +38,7 @@ from scheduler.wiring.clock import database_now
 from tenants.models import VirtualCluster
 from tenants.selectors import viewer
 
-#: Of so many rounds, the newest ones, the times are told.
+#: The metrics cover the times of this many rounds, the newest.
 ROUNDS_TIMED = 100
 _PARTS = ("snapshot", "decide", "apply")
 _QUANTILES = (0.5, 0.95, 1.0)

@@ -34,6 +34,7 @@ from scheduler.wiring.representation import OTHERS, iso
 from scheduler.wiring.rest import RepresentedList
 from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import SHARING, Scope, VirtualCluster
 from tenants.selectors import Viewer, viewer
@@ -144,8 +145,9 @@ class VirtualClusters(RepresentedList):
         return created(request, representations.virtual_clusters([row.id])[0], row.name)
 
 
-class VirtualClusterDetail(APIView):
+class VirtualClusterDetail(Edited):
     scope = Scope.OPERATE
+    edition = ("name", "version")
 
     @extend_schema(responses=schemas.VirtualCluster)
     def get(self, request: Request, name: str) -> Response:

@@ -31,6 +31,7 @@ TITLES = {
     "not_allowed": "Your role, or your token, does not allow this",
     "not_found": "Not found, or you may not see it",
     "not_signed_in": "You are not signed in",
+    "outdated": "It was changed since it was read",
     "quota_exceeded": "A quota or a guarantee does not allow this",
     "too_large": "The request is too large",
     "too_many_requests": "Too many requests",

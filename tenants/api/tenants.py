@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import ANY_MODEL, SLUG, Membership, Role, Scope, Tenant
 from tenants.selectors import Viewer, quota_of, tenant_get, viewer
@@ -141,8 +142,9 @@ class TenantsView(ListAPIView[Tenant]):
         return created(request, represent(tenant, by), tenant.name)
 
 
-class TenantView(APIView):
+class TenantView(Edited):
     scope = Scope.OPERATE
+    edition = ("name", "version")
 
     @extend_schema(responses=TenantOutput)
     def get(self, request: Request, name: str) -> Response:
@@ -205,7 +207,7 @@ class MemberView(APIView):
         return Response(status=204)
 
 
-class QuotaView(APIView):
+class QuotaView(Edited):
     scope = Scope.OPERATE
 
     @extend_schema(responses=Quota)

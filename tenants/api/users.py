@@ -13,9 +13,9 @@ from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.session import MeTenant
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
@@ -163,8 +163,9 @@ class UsersView(ListAPIView[User]):
         return created(request, {**shown, "password": password}, user.username)
 
 
-class UserView(APIView):
+class UserView(Edited):
     scope = Scope.OPERATE
+    edition = ("username", "email", "is_operator", "is_active")
 
     @extend_schema(responses=UserOutput)
     def get(self, request: Request, username: str) -> Response:

@@ -1830,8 +1830,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the caller wants to be told of by e-mail
-         * @description What the caller wants to be told of by e-mail.
+         * Which e-mails the caller wants
+         * @description Which e-mails the caller wants.
          */
         get: operations["notifications_get"];
         put?: never;
@@ -1840,8 +1840,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change what the caller wants to be told of by e-mail
-         * @description Change what the caller wants to be told of by e-mail.
+         * Change which e-mails the caller wants
+         * @description Change which e-mails the caller wants.
          */
         patch: operations["notifications_change"];
         trace?: never;
@@ -9807,6 +9807,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9872,7 +9874,10 @@ export interface operations {
     cells_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -9884,6 +9889,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -9937,6 +9944,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10843,6 +10859,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10908,7 +10926,10 @@ export interface operations {
     cluster_settings_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -10920,6 +10941,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -10973,6 +10996,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11379,6 +11411,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -11444,7 +11478,10 @@ export interface operations {
     failure_rules_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11456,6 +11493,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -11509,6 +11548,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12591,6 +12639,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12656,7 +12706,10 @@ export interface operations {
     jobs_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 job_id: number;
             };
@@ -12670,6 +12723,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12723,6 +12778,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16240,6 +16304,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -16305,7 +16371,10 @@ export interface operations {
     maintenance_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 window_id: number;
             };
@@ -16374,6 +16443,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -16388,7 +16466,10 @@ export interface operations {
     maintenance_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 window_id: number;
             };
@@ -16402,6 +16483,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -16455,6 +16538,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18306,6 +18398,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -18371,7 +18465,10 @@ export interface operations {
     nodes_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -18440,6 +18537,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -18454,7 +18560,10 @@ export interface operations {
     nodes_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -18468,6 +18577,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -18521,6 +18632,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19243,6 +19363,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -19308,7 +19430,10 @@ export interface operations {
     notifications_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -19320,6 +19445,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -19373,6 +19500,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20343,6 +20479,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20408,7 +20546,10 @@ export interface operations {
     serving_pools_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -20477,6 +20618,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -20491,7 +20641,10 @@ export interface operations {
     serving_pools_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -20505,6 +20658,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20558,6 +20713,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21361,6 +21525,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21426,7 +21592,10 @@ export interface operations {
     tenants_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -21495,6 +21664,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -21509,7 +21687,10 @@ export interface operations {
     tenants_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -21523,6 +21704,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21576,6 +21759,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21834,6 +22026,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21899,7 +22093,10 @@ export interface operations {
     tenants_budget_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -21913,6 +22110,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21973,6 +22172,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description The body is too large. */
             413: {
                 headers: {
@@ -22005,7 +22213,10 @@ export interface operations {
     tenants_budget_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -22067,6 +22278,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -22735,6 +22955,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22800,7 +23022,10 @@ export interface operations {
     tenants_members_budget_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
                 username: string;
@@ -22815,6 +23040,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22875,6 +23102,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description The body is too large. */
             413: {
                 headers: {
@@ -22907,7 +23143,10 @@ export interface operations {
     tenants_members_budget_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
                 username: string;
@@ -22977,6 +23216,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -23002,6 +23250,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23067,7 +23317,10 @@ export interface operations {
     tenants_members_quota_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
                 username: string;
@@ -23082,6 +23335,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23142,6 +23397,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description The body is too large. */
             413: {
                 headers: {
@@ -23184,6 +23448,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23249,7 +23515,10 @@ export interface operations {
     tenants_quota_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -23263,6 +23532,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23316,6 +23587,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -25140,6 +25420,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -25205,7 +25487,10 @@ export interface operations {
     users_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 username: string;
             };
@@ -25219,6 +25504,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -25272,6 +25559,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -25633,6 +25929,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -25698,7 +25996,10 @@ export interface operations {
     virtual_clusters_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -25712,6 +26013,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -25772,6 +26075,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description The body is too large. */
             413: {
                 headers: {
@@ -25804,7 +26116,10 @@ export interface operations {
     virtual_clusters_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 name: string;
             };
@@ -25866,6 +26181,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -26771,6 +27095,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26836,7 +27162,10 @@ export interface operations {
     webhooks_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 webhook_id: number;
             };
@@ -26905,6 +27234,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -26919,7 +27257,10 @@ export interface operations {
     webhooks_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 webhook_id: number;
             };
@@ -26933,6 +27274,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26986,6 +27329,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -9,7 +9,6 @@ from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from scheduler.agents.maintenance import representations, schemas
 from scheduler.agents.maintenance.services import (
@@ -22,6 +21,7 @@ from scheduler.agents.maintenance.services import (
 from scheduler.models.maintenance import MaintenanceWindow, WindowState
 from scheduler.wiring.rest import CommaSeparatedChoices
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound
 from tenants.models import Scope
@@ -83,8 +83,9 @@ class MaintenanceWindows(ListAPIView[MaintenanceWindow]):
         return created(request, _represented(made, by), made.id)
 
 
-class MaintenanceWindowDetail(APIView):
+class MaintenanceWindowDetail(Edited):
     scope = Scope.OPERATE
+    edition = ("id", "reason", "starts_at", "ends_at", "nodes")
 
     @extend_schema(responses=schemas.MaintenanceWindow)
     def get(self, request: Request, window_id: int) -> Response:

@@ -28,6 +28,7 @@ from scheduler.nodes import schemas as node_schemas
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import RepresentedList
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Scope
@@ -105,8 +106,9 @@ class ServingPools(RepresentedList):
         return created(request, _represented(made), made.name)
 
 
-class ServingPoolDetail(APIView):
+class ServingPoolDetail(Edited):
     scope = Scope.OPERATE
+    edition = ("name", "return_seconds", "nodes_needed")
 
     @extend_schema(responses=schemas.ServingPool)
     def get(self, request: Request, name: str) -> Response:

@@ -94,7 +94,7 @@ class Admission:
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
         for tenant in capped | self._crowded:
             looked_at.update(facts.by_tenant.get(tenant, ()))
-        # Last, so that whoever is looked at has no place of an array from before.
+        # Last, so that no job keeps a place of its array from an earlier round.
         looked_at |= self._arrays.siblings(looked_at)
         candidates: dict[str, list[Job]] = {}
         for number in sorted(looked_at):

@@ -2,7 +2,7 @@
 
 Who runs is decided by GPUs alone: such a job asks for no CPUs and no memory, so it never waits for any. What
 others state counts first; the rest of each node is divided by the mechanism that the operator chose
-(`building_blocks.auxiliary_division`), anew in every round: shares change while jobs run.
+(`building_blocks.auxiliary_division`), in every round: shares change while jobs run.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Placed(NamedTuple):
     """Jobs that share GPUs, as a rule one."""
 
     jobs: tuple[JobId, ...]
-    #: Of each replica; None of one whose GPUs have left the inventory.
+    #: By replica; None where its GPUs have left the inventory.
     nodes: list[Node | None]
     gpus: int
     #: So many of them run one at a time.

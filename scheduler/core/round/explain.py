@@ -37,7 +37,7 @@ def explain(
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
-            # Who comes beside others waits for nobody.
+            # A guest that joins a host does not wait for any GPU to come free.
             if action.kind is not ActionKind.JOIN:
                 nominated.append(_granted(action, action.placement))
         elif action.kind is ActionKind.REGRADE:
@@ -59,7 +59,7 @@ def explain(
                     reasons.append(admission.outgrown[waiting.id])
                 own = shortages.of(waiting)
                 if reasons:
-                    # Where nobody took its GPUs, it was stopped for what its policy says: once is enough.
+                    # Where no job took its GPUs, its policy says why it was stopped: once is enough.
                     said = {reason.message for reason in own}
                     reasons[:] = [reason for reason in reasons if reason.message not in said]
                 reasons.extend(own)

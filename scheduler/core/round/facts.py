@@ -34,7 +34,7 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.serving_pools.returning import kept_replicas, stop_instant
 
-#: Of a gang whose job is gone from the snapshot: its GPUs count, what else it takes is not known.
+#: What a gang needs whose job is gone from the snapshot: its GPUs count, the rest is not known.
 UNKNOWN_NEED = Need(gpus=0, cpus=0.0, memory_bytes=0)
 
 
@@ -146,7 +146,7 @@ class Facts:
         surplus = running.surplus
         if surplus is not None:
             holding = self.holding_on(self.cluster, surplus, whole=running)
-            # Nobody has it yet, or it is about to come free: there is nothing to take back.
+            # It is not held yet, or about to come free: there is nothing to take back.
             lasts = running.phase == "held" and not running.stopping
             self.surpluses[running.allocation] = holding if lasts else replace(holding, evictable=False)
         by_job = self.stopping if running.stopping else self.current

@@ -23,7 +23,7 @@ class _Had:
         self.by_owner.setdefault(owner, {}).setdefault(priority, []).append(gpus)
 
     def holders(self, is_usable: Callable[[GpuId], bool], *, is_guaranteed: bool) -> Counter[GpuId]:
-        """Return how many have each usable GPU, guaranteed or at all: of one that comes free several do."""
+        """Return how many have each usable GPU, guaranteed or at all: one that comes free has several."""
         if is_guaranteed not in self._holders:
             owners = [own for owner, own in self.by_owner.items() if owner or not is_guaranteed]
             every = [gpus for own in owners for group in own.values() for gpus in group]

@@ -121,7 +121,7 @@ class Reservation:
         self.orphaned: set[AllocationId] = set()
 
     def refresh(self, jobs: Collection[JobId], allocations: Collection[AllocationId]) -> None:
-        """Take in the jobs and allocations that changed or were admitted anew."""
+        """Take in the jobs and allocations that changed or were admitted again."""
         facts, admitted = self._facts, self._admission.admitted
         moved = set(allocations)
         for number in sorted(jobs):

@@ -69,7 +69,7 @@ class BudgetMeter:
                 self._reschedule(tenant.name, balance)
 
     def change(self, tenant: str, gpu_model: str, gpus: float) -> None:
-        """So many more GPUs are used from now on, fewer where negative."""
+        """Count this many more GPUs from now on, fewer where negative."""
         balance = self._balances.get(tenant)
         if balance is not None:
             self._count(tenant, balance)

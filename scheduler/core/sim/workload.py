@@ -46,7 +46,7 @@ class Truth:
     #: The parts of the CPUs and of the memory it asked for that it uses, by minute since it started, and
     #: again from the first after the last; none: all of both.
     use: tuple[tuple[float, float], ...] = ()
-    #: Of a trial run: what the job itself will turn out to be.
+    #: For a trial run: what the job itself will turn out to be.
     after_trial: Truth | None = None
 
 

@@ -20,7 +20,7 @@ from scheduler.models.nodes import ServingPool as PoolRow
 from scheduler.rounds.circuit_breaker import with_breakers_open
 from scheduler.rounds.snapshot import read_snapshot
 
-#: Renewals of budgets that are told; a forecast looks a month ahead.
+#: How many renewals of a budget a forecast knows; it looks a month ahead.
 _RENEWALS = 6
 
 

@@ -36,6 +36,7 @@ from scheduler.jobs.budgets.services import Owner, budget_remove, budget_set, bu
 from scheduler.models.budgets import Budget, BudgetAction, BudgetPeriod, BudgetUnit
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import checked, csv_file
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid
 from tenants.models import Membership, Role, Scope
@@ -102,8 +103,9 @@ class Budgets(ListAPIView[Budget]):
         return Budget.objects.filter(tenant__in=viewer(self.request).tenants()).select_related("tenant")
 
 
-class TenantBudget(APIView):
+class TenantBudget(Edited):
     scope = Scope.OPERATE
+    edition = ("budget",)
 
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str) -> Response:
@@ -147,8 +149,9 @@ class UserLimits(ListAPIView[Membership]):
         return rows if by.may(tenant, Role.ADMIN) else rows.filter(user=by.user)
 
 
-class UserQuotaView(APIView):
+class UserQuotaView(Edited):
     scope = Scope.MANAGE
+    edition = ("gpus", "cpus", "memory_bytes")
 
     @extend_schema(responses=UserQuotaState)
     def get(self, request: Request, name: str, username: str) -> Response:
@@ -168,8 +171,9 @@ class UserQuotaView(APIView):
         return Response(user_quota_state(membership))
 
 
-class UserBudgetView(APIView):
+class UserBudgetView(Edited):
     scope = Scope.MANAGE
+    edition = ("budget",)
 
     @extend_schema(responses=BudgetState)
     def get(self, request: Request, name: str, username: str) -> Response:

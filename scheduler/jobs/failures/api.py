@@ -20,6 +20,7 @@ from scheduler.jobs.failures.services import (
     rules_try,
     rules_written,
 )
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer
@@ -103,7 +104,7 @@ class FailureRuleMatch(serializers.Serializer[Mapping[str, object]]):
     )
 
 
-class FailureRules(APIView):
+class FailureRules(Edited):
     scope = Scope.OPERATE
 
     @extend_schema(responses=FailureRuleList)

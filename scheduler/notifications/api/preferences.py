@@ -17,6 +17,7 @@ from scheduler.notifications.services.preferences import (
     settings_change,
     settings_of,
 )
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer
@@ -61,17 +62,17 @@ class AddressToken(StrictSerializer):
     token = serializers.CharField(max_length=1_000, help_text="From the link in the mail.")
 
 
-class Notifications(APIView):
+class Notifications(Edited):
     scope = Scope.MANAGE
 
     @extend_schema(responses=NotificationSettings)
     def get(self, request: Request) -> Response:
-        """What the caller wants to be told of by e-mail."""
+        """Which e-mails the caller wants."""
         return Response(settings_of(viewer(request)))
 
     @extend_schema(request=NotificationChange, responses=NotificationSettings)
     def patch(self, request: Request) -> Response:
-        """Change what the caller wants to be told of by e-mail."""
+        """Change which e-mails the caller wants."""
         given = NotificationChange(data=request.data)
         given.is_valid(raise_exception=True)
         return Response(settings_change(by=viewer(request), **given.validated_data))

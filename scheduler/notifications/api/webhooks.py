@@ -28,6 +28,7 @@ from scheduler.notifications.services.webhooks import (
 )
 from scheduler.wiring.rest import checked
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer
@@ -170,8 +171,9 @@ class Webhooks(ListAPIView[Webhook]):
         return created(request, _with_secret(webhook, secret), webhook.id)
 
 
-class WebhookDetail(APIView):
+class WebhookDetail(Edited):
     scope = Scope.MANAGE
+    edition = ("id", "url", "title", "topics", "active")
 
     @extend_schema(responses=WebhookOutput)
     def get(self, request: Request, webhook_id: int) -> Response:

@@ -22,6 +22,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.plugins import ChosenPlugin
 from scheduler.wiring.rest import checked
 from scheduler.wiring.schemas import ChosenPlugin as ChosenPluginSchema
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import viewer
@@ -88,7 +89,7 @@ class ClusterSettingsChange(StrictSerializer):
     )
 
 
-class ClusterSettings(APIView):
+class ClusterSettings(Edited):
     scope = Scope.OPERATE
 
     @extend_schema(responses=schemas.ClusterSettings)

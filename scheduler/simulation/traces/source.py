@@ -72,7 +72,7 @@ class TracedJob(NamedTuple):
     #: Whose it is within the tenant, and the search it belongs to; empty: nobody says.
     user: str = ""
     search: str = ""
-    #: Of its virtual cluster; empty: none.
+    #: The name of its virtual cluster; empty: none.
     pinned_cell: str = ""
     #: None: any nodes.
     nodes: Candidates | None = None

@@ -34,6 +34,7 @@ from scheduler.virtual_clusters.market.selectors import market_now
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.representation import iso
 from scheduler.wiring.rest import checked
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import NotFound
 from tenants.models import Scope
@@ -67,8 +68,9 @@ class TreeQuery(serializers.Serializer[Mapping[str, object]]):
     )
 
 
-class Cells(APIView):
+class Cells(Edited):
     scope = Scope.OPERATE
+    edition = ("version",)
 
     @extend_schema(responses=schemas.Cells)
     def get(self, request: Request) -> Response:

@@ -78,7 +78,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     }
     _check_kept(kept, uses)
     _check_company(jobs, joined, left, kept, allocations)
-    # Of GPUs that have left the cluster nobody is guaranteed any either.
+    # GPUs that have left the cluster count for no guarantee either.
     gone = {gpu for running in snapshot.running for gpu in running.gpus if gpu not in where}
     nobodys = undeclared(snapshot) | gone
     _check_guarantees(snapshot, plan, kept, jobs, nobodys)
