@@ -6,8 +6,9 @@ models are divided by cells. Virtual clusters lend each other what they can do w
 jobs' speeds are emulated, and differ by GPU model as those of real ones.
 """
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -143,6 +144,10 @@ OFFER_MILLICREDITS = 500
 LENDER_BY_HAND = "speech"
 
 
+#: The jobs that are submitted once.
+DIGITS = "digits"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoJob:
     """One of the digits examples, as a person of `tenant` submits it."""
@@ -160,6 +165,8 @@ class DemoJob:
     like: str = "transformer"
     fields: Mapping[str, Any] = field(default_factory=dict)
     held: bool = False
+    #: What is in the label `demo`.
+    part: str = DIGITS
 
 
 OPPORTUNISTIC = {"guarantee": "opportunistic"}
@@ -315,3 +322,46 @@ LATE_JOBS: Sequence[DemoJob] = (
     _competitor("speech", "digits-recommend-2", "recommendation", steps=8000, declares=False),
 )
 PREEMPTED = "digits-spare"
+
+
+# The stream: a job now and then for as long as the platform runs, so that no page is empty a day later.
+
+STREAM = "stream"
+#: Seconds between two jobs of the stream on average, and how many of them may be unfinished.
+STREAM_SECONDS = 30.0
+STREAM_MOST = 5
+#: A quarter of a minute on a V100 to five minutes on a K80.
+_STREAM_STEPS = (80, 300)
+
+
+def stream_job(number: int) -> DemoJob:
+    """Return a job of the stream, the same one for the same number.
+
+    None takes a V100 of vision's, which the first job of a visitor is to have (README.md).
+    """
+    dice = random.Random(f"stream {number}")
+    kind, like = dice.random(), dice.choice(sorted(DECLARED))
+    options = f"--steps {dice.randint(*_STREAM_STEPS)} --step-seconds {STEP_SECONDS} --seed {number}"
+    options += " --checkpoint-every 1000"
+    job = DemoJob(
+        tenant=dice.choice(TENANTS).name,
+        name=f"{STREAM}-{number}",
+        part=STREAM,
+        options=options,
+        gpu_model=["K80", "P100"],
+        like=like,
+        fields={**OPPORTUNISTIC, "time_limit": "15m", "labels": {"sweep": f"{STREAM}-{number // 20}"}},
+    )
+    if kind < 0.4:
+        # All tenants compete here: the page shows what each was meant to have, and had.
+        declared = {"application": like, "throughput": DECLARED[like]}
+        fields = {"virtual_cluster": SHARED, "time_limit": "15m", **declared}
+        return replace(job, gpu_model="any", fields=fields)
+    if kind < 0.65:
+        own = {"vision": "P100", "speech": "P100", "robotics": "K80"}[job.tenant]
+        fields = {"guarantee": "guaranteed", "time_limit": "15m"}
+        return replace(job, example="gang.yaml", replicas=2, gpu_model=own, fields=fields)
+    if kind < 0.95:
+        return replace(job, gpus=dice.choice((1, 1, 2)))
+    # Now and then somebody makes a mistake.
+    return replace(job, options="--batch 3")

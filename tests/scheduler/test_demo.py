@@ -21,14 +21,17 @@ from nodeagent.messages import PROTOCOL, Inventory, InventoryGpu, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.core.model.plan import ActionKind
 from scheduler.core.round.decide import decide
+from scheduler.jobs.services.control import job_cancel
 from scheduler.management import closed_folders
 from scheduler.management import demonstration as demo
 from scheduler.management.commands import demo as command
 from scheduler.management.commands.demo import isolation_words
+from scheduler.management.stream import Stream
 from scheduler.models import CreditAccount, Job, MarketRule, Node, Offer
 from scheduler.nodes.services.managing import node_of_token
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.virtual_clusters.cells.selectors import cells_in_force
+from scheduler.virtual_clusters.market.services.offers import offer_withdraw
 from tenants.models import Guarantee
 from tests.scheduler.builders import make_user
 
@@ -253,6 +256,63 @@ def test_jobs_are_submitted_once_and_some_start_at_once(tmp_path: Path) -> None:
     targets = plan.memory[demo.SHARED]["targets"]
     on_v100 = {job.name: targets[str(jobs[job.name].id)].get("V100", 0.0) for job in demo.LATE_JOBS}
     assert on_v100["digits-translate-1"] > 2 * on_v100["digits-recommend-1"]
+
+
+@pytest.fixture
+def stream(tmp_path: Path, settings: Any) -> Stream:
+    """That of a demonstration whose nodes have reported."""
+    settings.ALLOT_HOME = tmp_path
+    make_user("operator", operator=True)
+    call("prepare")
+    report_all(tmp_path)
+    call("jobs")
+    return Stream(
+        tmp_path / "demo" / command.PAUSED,
+        submit=command._submit,
+        offer=lambda: command._offer(command._operator()),
+    )
+
+
+def test_the_stream_submits_as_many_as_may_be_unfinished_and_goes_on_when_one_has_ended(stream: Stream):
+    turns = [stream.turn() for _ in range(demo.STREAM_MOST + 2)]
+    assert turns == [*range(1, demo.STREAM_MOST + 1), None, None]
+    first = Job.objects.get(name="stream-1")
+    job_cancel(job_id=first.id, actor="test")
+    assert stream.turn() == demo.STREAM_MOST + 1
+    # What it submits is no part of the jobs that are submitted once.
+    assert call("jobs") == {"jobs": 0}
+
+
+def test_the_stream_can_be_paused(stream: Stream) -> None:
+    call_command("demo", "pause")
+    assert stream.turn() is None
+    assert not Job.objects.filter(labels__demo=demo.STREAM).exists()
+    call_command("demo", "resume")
+    assert stream.turn() == 1
+
+
+def test_the_stream_keeps_an_offer_on_the_market(stream: Stream) -> None:
+    stream.turn()
+    offer = Offer.objects.get()
+    offer_withdraw(by=command._operator(), offer=offer)
+    stream.turn()
+    assert [each.state for each in Offer.objects.order_by("id")] == ["withdrawn", "open"]
+
+
+def test_jobs_of_the_stream_can_be_submitted_and_leave_a_visitor_the_gpus_of_the_readme(
+    stream: Stream,
+) -> None:
+    jobs = [demo.stream_job(number) for number in range(1, 61)]
+    assert jobs == [demo.stream_job(number) for number in range(1, 61)]
+    for job in jobs:
+        command._submit(job)
+        wants_v100 = job.gpu_model == "any" or "V100" in job.gpu_model
+        assert not wants_v100 or job.fields["virtual_cluster"] == demo.SHARED
+    # Every tenant, and every kind.
+    assert {job.tenant for job in jobs} == {tenant.name for tenant in demo.TENANTS}
+    kinds = {job.fields.get("virtual_cluster", job.fields.get("guarantee")) for job in jobs}
+    assert kinds == {demo.SHARED, "guaranteed", "opportunistic"}
+    assert any(job.options == "--batch 3" for job in jobs)
 
 
 def test_every_job_is_labelled_with_its_pace_and_some_declare_it(

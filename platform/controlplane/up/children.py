@@ -103,6 +103,18 @@ def agents(environment: dict[str, str], folder: Path) -> Sequence[ChildSpec]:
     ]
 
 
+def stream(environment: dict[str, str]) -> ChildSpec:
+    """What keeps the demonstration going."""
+    manage = [sys.executable, str(PROJECT_ROOT / "manage.py"), "demo", "stream"]
+    return ChildSpec(
+        name="stream",
+        spawn=Spawn(manage, PROJECT_ROOT, environment, death_signal=signal.SIGKILL),
+        ready_line=re.compile("The stream goes on"),
+        layer=SERVER,
+        is_needed=False,
+    )
+
+
 def reachable(host: str) -> str:
     """The address at which this machine itself meets a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

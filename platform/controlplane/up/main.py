@@ -162,6 +162,7 @@ class _Start:
         try:
             await manage.run("demo", "jobs")
             self.console.done("demonstration jobs", time.monotonic() - began)
+            await self.supervisor.start("stream", [children.stream(self.environment)])
         except StartError as error:
             self.console.warn(str(error))
 

@@ -22,6 +22,7 @@ from scheduler.core.model.lifecycle import JobState
 from scheduler.jobs.services.control import job_hold, job_submit
 from scheduler.management import demonstration as demo
 from scheduler.management.closed_folders import JobFolders, reachable_folders, usual_folders
+from scheduler.management.stream import Stream
 from scheduler.models.jobs import Job
 from scheduler.models.market import MarketRule
 from scheduler.models.nodes import GpuModel, Node, NodeState
@@ -39,8 +40,11 @@ from tenants.selectors import Viewer, viewer_of
 from tenants.services import member_set, quota_set, tenant_create, user_create
 
 ACTOR = "demo"
-#: Marks the demonstration's jobs, so that they are submitted once.
-LABELS = {"demo": "digits"}
+#: Mark the demonstration's jobs, so that those are submitted once that are.
+LABEL = "demo"
+LABELS = {LABEL: demo.DIGITS}
+#: In <home>/demo, while the stream is paused.
+PAUSED = "paused"
 READY_PATIENCE_SECONDS = 60
 START_PATIENCE_SECONDS = 15
 POLL_SECONDS = 0.1
@@ -71,6 +75,9 @@ class Command(BaseCommand):
         )
         steps.add_parser("isolation", help="say what keeps jobs apart on the demonstration's nodes")
         steps.add_parser("jobs", help="virtual clusters and digits jobs, once every node is ready")
+        steps.add_parser("stream", help="go on submitting a small job now and then")
+        steps.add_parser("pause", help="let the stream submit nothing until it is resumed")
+        steps.add_parser("resume", help="let the stream go on")
 
     def handle(self, *args: Any, step: str, **options: Any) -> None:
         if step == "prepare":
@@ -78,8 +85,10 @@ class Command(BaseCommand):
             self._prepare(home.absolute() / "demo", options["server_url"], options["unsafe_jobs"])
         elif step == "isolation":
             self._isolation()
-        else:
+        elif step == "jobs":
             self._jobs()
+        else:
+            self._stream(step, settings.ALLOT_HOME / "demo" / PAUSED)
 
     def _prepare(self, folder: Path, server_url: str, is_unsafe: bool) -> None:
         by = _operator()
@@ -112,6 +121,16 @@ class Command(BaseCommand):
             with transaction.atomic():
                 submitted += _submit_all(demo.LATE_JOBS)
         self.stdout.write(json.dumps({"jobs": submitted}))
+
+    def _stream(self, step: str, paused: Path) -> None:
+        if step == "pause":
+            paused.parent.mkdir(parents=True, exist_ok=True)
+            paused.touch()
+        elif step == "resume":
+            paused.unlink(missing_ok=True)
+        else:
+            self.stdout.write("The stream goes on.")
+            Stream(paused, submit=_submit, offer=lambda: _offer(_operator())).run()
 
 
 def _operator() -> Viewer:
@@ -228,6 +247,10 @@ def _open_market(by: Viewer) -> None:
             every_seconds=demo.ALLOWANCE_SECONDS,
         )
     rule_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_RULE], terms=demo.LENDING)
+    _offer(by)
+
+
+def _offer(by: Viewer) -> None:
     now = database_now()
     terms = Terms(
         lot=demo.OFFERED,
@@ -235,7 +258,7 @@ def _open_market(by: Viewer) -> None:
         ends_at=now + demo.OFFER_UNTIL,
         price=demo.OFFER_MILLICREDITS,
     )
-    offer_make(by=by, virtual_cluster=clusters[demo.LENDER_BY_HAND], terms=terms)
+    offer_make(by=by, virtual_cluster=VirtualCluster.objects.get(name=demo.LENDER_BY_HAND), terms=terms)
 
 
 def _submitted(jobs: Sequence[demo.DemoJob]) -> bool:
@@ -277,7 +300,7 @@ def _spec(job: demo.DemoJob) -> dict[str, Any]:
     script = 'exec python "$ALLOT_EXAMPLES/digits/train.py"'
     options = [*shlex.split(job.options), "--like", job.like]
     task["command"] = ["sh", "-c", f"{script} {shlex.join(options)}"]
-    labels = {**LABELS, demo.EMULATED_LABEL: job.like, **job.fields.get("labels", {})}
+    labels = {LABEL: job.part, demo.EMULATED_LABEL: job.like, **job.fields.get("labels", {})}
     return {**spec, **job.fields, "name": job.name, "labels": labels}
 
 
