@@ -60,7 +60,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def test_uses_no_clock_no_global_random_no_io(trees: dict[str, ast.Module]) -> None:
-    """Time is `snapshot.now`, randomness is `view.rng`: that is why any round can be replayed."""
+    """Time is `snapshot.now`, randomness is `view.dice()`: that is why any round can be replayed."""
     assert {name: found for name, tree in trees.items() if (found := list(impurities(tree)))} == {}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
 
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.demand import least_gpus, models_of
@@ -78,6 +79,11 @@ class Admission:
         self.giving_way = giving_way(facts) if facts.frame.peaks else {}
         for allocation in self.giving_way:
             facts.changed_jobs.update(facts.running[allocation].jobs)
+        # Whether an allocation ends, or some leave it, depends on all who share it.
+        for changed in list(facts.changed_jobs):
+            sharing = facts.current.get(changed)
+            if sharing is not None and len(sharing.jobs) > 1:
+                facts.changed_jobs.update(sharing.jobs)
         looked_at = set(facts.changed_jobs)
         capped = {
             facts.jobs[job].tenant
@@ -127,10 +133,18 @@ class Admission:
         while self._begins:
             instant, number = self._begins[0]
             job = self._facts.jobs.get(number)
-            if job is not None and job.eligible_at == instant and begins_later(job, self._facts.frame.now):
+            if job is not None and job.eligible_at == instant and self._begins_later(job):
                 return instant
             heappop(self._begins)
         return None
+
+    @property
+    def next_alarm(self) -> float:
+        """The instant at which the next job is looked at again though nothing happened to it."""
+        return self._alarms[0][0] if self._alarms else inf
+
+    def _begins_later(self, job: Job) -> bool:
+        return job.id not in self._facts.current and begins_later(job, self._facts.frame.now)
 
     def may_make_room(self, job: Job) -> bool:
         """Whether the policy of a guaranteed job may stop others of its virtual cluster for it."""
@@ -239,7 +253,7 @@ class Admission:
                 for instant in (job.eligible_at, job.may_borrow_at, *self._renewed_at(job)):
                     if instant > self._facts.frame.now:
                         heappush(self._alarms, (instant, job.id))
-                if begins_later(job, self._facts.frame.now):
+                if self._begins_later(job):
                     heappush(self._begins, (job.eligible_at, job.id))
             return not reasons
         now = self._facts.frame.now
