@@ -159,7 +159,7 @@ def _rounds() -> Iterator[Metric]:
     applied = Round.objects.filter(state=RoundState.APPLIED).order_by("-number")
     yield GaugeMetricFamily(
         "allot_rounds_corrected",
-        "Of the kept ones: those in which the engine of earlier rounds decided otherwise than a new one",
+        "Kept rounds in which the engine of earlier rounds decided otherwise than a new one",
         value=applied.exclude(error="").count(),
     )
     newest = applied.values_list("started_at", *(f"{part}_seconds" for part in _PARTS))[:ROUNDS_TIMED]

@@ -73,7 +73,9 @@ def test_it_counts_what_there_is() -> None:
             degraded={"research": "too slow"} if number == 11 else {},
         )  # fmt: skip
     Round.objects.filter(number=10).update(error="An engine kept from earlier rounds was wrong")
-    Round.objects.create(number=12, started_at=timezone.now(), state="failed", decide_seconds=99, error="broke")
+    Round.objects.create(
+        number=12, started_at=timezone.now(), state="failed", decide_seconds=99, error="broke"
+    )
     ViewComputing.objects.create(view="research", computations=7, overruns=2, last_seconds=1.5)
     ViewComputing.objects.create(view="gone", computations=99)
     found = collected()

@@ -106,7 +106,7 @@ class _Entry(NamedTuple):
     """When an allocation ends at the latest; one that is only promised: by seconds after it begins."""
 
     at: float
-    #: Of equal ends the older is first.
+    #: The older comes first where ends are equal.
     allocation: AllocationId
     holding: Holding
 

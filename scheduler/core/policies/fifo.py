@@ -76,7 +76,7 @@ class Fifo:
 
 
 def _stands_until(view: View, reservation: BackfillReservation, next_end: float | None) -> float:
-    """Return until when time alone changes nothing, should nobody start now.
+    """Return until when time alone changes nothing, should no job start now.
 
     Until the next end the same jobs have outlived their limits, and the others end in the same order, unless
     some have yet to begin. The head starts then as said, unless it would be said to start within a round. A

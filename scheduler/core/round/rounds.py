@@ -18,12 +18,12 @@ from scheduler.core.round.taking_in import News, take_in
 
 T = TypeVar("T")
 
-#: So much is told of two values that differ.
+#: The most that is said of each of two values that differ.
 _MOST_CHARACTERS = 200
 
 
 @dataclass(slots=True)
-class _Kept:
+class _LastRound:
     """An engine, and what it decided last."""
 
     engine: RoundEngine
@@ -41,12 +41,12 @@ class Rounds:
     a round is decided it is not kept: whatever interrupts the round, at whatever line, leaves no trace.
 
     Every `compared_every` rounds the snapshot is decided by a new engine, too, whose plan is the answer and
-    which is kept in the old one's place. So an engine grows by what comes and goes in so many rounds at most.
+    which is kept in the old one's place. So an engine grows by no more than what comes and goes meanwhile.
     """
 
     def __init__(self, compared_every: int) -> None:
         self._compared_every = compared_every
-        self._kept: _Kept | None = None
+        self._kept: _LastRound | None = None
         #: In what the kept engine decided otherwise than a new one in the last round; empty: in nothing.
         self.difference = ""
 
@@ -91,9 +91,9 @@ class Rounds:
 
 def _anew(
     snapshot: Snapshot, compute: Compute, overran: Mapping[str, str] | None, timekeeper: Timekeeper
-) -> _Kept:
+) -> _LastRound:
     engine = RoundEngine(snapshot, compute, overran, timekeeper=timekeeper)
-    return _Kept(engine, *decided_by(engine, snapshot))
+    return _LastRound(engine, *decided_by(engine, snapshot))
 
 
 @dataclass(slots=True)

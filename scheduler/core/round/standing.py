@@ -1,8 +1,8 @@
 """Until when a plan stands, should nothing happen: then time alone makes no other one.
 
 Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one gave and took
-nothing, and if every part of it says until when it looks at no clock. What says nothing of that, does not
-stand: policies that do not set `Decision.stands_until`, gangs that grow after a while, the market, bounds of
+nothing, and if every part of it says until when it looks at no clock. It does not
+stand with policies that do not set `Decision.stands_until`, gangs that grow after a while, the market, bounds of
 waiting times, and jobs without GPUs.
 """
 

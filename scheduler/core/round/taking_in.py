@@ -1,8 +1,9 @@
 """What a later snapshot says otherwise, put into the facts of an engine that is kept.
 
-Jobs and allocations are compared by value: what is equal stays the object that the engine knows. Whoever has
-to do with something that changed is put again, too, so that the facts are afterwards what they would be if
-they were made from the later snapshot. Whatever else differs needs a new engine: indexes are made of it once.
+Jobs and allocations are compared by value: what is equal stays the object that the engine knows. Allocations
+that have to do with something that changed are put again, too, so that the facts are afterwards what they
+would be if they were made from the later snapshot. Whatever else differs needs a new engine: indexes are made
+of it once.
 """
 
 from __future__ import annotations
