@@ -1,9 +1,9 @@
 """Until when a plan stands, should nothing happen: then time alone makes no other one.
 
 Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one gave and took
-nothing, and if every part of it says until when it looks at no clock. It does not
-stand with policies that do not set `Decision.stands_until`, gangs that grow after a while, the market, bounds of
-waiting times, and jobs without GPUs.
+nothing, and if every part of it says until when it looks at no clock. Policies that do not set
+`Decision.stands_until` say nothing of that; nor do gangs that grow after a while, the market, bounds of
+waiting times, and placers of jobs without GPUs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -60,8 +59,14 @@ class Cluster:
     def end(self, job: Job) -> None:
         part = job.attempts.get().parts.get()
         part_running(part, at=timezone.now())
-        done = {"exit_code": 0, "category": "", "message": "", "actor": f"node {self.node.name}"}
-        part_exited(job.attempts.get().parts.get(), at=timezone.now(), **done)
+        part_exited(
+            job.attempts.get().parts.get(),
+            at=timezone.now(),
+            exit_code=0,
+            category="",
+            message="",
+            actor=f"node {self.node.name}",
+        )
 
 
 @pytest.fixture
@@ -73,7 +78,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RoundEngine]]:
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[RoundEngine]:
     """Those that this test's rounds make."""
     made = []
 
@@ -91,8 +96,14 @@ def keep(monkeypatch: pytest.MonkeyPatch, compared_every: int) -> None:
     monkeypatch.setattr(run, "rounds", lambda: rounds)
 
 
-def is_replayed_alike(number: int | None) -> bool:
-    row = Round.objects.get(number=number)
+def decided() -> Round:
+    """Run a round; return its record."""
+    number = run_round()
+    assert number is not None
+    return Round.objects.get(number=number)
+
+
+def is_replayed_alike(row: Round) -> bool:
     return codec.dumps_plan(decided_again(row)) == bytes(row.plan or b"")
 
 
@@ -100,17 +111,17 @@ def test_one_engine_decides_round_after_round_as_each_is_replayed(
     cluster: Cluster, engines: list[RoundEngine]
 ) -> None:
     first, second = cluster.submit(gpus=4), cluster.submit(gpus=4)
-    numbers = [run_round(), run_round(), run_round()]
+    rows = [decided(), decided(), decided()]
     assert first.attempts.get().state == "starting"
     assert not second.attempts.exists()
     cluster.end(first)
     third = cluster.submit(gpus=2, guaranteed=False)
-    numbers.append(run_round())
+    rows.append(decided())
     assert second.attempts.get().state == third.attempts.get().state == "starting"
     Job.objects.filter(id=third.id).update(cancelling=True)
-    numbers.append(run_round())
+    rows.append(decided())
     assert len(engines) == 1
-    assert all(map(is_replayed_alike, numbers))
+    assert all(map(is_replayed_alike, rows))
 
 
 def test_another_node_makes_another_engine(cluster: Cluster, engines: list[RoundEngine]) -> None:
@@ -119,7 +130,7 @@ def test_another_node_makes_another_engine(cluster: Cluster, engines: list[Round
     run_round()
     assert job.attempts.exists()
     make_node(gpus=8)
-    assert is_replayed_alike(run_round())
+    assert is_replayed_alike(decided())
     assert other.attempts.exists()
     assert len(engines) == 2
 
@@ -131,9 +142,9 @@ def test_a_round_that_is_interrupted_or_overtaken_leaves_no_trace(
     run_round()
     Sometimes.spins.append(True)
     second = cluster.submit(gpus=1)
-    number = run_round()
-    assert list(Round.objects.get(number=number).degraded) == ["research"]
-    assert is_replayed_alike(number)
+    row = decided()
+    assert list(row.degraded) == ["research"]
+    assert is_replayed_alike(row)
     assert second.attempts.exists()
     assert len(engines) == 2
     Sometimes.spins.clear()
@@ -147,10 +158,12 @@ def test_a_round_that_is_interrupted_or_overtaken_leaves_no_trace(
 
     with monkeypatch.context() as patch:
         patch.setattr(run.rounds(), "decide", too_slowly)
-        assert not Round.objects.filter(number=run_round()).exists()
+        number = run_round()
+    assert number is not None
+    assert not Round.objects.filter(number=number).exists()
     assert not third.attempts.exists()
     cluster.end(first)
-    assert is_replayed_alike(run_round())
+    assert is_replayed_alike(decided())
     assert third.attempts.get().state == "starting"
     assert len(engines) == 2
 
@@ -169,9 +182,9 @@ def test_every_so_many_rounds_a_new_engine_takes_the_place_of_one_that_may_be_wr
     monkeypatch.setattr(engines[0].facts, "put_job", lambda job: put_job(replace(job, held=True)))
     job = cluster.submit(gpus=1, guaranteed=False)
     with caplog.at_level(logging.ERROR):
-        wrong = Round.objects.get(number=run_round())
+        wrong = decided()
         assert not job.attempts.exists()
-        right = Round.objects.get(number=run_round())
+        right = decided()
     assert job.attempts.get().state == "starting"
     assert (wrong.error, right.state) == ("", "applied")
     assert right.error.startswith("An engine kept from earlier rounds was wrong and is replaced: actions")
