@@ -162,7 +162,9 @@ class Ends:
         """Yield when each ends, the first first; those that should have ended by now all end now."""
         late = bisect_right(self._held, now, key=_at)
         yield from [(now, holding) for _, _, holding in self._held[:late]]
-        promised = [_Entry(now + limit, *rest) for limit, *rest in self._promised.values()]
+        promised = [
+            _Entry(now + limit, number, holding) for limit, number, holding in self._promised.values()
+        ]
         for at, _, holding in merge(islice(self._held, late, None), sorted(promised)):
             yield at, holding
 
