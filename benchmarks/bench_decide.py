@@ -3,12 +3,14 @@
     python benchmarks/bench_decide.py [--runs 15] [--gpus 1000 10000] [--jobs 10000] [--seed 0] [--cells]
                                       [--clusters 200] [--policy fifo] [--candidates 1000]
 
-Two rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed by the
-thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and everyone
-else waits; that is the round a busy cluster sees every few seconds.
+Three kinds of rounds are timed. *cold*: the cluster is empty and every job waits, so whole gangs are placed
+by the thousand. *steady*: what the cold round started runs, every fiftieth of it has ended meanwhile, and
+everyone else waits; that is the round a busy cluster sees every few seconds. *next*: the rounds that follow,
+by an engine that is kept; in one row nothing but the time changes from round to round, in the other a hundred
+jobs end and what was decided is carried out. All facts come as new objects, as from a database.
 
 With --cells the same is timed beside it with every guarantee divided by cells, nodes first. With --policy
-another policy serves all views, jobs are of 26 kinds whose speeds on the models differ, and a third round is
+another policy serves all views, jobs are of 26 kinds whose speeds on the models differ, and one more is
 timed: *later*, six minutes and a second after the cold one, when the leases of policies that give any end.
 With --candidates so many of the jobs name the nodes on which alone they may run, each of them others.
 
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import random
 import statistics
 import time
@@ -49,6 +52,7 @@ from scheduler.core.model.snapshot import (
     VirtualCluster,
 )
 from scheduler.core.round.decide import decide
+from scheduler.core.round.rounds import Rounds
 from scheduler.simulation.division import divided_by_cells
 from scheduler.simulation.inventory import ClusterSpec
 
@@ -158,6 +162,55 @@ def make_steady(cold: Snapshot, plan: Plan) -> Snapshot:
     return replace(cold, round_number=2, now=NOW + 300, jobs=jobs, running=running, memory=plan.memory)
 
 
+def make_next(facts: Snapshot, plan: Plan, ends: int, dice: random.Random) -> Snapshot:
+    """Five seconds later: what was decided is carried out, and so many of those that run have ended."""
+    top = max([running.allocation for running in facts.running], default=0)
+    left = {action.allocation for action in plan.actions if action.kind is not ActionKind.REGRADE}
+    staying = [running for running in facts.running if running.allocation not in left]
+    ended = {job for running in dice.sample(staying, min(ends, len(staying))) for job in running.jobs}
+    running = [replace(each) for each in staying if ended.isdisjoint(each.jobs)]
+    running += [
+        Running(
+            allocation=AllocationId(top + number),
+            jobs=action.jobs,
+            gpu_model=action.placement.gpu_model,
+            replicas=action.placement.replicas,
+            since=facts.now,
+            guaranteed=action.guaranteed,
+        )
+        for number, action in enumerate(plan.actions, 1)
+        if action.placement is not None
+    ]
+    return replace(
+        facts,
+        round_number=facts.round_number + 1,
+        now=facts.now + 5,
+        jobs=tuple([replace(job) for job in facts.jobs if job.id not in ended]),
+        running=tuple(running),
+        memory=json.loads(json.dumps(plan.memory)),
+        # Equal to what they were, and other objects.
+        nodes=tuple([replace(node) for node in facts.nodes]),
+        virtual_clusters=tuple([replace(vc) for vc in facts.virtual_clusters]),
+    )
+
+
+def report_next(name: str, steady: Snapshot, ends: int, runs: int) -> None:
+    """Time so many rounds after a steady one, by an engine that is kept."""
+    rounds, dice, decided, facts = Rounds(compared_every=10 * runs), random.Random(0), [], steady
+    plan = rounds.decide(facts)
+    for _ in range(runs + 2):
+        facts = make_next(facts, plan, ends, dice)
+        gc.collect()
+        start = time.process_time()
+        plan = rounds.decide(facts)
+        decided.append(time.process_time() - start)
+    # In the first two what the steady round decided settles.
+    decided = decided[2:]
+    print(f"\n{name}: {len(facts.running)} running of {len(facts.jobs)} jobs; {len(plan.actions)} actions")
+    median = statistics.median(decided)
+    print(f"  kept engine      median {median:.3f} s   raw " + " ".join(f"{taken:.3f}" for taken in decided))
+
+
 def in_cells(snapshot: Snapshot) -> Snapshot:
     spec = ClusterSpec(name="", nodes=snapshot.nodes, virtual_clusters=snapshot.virtual_clusters)
     divided = divided_by_cells(spec)
@@ -230,6 +283,8 @@ def main() -> None:
         plan = report(f"{gpus} GPUs, cold", cold, options.runs)
         steady = make_steady(cold, plan)
         report(f"{gpus} GPUs, steady", steady, options.runs)
+        report_next(f"{gpus} GPUs, next, nothing changed", steady, 0, options.runs)
+        report_next(f"{gpus} GPUs, next, 100 ended", steady, 100, options.runs)
         if options.policy:
             report(f"{gpus} GPUs, later", replace(steady, now=NOW + 361), options.runs)
         if options.cells:

@@ -66,6 +66,9 @@ class Config(BaseSettings):
     round_seconds: float = Field(default=5.0, gt=0)
     # How long a round may take before another may be started over it (it is then fenced).
     round_lease_seconds: float = Field(default=10.0, gt=0)
+    # The engine that decides rounds is kept from round to round. After this many of them the same facts are
+    # decided by a new one, too, which takes its place; should their plans differ, the new one's holds.
+    round_compared_every: int = Field(default=100, ge=1)
     # What all computations of policies may take in a round together; then their views get a cheap policy.
     solver_budget_seconds: float = Field(default=2.0, gt=0, validate_default=True)
     # What the policy and the placer of one view may take in a round, a preview or a round of a forecast,

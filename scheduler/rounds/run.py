@@ -16,8 +16,8 @@ from scheduler.core.building_blocks.computing import Timekeeper
 from scheduler.core.model import codec
 from scheduler.core.model.plan import Plan
 from scheduler.core.model.snapshot import Snapshot
-from scheduler.core.round.decide import decide
 from scheduler.core.round.gc_paused import gc_paused
+from scheduler.core.round.rounds import Rounds
 from scheduler.jobs.attempts.services.lifecycle import promote_overdue
 from scheduler.jobs.services.dependencies import dependencies_settle
 from scheduler.models.rounds import Round, RoundState
@@ -103,6 +103,12 @@ def solver() -> Solver:
     return made
 
 
+@cache
+def rounds() -> Rounds:
+    """Return what decides the rounds of this process; other processes may decide those in between."""
+    return Rounds(settings.CONFIG.round_compared_every)
+
+
 def run_round() -> int | None:
     """Run a round and return its number; None when another one is under way."""
     number = take_number()
@@ -141,6 +147,9 @@ def _run(number: int) -> None:
         plan, budget = _decided(snapshot, {**unstorable, **circuit_breaker.skipped})
         stored_plan = codec.dumps_plan(plan)
     stored = codec.dumps_snapshot(snapshot), stored_plan
+    difference = rounds().difference
+    if difference:
+        log.error("round %d: the engine kept from earlier rounds was wrong: %s", number, difference)
     with transaction.atomic():
         hold_fence(number)
         # Registered first, so called first: the clock stops before pages and agents are notified.
@@ -154,7 +163,7 @@ def _run(number: int) -> None:
         )
         applied = apply_plan(snapshot, plan, left_out, having_ports)
         circuit_breaker.write(plan, budget, at=applied.at)
-        _record(plan, stored, applied, waiting=len(plan.reasons) + len(left_out))
+        _record(plan, stored, applied, waiting=len(plan.reasons) + len(left_out), difference=difference)
         if plan.reasons:
             after_commit(request_forecast)
         after_commit(request_account)
@@ -176,7 +185,7 @@ def _decided(snapshot: Snapshot, overran: Mapping[str, str]) -> tuple[Plan, Budg
 
     def attempt(timekeeper: Timekeeper, overran: Mapping[str, str]) -> tuple[Plan, Budget]:
         budget = Budget(solver(), settings.CONFIG.solver_budget_seconds)
-        return decide(snapshot, budget, overran, timekeeper), budget
+        return rounds().decide(snapshot, budget, overran, timekeeper), budget
 
     return within_budget(attempt, overran, renew=lambda: renew_fence(snapshot.round_number))
 
@@ -185,7 +194,9 @@ def _write_timings(number: int, **seconds: float) -> None:
     Round.objects.filter(number=number).update(**seconds)
 
 
-def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome, *, waiting: int) -> None:
+def _record(
+    plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome, *, waiting: int, difference: str
+) -> None:
     Round.objects.create(
         number=plan.round_number,
         started_at=applied.at,
@@ -197,6 +208,7 @@ def _record(plan: Plan, stored: tuple[bytes, bytes], applied: ApplyOutcome, *, w
         waiting=waiting,
         dropped=applied.dropped,
         degraded=dict(plan.degraded),
+        error=difference and f"An engine kept from earlier rounds was wrong and is replaced: {difference}",
         snapshot=stored[0],
         plan=stored[1],
     )

@@ -157,6 +157,11 @@ def _rounds() -> Iterator[Metric]:
         kept.add_metric([state.value], counts.get(state.value, 0))
     yield kept
     applied = Round.objects.filter(state=RoundState.APPLIED).order_by("-number")
+    yield GaugeMetricFamily(
+        "allot_rounds_corrected",
+        "Kept rounds in which the engine of earlier rounds decided otherwise than a new one",
+        value=applied.exclude(error="").count(),
+    )
     newest = applied.values_list("started_at", *(f"{part}_seconds" for part in _PARTS))[:ROUNDS_TIMED]
     rows = list(newest)
     if rows:

@@ -72,7 +72,10 @@ def test_it_counts_what_there_is() -> None:
             number=number, started_at=timezone.now(), state="applied", decide_seconds=number / 10,
             degraded={"research": "too slow"} if number == 11 else {},
         )  # fmt: skip
-    Round.objects.create(number=12, started_at=timezone.now(), state="failed", decide_seconds=99)
+    Round.objects.filter(number=10).update(error="An engine kept from earlier rounds was wrong")
+    Round.objects.create(
+        number=12, started_at=timezone.now(), state="failed", decide_seconds=99, error="broke"
+    )
     ViewComputing.objects.create(view="research", computations=7, overruns=2, last_seconds=1.5)
     ViewComputing.objects.create(view="gone", computations=99)
     found = collected()
@@ -90,6 +93,7 @@ def test_it_counts_what_there_is() -> None:
     assert value(found, "allot_rounds_total") == 12
     assert value(found, "allot_rounds_kept", state="applied") == 2
     assert value(found, "allot_rounds_kept", state="failed") == 1
+    assert value(found, "allot_rounds_corrected") == 1
     assert value(found, "allot_round_seconds", part="decide", quantile="1") == 1.1
     assert value(found, "allot_view_computations_total", view="research") == 7
     assert value(found, "allot_view_overruns_total", view="research") == 2

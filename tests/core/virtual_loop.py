@@ -7,7 +7,7 @@ successor is planned meanwhile, actions can get lost, and jobs end by themselves
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -17,7 +17,7 @@ from scheduler.core.round.decide import decide
 
 
 class VirtualLoop:
-    """Runs the jobs of a snapshot to their end; `seconds` says how long each one takes."""
+    """Runs the jobs of a snapshot to their end; `seconds` says how long each one takes, `by` who decides."""
 
     def __init__(
         self,
@@ -26,8 +26,10 @@ class VirtualLoop:
         *,
         drop: float = 0.0,
         keep_memory: bool = True,
+        by: Callable[[Snapshot], Plan] = decide,
     ) -> None:
         self.snapshot = snapshot
+        self._decide = by
         self.remaining = {JobId(job): left for job, left in seconds.items()}
         self.started: dict[int, float] = {}
         self.ended: dict[int, float] = {}
@@ -47,7 +49,7 @@ class VirtualLoop:
 
     def step(self) -> Plan:
         """Decide one round, carry it out, and let its seconds pass."""
-        plan = self.last_plan = decide(self.snapshot)
+        plan = self.last_plan = self._decide(self.snapshot)
         running = {allocated.allocation: allocated for allocated in self.snapshot.running}
         # Stops first: whoever takes over must find the place on its way to being free.
         ordered = sorted(plan.actions, key=lambda action: action.kind is not ActionKind.STOP)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from scheduler.core.fitting.demand import shape_of
 from scheduler.core.fitting.holding import Holding
-from scheduler.core.model.snapshot import Job, JobId, Running
+from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running
 
 #: The highest priority first, then the earliest submission. No two are equal.
 Rank = tuple[int, float, JobId]
@@ -106,62 +106,53 @@ class _Entry(NamedTuple):
     """When an allocation ends at the latest; one that is only promised: by seconds after it begins."""
 
     at: float
-    #: In the order in which they came: of equal ends the earlier is first.
-    place: int
+    #: The older comes first where ends are equal.
+    allocation: AllocationId
     holding: Holding
 
 
 class Ends:
     """The holdings of a view by when they end at the latest, by the time limits of their jobs."""
 
-    __slots__ = ("_default_limit", "_entries", "_held", "_last_place", "_promised")
+    __slots__ = ("_default_limit", "_entries", "_held", "_promised")
 
     def __init__(
         self, default_limit_seconds: float, holdings: Iterable[Holding], jobs: Mapping[JobId, Job]
     ) -> None:
         self._default_limit = default_limit_seconds
-        self._last_place = 0
         self._held: list[_Entry] = []
-        self._promised: dict[int, _Entry] = {}
+        self._promised: dict[AllocationId, _Entry] = {}
         self._entries: dict[tuple[JobId, ...], _Entry] = {}
         for holding in holdings:
             if holding.running is not None:
-                self._last_place += 1
-                entry = self._enter(holding.running, holding, jobs, self._last_place)
+                entry = self._enter(holding.running, holding, jobs)
                 if not holding.running.is_nominated:
                     self._held.append(entry)
         self._held.sort()
 
     def put(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> None:
         """Take in an allocation or a nomination, or new time limits of a known one."""
-        before = self._drop(running)
-        if before is None:
-            self._last_place += 1
-        place = self._last_place if before is None else before.place
-        entry = self._enter(running, holding, jobs, place)
+        self.drop(running)
+        entry = self._enter(running, holding, jobs)
         if not running.is_nominated:
             insort(self._held, entry)
 
-    def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job], place: int) -> _Entry:
+    def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> _Entry:
         """Note it everywhere but in the order of those that run."""
         first, *others = running.jobs
         at = self._end_of(jobs[first], running)
         for job in others:
             at = max(at, self._end_of(jobs[job], running))
-        entry = self._entries[running.jobs] = _Entry(at, place, holding)
+        entry = self._entries[running.jobs] = _Entry(at, running.allocation, holding)
         if running.is_nominated:
-            self._promised[place] = entry
+            self._promised[running.allocation] = entry
         return entry
 
     def drop(self, running: Running) -> None:
-        """Forget an allocation that has ended."""
-        self._drop(running)
-
-    def _drop(self, running: Running) -> _Entry | None:
+        """Forget an allocation that has ended, if it was known."""
         entry = self._entries.pop(running.jobs, None)
-        if entry is not None and self._promised.pop(entry.place, None) is None:
+        if entry is not None and self._promised.pop(entry.allocation, None) is None:
             del self._held[bisect_left(self._held, entry)]
-        return entry
 
     def _end_of(self, job: Job, running: Running) -> float:
         limit = self._default_limit if job.time_limit_seconds is None else job.time_limit_seconds
@@ -171,9 +162,16 @@ class Ends:
         """Yield when each ends, the first first; those that should have ended by now all end now."""
         late = bisect_right(self._held, now, key=_at)
         yield from [(now, holding) for _, _, holding in self._held[:late]]
-        promised = [_Entry(now + limit, place, holding) for limit, place, holding in self._promised.values()]
+        promised = [
+            _Entry(now + limit, number, holding) for limit, number, holding in self._promised.values()
+        ]
         for at, _, holding in merge(islice(self._held, late, None), sorted(promised)):
             yield at, holding
+
+    @property
+    def has_promised(self) -> bool:
+        """Whether one has yet to begin, so that it ends the later, the more time passes."""
+        return bool(self._promised)
 
     def next_after(self, now: float) -> float | None:
         """Return when the next one should end; None: all should have ended."""

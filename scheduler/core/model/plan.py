@@ -98,6 +98,10 @@ class Decision:
     leaves: Mapping[JobId, str] = field(default_factory=dict)
     #: The next instant at which it would decide otherwise though nothing happened; None: it never would.
     wake_at: float | None = None
+    #: The policy would say the very same at each instant before this one, though in another round, if nothing
+    #: happened: neither time nor seed would change a word. None: it does not know of any such instant. Only a
+    #: decision that gives and takes nothing is believed (`round.standing`).
+    stands_until: float | None = None
     #: What was bid, won, paid or traded.
     ledger: tuple[LedgerLine, ...] = ()
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace, merge
+from math import inf
 from typing import ClassVar
 
 from scheduler.core.building_blocks.backfill import BackfillReservation
@@ -41,13 +42,13 @@ class Fifo:
     def allocate(self, view: View, memory: Memory) -> Decision:
         """Keep what runs; grant the queue in order, then what fits beside the reservation of its head."""
         if not view.waiting:
-            return Decision(grants=(), keep_running=True)
+            return Decision(grants=(), keep_running=True, stands_until=inf)
         line = _Line(view, view.capacity.fork())
         queue = view.line.all.jobs
         ahead = line.start_in_order(queue)
         waiting = queue[ahead:]
         reasons: dict[JobId, tuple[Reason, ...]] = {}
-        wake_at = None
+        wake_at, stands_until = None, inf
         if waiting:
             head = view.jobs[waiting[0]]
             reservation = line.reserve_for(head) if self.backfill else None
@@ -57,6 +58,7 @@ class Fifo:
             else:
                 # What is known of who runs changes then, and at no other instant at which nothing happens.
                 wake_at = view.ends.next_after(view.now)
+                stands_until = _stands_until(view, reservation, wake_at)
                 started = len(line.grants)
                 refused = line.backfill(head, reservation, self.backfill_depth)
                 for grant in line.grants[started:]:
@@ -69,7 +71,21 @@ class Fifo:
             queue=tuple(waiting),
             keep_running=True,
             wake_at=wake_at,
+            stands_until=stands_until,
         )
+
+
+def _stands_until(view: View, reservation: BackfillReservation, next_end: float | None) -> float:
+    """Return until when time alone changes nothing, should no job start now.
+
+    Until the next end the same jobs have outlived their limits, and the others end in the same order, unless
+    some have yet to begin. The head starts then as said, unless it would be said to start within a round. A
+    job behind it that would have ended in time did not fit, and will not; what delays the head will do so.
+    """
+    if view.ends.has_promised:
+        return view.now
+    ends = inf if next_end is None else next_end
+    return ends if reservation.starts_at is None else min(ends, reservation.starts_at - view.round_seconds)
 
 
 class _Line:

@@ -1,4 +1,4 @@
-"""Step 1, admit: which jobs may be considered at all this round; everyone else is told why not.
+"""Step 1, admit: which jobs may be considered at all this round, and why not the others.
 
 Jobs that run are always admitted, unless they are being cancelled or have used up their time. A tenant's
 quota is handed out to its jobs in a fixed order (those that run, then by priority and age), before any
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
 
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
 from scheduler.core.fitting.demand import least_gpus, models_of
@@ -55,6 +56,8 @@ class Admission:
         #: What is idle as this round begins; None: it was not asked for.
         self._idle_now: IdleNow | None = None
         self._arrays = ArrayLimits(facts)
+        #: Those that nothing holds back but perhaps a quota, or the limit of an array.
+        self._considered: set[JobId] = set()
         self.admitted: dict[JobId, Job] = {}
         self.held_back: dict[JobId, tuple[Reason, ...]] = {}
         #: Jobs that ran as guaranteed ones and are too large for what is guaranteed now, with the reason:
@@ -68,7 +71,8 @@ class Admission:
         self.giving_way: dict[AllocationId, str] = {}
 
     def refresh(self) -> set[JobId]:
-        """Look again at the jobs that changed, or whose time has come; return all that were looked at."""
+        """Look again at the jobs that changed, or whose time has come, and at those with whom they share a
+        quota or an array; return the former, and of the latter those that are admitted otherwise now."""
         facts = self._facts
         self._makes_room.clear()
         while self._alarms and self._alarms[0][0] <= facts.frame.now:
@@ -78,6 +82,43 @@ class Admission:
         self.giving_way = giving_way(facts) if facts.frame.peaks else {}
         for allocation in self.giving_way:
             facts.changed_jobs.update(facts.running[allocation].jobs)
+        looked_at = self._concerned()
+        candidates: dict[str, list[Job]] = {}
+        #: Those who are looked at for the sake of others, as they were admitted before.
+        before: dict[JobId, Job | None] = {}
+        for number in sorted(looked_at):
+            if number in facts.changed_jobs:
+                self._consider(number)
+            if number not in self._considered:
+                continue
+            job = facts.jobs[number]
+            before[number] = self.admitted.pop(number, None)
+            self.held_back.pop(number, None)
+            if self._arrays.has_place(job):
+                candidates.setdefault(job.tenant, []).append(job)
+            else:
+                self.held_back[number] = (no_place(job),)
+        self._crowded.clear()
+        self._idle_now = None
+        for tenant, jobs in candidates.items():
+            quotas = quotas_of(facts.tenants.get(tenant))
+            held = self._still_held(tenant) if quotas else ()
+            handed = hand_out(quotas, jobs, held, self._in_order, facts)
+            self.admitted.update(handed.admitted)
+            self.held_back.update(handed.held_back)
+            if handed.is_crowded:
+                self._crowded.add(tenant)
+        news = {number for number, job in before.items() if self.admitted.get(number) is not job}
+        return news | facts.changed_jobs
+
+    def _concerned(self) -> set[JobId]:
+        """Return the jobs that changed, with those for whom that may mean something."""
+        facts = self._facts
+        # Whether an allocation ends, or some leave it, depends on all who share it.
+        for changed in list(facts.changed_jobs):
+            sharing = facts.current.get(changed)
+            if sharing is not None and len(sharing.jobs) > 1:
+                facts.changed_jobs.update(sharing.jobs)
         looked_at = set(facts.changed_jobs)
         capped = {
             facts.jobs[job].tenant
@@ -95,31 +136,16 @@ class Admission:
         for tenant in capped | self._crowded:
             looked_at.update(facts.by_tenant.get(tenant, ()))
         # Last, so that no job keeps a place of its array from an earlier round.
-        looked_at |= self._arrays.siblings(looked_at)
-        candidates: dict[str, list[Job]] = {}
-        for number in sorted(looked_at):
-            self.admitted.pop(number, None)
-            self.held_back.pop(number, None)
-            self.outgrown.pop(number, None)
-            self.partings.pop(number, None)
-            if number not in facts.jobs or not self._may_be_considered(facts.jobs[number]):
-                continue
-            job = facts.jobs[number]
-            if self._arrays.has_place(job):
-                candidates.setdefault(job.tenant, []).append(job)
-            else:
-                self.held_back[number] = (no_place(job),)
-        self._crowded.clear()
-        self._idle_now = None
-        for tenant, jobs in candidates.items():
-            quotas = quotas_of(facts.tenants.get(tenant))
-            held = self._still_held(tenant) if quotas else ()
-            handed = hand_out(quotas, jobs, held, self._in_order, facts)
-            self.admitted.update(handed.admitted)
-            self.held_back.update(handed.held_back)
-            if handed.is_crowded:
-                self._crowded.add(tenant)
-        return looked_at
+        return looked_at | self._arrays.siblings(looked_at)
+
+    def _consider(self, number: JobId) -> None:
+        """Look at a job that changed, or whose time has come: whether anything holds it back by itself."""
+        for known in (self.admitted, self.held_back, self.outgrown, self.partings):
+            known.pop(number, None)
+        self._considered.discard(number)
+        job = self._facts.jobs.get(number)
+        if job is not None and self._may_be_considered(job):
+            self._considered.add(number)
 
     @property
     def wake_at(self) -> float | None:
@@ -127,10 +153,18 @@ class Admission:
         while self._begins:
             instant, number = self._begins[0]
             job = self._facts.jobs.get(number)
-            if job is not None and job.eligible_at == instant and begins_later(job, self._facts.frame.now):
+            if job is not None and job.eligible_at == instant and self._begins_later(job):
                 return instant
             heappop(self._begins)
         return None
+
+    @property
+    def next_alarm(self) -> float:
+        """The instant at which the next job is looked at again though nothing happened to it."""
+        return self._alarms[0][0] if self._alarms else inf
+
+    def _begins_later(self, job: Job) -> bool:
+        return job.id not in self._facts.current and begins_later(job, self._facts.frame.now)
 
     def may_make_room(self, job: Job) -> bool:
         """Whether the policy of a guaranteed job may stop others of its virtual cluster for it."""
@@ -239,7 +273,7 @@ class Admission:
                 for instant in (job.eligible_at, job.may_borrow_at, *self._renewed_at(job)):
                     if instant > self._facts.frame.now:
                         heappush(self._alarms, (instant, job.id))
-                if begins_later(job, self._facts.frame.now):
+                if self._begins_later(job):
                     heappush(self._begins, (job.eligible_at, job.id))
             return not reasons
         now = self._facts.frame.now

@@ -29,7 +29,11 @@ def decide(
     that fails degrades its own view only; by `timekeeper` one that does not return is ended from outside.
     A plan that breaks an invariant raises PlanError, and nothing of the round may be carried out.
     """
-    engine = RoundEngine(snapshot, compute, overran, timekeeper=timekeeper)
+    return decided_by(RoundEngine(snapshot, compute, overran, timekeeper=timekeeper), snapshot)[0]
+
+
+def decided_by(engine: RoundEngine, snapshot: Snapshot) -> tuple[Plan, float]:
+    """Return the next plan of an engine whose facts are those of the snapshot, and until when it stands."""
     outcomes = engine.outcomes()
     plan = engine.plan(outcomes)
     served = [*engine.without_gpus, *outcomes]
@@ -45,4 +49,4 @@ def decide(
         queues=queues,
     )
     check(snapshot, plan)
-    return plan
+    return plan, engine.stands_until(outcomes, plan)

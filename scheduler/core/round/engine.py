@@ -34,6 +34,7 @@ from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.registry import only_starts
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
+from scheduler.core.round.standing import stands_until
 from scheduler.core.round.whereabouts import Whereabouts
 from scheduler.core.round.without_gpus import WithoutGpus
 
@@ -54,8 +55,6 @@ class RoundEngine:
         moves: bool = True,
         timekeeper: Timekeeper = untimed,
     ) -> None:
-        self._overran = overran or {}
-        self._timekeeper = timekeeper
         self._moves = moves
         self.facts = Facts(snapshot)
         self.admission = Admission(self.facts, only_starts)
@@ -63,7 +62,8 @@ class RoundEngine:
         self._lapse = Lapse(self.facts, self.admission)
         self._shielding = Shielding(self.facts, self.admission)
         self._long_waits = LongWaits(self.facts, self.admission)
-        self._reservation = Reservation(self.facts, self.admission, self.binding, compute)
+        self._reservation = Reservation(self.facts, self.admission, self.binding)
+        self.attempt(compute, overran, timekeeper)
         self._survey = Survey(self.facts, self.admission)
         self._downgraded: Mapping[AllocationId, Downgrade] = {}
         self._growth: Growth | None = None
@@ -76,6 +76,12 @@ class RoundEngine:
             placer_parameters=frame.spare_placer_parameters,
         )
         self._beside = WithoutGpus(self.facts, self.admission)
+
+    def attempt(self, compute: Compute, overran: Mapping[str, str] | None, timekeeper: Timekeeper) -> None:
+        """Let the rounds from now on compute where, around whom and by which clock a caller says."""
+        self._reservation.compute = compute
+        self._overran = overran or {}
+        self._timekeeper = timekeeper
 
     @property
     def without_gpus(self) -> Sequence[ViewOutcome]:
@@ -175,6 +181,10 @@ class RoundEngine:
             return self._long_waits.run_view(
                 view, plugins, lambda each: limits.run_view(each, plugins, memory, overran=overran)
             )
+
+    def stands_until(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> float:
+        """Return the instant before which the plan of these outcomes stands if nothing happens."""
+        return stands_until(self.facts, self.admission, outcomes, self.without_gpus, plan)
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""

@@ -107,7 +107,9 @@ class LongWaits:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next job is due."""
+        """When the next job is due, of those that wait still."""
+        while self._alarms and self._due_at(self._alarms[0][1]) != self._alarms[0][0]:
+            heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
     def memory(self) -> Memory | None:

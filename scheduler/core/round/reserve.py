@@ -48,19 +48,37 @@ class _Part:
     with_parts: set[AllocationId] = field(default_factory=set)
     #: What policies read again and again: those that wait, and those that have GPUs, in an order.
     orders: KeptOrders = field(default_factory=KeptOrders)
+    #: Whether some job or allocation stands behind a later one.
+    is_untidy: bool = False
 
     def put_job(self, job: Job) -> None:
         before = self.jobs.get(job.id)
-        self.jobs[job.id] = job
+        self._put_in(self.jobs, job)
         running = self.running.get(job.id)
         if running is None:
             self._wait(job)
         elif self.orders.ends is not None and before and before.time_limit_seconds != job.time_limit_seconds:
             self.orders.ends.put(running, self.pending[running.jobs], self.jobs)
         if job.elastic is not None:
-            self.elastic[job.id] = job
+            self._put_in(self.elastic, job)
         else:
             self.elastic.pop(job.id, None)
+
+    def _put_in(self, known: dict[JobId, Job], job: Job) -> None:
+        if job.id not in known and known and next(reversed(known)) > job.id:
+            self.is_untidy = True
+        known[job.id] = job
+
+    def tidy_up(self) -> None:
+        """Sort jobs and allocations by their numbers, as they come in a view that is made at once: policies
+        that look at equal ones take them in this order."""
+        if self.is_untidy:
+            self.jobs, self.waiting, self.elastic = (
+                dict(sorted(known.items())) for known in (self.jobs, self.waiting, self.elastic)
+            )
+            self.pending = dict(sorted(self.pending.items(), key=_allocation))
+            self.running = {job: self.running[job] for jobs in self.pending for job in jobs}
+            self.is_untidy = False
 
     def drop_job(self, number: JobId) -> None:
         del self.jobs[number]
@@ -68,7 +86,7 @@ class _Part:
         self.elastic.pop(number, None)
 
     def _wait(self, job: Job) -> None:
-        self.waiting[job.id] = job
+        self._put_in(self.waiting, job)
         if self.orders.line is not None:
             self.orders.line.put(job)
 
@@ -77,6 +95,8 @@ class _Part:
             self.orders.line.drop(number)
 
     def put(self, running: Running, holding: Holding) -> None:
+        if self.pending and _allocation(next(reversed(self.pending.items()))) > running.allocation:
+            self.is_untidy = True
         self.pending[running.jobs] = holding
         if self.orders.ends is not None:
             self.orders.ends.put(running, holding, self.jobs)
@@ -106,14 +126,19 @@ class _Part:
         return sum(self.used.values())
 
 
+def _allocation(pending: tuple[tuple[JobId, ...], Holding]) -> AllocationId:
+    running = pending[1].running
+    assert running is not None
+    return running.allocation
+
+
 class Reservation:
     """Cuts the views out of what is left of the cluster."""
 
-    def __init__(
-        self, facts: Facts, admission: Admission, binding: Binding | None, compute: Compute = run_inline
-    ) -> None:
+    def __init__(self, facts: Facts, admission: Admission, binding: Binding | None) -> None:
         self._facts, self._admission, self._binding = facts, admission, binding
-        self._compute = compute
+        #: Where policies compute.
+        self.compute: Compute = run_inline
         self._parts: defaultdict[str, _Part] = defaultdict(_Part)
         self._view_of_job: dict[JobId, str] = {}
         self._view_of_allocation: dict[AllocationId, tuple[str, Running, int]] = {}
@@ -211,6 +236,7 @@ class Reservation:
     def _still_there(self, name: str, cluster: Capacity) -> tuple[Pending, Mapping[str, int], dict[str, Any]]:
         """Return what the view's jobs hold and no view before it has reclaimed, and the view's fields."""
         part, frame = self._parts[name], self._facts.frame
+        part.tidy_up()
         pending: Pending = part.pending
         used: Mapping[str, int] = part.used
         running: Mapping[JobId, Running] = part.running
@@ -240,7 +266,7 @@ class Reservation:
                 "interference": frame.interference,
                 "workload": frame.workload,
                 "sharing": self._facts.sharing,
-                "compute": of_view(self._compute, name),
+                "compute": of_view(self.compute, name),
                 "dice": Dice(f"{frame.round_number}:{name}"),
             },
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 
 from scheduler.core.building_blocks.computing import Overrun
 from scheduler.core.building_blocks.growing import with_growth
@@ -117,7 +118,7 @@ def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, Pl
     policy, placer = plugins.made_policy, plugins.made_placer
     if not view.jobs and not memory and getattr(policy, "by_arrival", False):
         # Most clusters have no opportunistic jobs, and their spare view comes by in every round.
-        nothing = Decision(grants=(), keep_running=True)
+        nothing = Decision(grants=(), keep_running=True, stands_until=inf)
         return nothing, PlacerDecision(placements={}), view.capacity
     barred: dict[JobId, tuple[Reason, ...]] = {}
     for _ in range(MOST_TIMES):
@@ -272,7 +273,7 @@ def check_decision(decision: Decision, view: View) -> None:
 def _check_words(decision: Decision, view: View) -> None:
     """Raise PolicyError where later steps could not use what a policy or placer says beside its grants."""
     seconds = [grant.slice_seconds for grant in decision.grants]
-    instants = [] if decision.wake_at is None else [decision.wake_at]
+    instants = [at for at in (decision.wake_at, decision.stands_until) if at is not None]
     for name, value in [
         *(("slice_seconds", each) for each in seconds),
         *(("wake_at", at) for at in instants),

@@ -161,7 +161,7 @@ def test_a_line_that_the_facts_do_not_give_is_found_out(auctioned):
 
 def test_a_round_that_is_overtaken_or_breaks_writes_no_line(auctioned, monkeypatch):
     before = LedgerLine.objects.count()
-    real = run.decide
+    real = run.rounds().decide
 
     def too_slowly(snapshot, *how):
         with connection.cursor() as cursor:
@@ -173,7 +173,7 @@ def test_a_round_that_is_overtaken_or_breaks_writes_no_line(auctioned, monkeypat
         number = run_round()
     assert Round.objects.get(number=number).error.startswith("ZeroDivisionError")
     with monkeypatch.context() as patch:
-        patch.setattr(run, "decide", too_slowly)
+        patch.setattr(run.rounds(), "decide", too_slowly)
         run_round()
     assert LedgerLine.objects.count() == before
 

@@ -302,21 +302,21 @@ def test_a_second_round_at_the_same_time_does_nothing(research, monkeypatch):
         inner.append(run_round())
         return Plan(round_number=snapshot.round_number)
 
-    monkeypatch.setattr(run, "decide", decide_while_another_tries)
+    monkeypatch.setattr(run.rounds(), "decide", decide_while_another_tries)
     assert run_round() is not None
     assert inner == [None]
 
 
 def test_an_overtaken_round_writes_nothing(research, monkeypatch):
     job = submit(research, gpus=4)
-    real = run.decide
+    real = run.rounds().decide
 
     def decide_too_slowly(snapshot, *how):
         with connection.cursor() as cursor:
             cursor.execute("UPDATE scheduler_leadership SET number = number + 1")
         return real(snapshot, *how)
 
-    monkeypatch.setattr(run, "decide", decide_too_slowly)
+    monkeypatch.setattr(run.rounds(), "decide", decide_too_slowly)
     number = run_round()
     assert not job.attempts.exists()
     assert not Round.objects.filter(number=number).exists()
@@ -329,7 +329,7 @@ def test_a_round_that_breaks_is_recorded_and_the_next_one_runs(research, monkeyp
         raise ZeroDivisionError("a bug in a policy's core")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "decide", broken)
+        patch.setattr(run.rounds(), "decide", broken)
         number = run_round()
     record = Round.objects.get(number=number)
     assert (record.state, record.error) == ("failed", "ZeroDivisionError: a bug in a policy's core")

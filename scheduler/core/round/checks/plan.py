@@ -280,8 +280,11 @@ def _check_guarantees(
         if first is None or not first.guaranteed or running.stopping:
             continue
         if first.id in kept and kept[first.id].guaranteed:
-            own = [gpu for gpu in running.base.gpus if gpu not in nobodys]
-            count(first.virtual_cluster, running.gpu_model, own, first.parts_on(running.replicas).keys())
+            own: Collection[GpuId] = running.base.gpus
+            if nobodys:
+                own = [gpu for gpu in own if gpu not in nobodys]
+            parts = first.parts_on(running.replicas) if first.has_parts else {}
+            count(first.virtual_cluster, running.gpu_model, own, parts.keys())
     guaranteed = {
         (vc.name, model): count for vc in snapshot.virtual_clusters for model, count in vc.guaranteed.items()
     }
