@@ -159,6 +159,11 @@ class Admission:
         return None
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether a quota holds back jobs that could be considered otherwise."""
+        return bool(self._crowded)
+
+    @property
     def next_alarm(self) -> float:
         """The instant at which the next job is looked at again though nothing happened to it."""
         return self._alarms[0][0] if self._alarms else inf

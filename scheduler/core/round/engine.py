@@ -184,7 +184,7 @@ class RoundEngine:
 
     def stands_until(self, outcomes: Sequence[ViewOutcome], plan: Plan) -> float:
         """Return the instant before which the plan of these outcomes stands if nothing happens."""
-        return stands_until(self.facts, self.admission, outcomes, self.without_gpus, plan)
+        return stands_until(self.facts, self.admission, outcomes, self.without_gpus, self._long_waits, plan)
 
     def plan(self, outcomes: Sequence[ViewOutcome]) -> Plan:
         """Diff: return the plan of the round, without the reasons of those who wait."""

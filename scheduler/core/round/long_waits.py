@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from math import inf
 
 from scheduler.core.building_blocks.policy import Tagged, View
 from scheduler.core.building_blocks.service import INSTANT_SECONDS
@@ -111,6 +112,18 @@ class LongWaits:
         while self._alarms and self._due_at(self._alarms[0][1]) != self._alarms[0][0]:
             heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
+
+    @property
+    def stands_until(self) -> float:
+        """The instant before which time alone changes nothing here; minus infinity: somebody has waited for
+        too long, or a turn goes on."""
+        if not self._bounds:
+            return inf
+        # What a quota holds back has no alarm, and goes ahead of others there once it is due.
+        if self._due or self.memory() is not None or self._admission.is_crowded:
+            return -inf
+        # An instant counts as come a little before it.
+        return inf if self.wake_at is None else self.wake_at - 2 * INSTANT_SECONDS
 
     def memory(self) -> Memory | None:
         """Return what is to be remembered; None where nothing is and was."""

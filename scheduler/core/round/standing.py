@@ -2,8 +2,8 @@
 
 Most rounds of a calm cluster find nothing new. Such a round need not be decided if the last one gave and took
 nothing, and if every part of it says until when it looks at no clock. Policies that do not set
-`Decision.stands_until` say nothing of that; nor do gangs that grow after a while, the market, bounds of
-waiting times, and placers of jobs without GPUs.
+`Decision.stands_until` say nothing of that; nor do gangs that grow after a while, the market, and placers of
+jobs without GPUs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from math import inf
 from scheduler.core.model.plan import Plan
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
+from scheduler.core.round.long_waits import LongWaits
 from scheduler.core.round.run_view import ViewOutcome
 
 
@@ -22,6 +23,7 @@ def stands_until(
     admission: Admission,
     outcomes: Sequence[ViewOutcome],
     beside: Sequence[ViewOutcome],
+    long_waits: LongWaits,
     plan: Plan,
 ) -> float:
     """Return the instant before which a plan stands; minus infinity: it is not known to at all.
@@ -30,12 +32,12 @@ def stands_until(
     """
     if plan.actions or plan.degraded or plan.ledger or beside or facts.frame.lending is not None:
         return -inf
-    if any([vc.longest_wait_seconds > 0 for vc in facts.virtual_clusters.values()]):
-        return -inf
     if any([outcome.decision.grants or outcome.decision.stops for outcome in outcomes]):
         return -inf
     if any([job.elastic is not None for job in facts.jobs.values()]):
         return -inf
     said = [outcome.decision.stands_until for outcome in outcomes]
     ends = [-inf if instant is None else instant for instant in said]
-    return min([*ends, admission.next_alarm, inf if plan.wake_at is None else plan.wake_at])
+    return min(
+        [*ends, admission.next_alarm, long_waits.stands_until, inf if plan.wake_at is None else plan.wake_at]
+    )
