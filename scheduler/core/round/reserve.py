@@ -21,6 +21,7 @@ from scheduler.core.building_blocks.computing import Compute, of_view, run_inlin
 from scheduler.core.building_blocks.kept_orders import KeptOrders
 from scheduler.core.building_blocks.policy import Dice, View
 from scheduler.core.fitting.capacity import Capacity
+from scheduler.core.fitting.demand import models_of
 from scheduler.core.fitting.holding import Holding, together
 from scheduler.core.fitting.offers import Pending
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running, VirtualCluster
@@ -161,7 +162,7 @@ class Reservation:
                 self._parts[before].drop_job(number)
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                self._parts[view].put_job(job)
+                self._parts[view].put_job(self._outside_cells(job) if view != SPARE else job)
             if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
@@ -169,6 +170,15 @@ class Reservation:
             self.orphaned.discard(allocation)
             if allocation in facts.running:
                 self._join(facts.running[allocation])
+
+    def _outside_cells(self, job: Job) -> Job:
+        """Return a guaranteed job as its view sees it: cells are of GPUs, so that a gang some replicas of
+        which have none goes to models that are divided by counts."""
+        layout, cluster = self._facts.layout, self._facts.cluster
+        if layout is None or all([task.gpus for task in job.tasks]):
+            return job
+        models = [model for model in models_of(job, cluster) if model not in layout.gpu_models]
+        return replace(job, gpu_models=tuple(models))
 
     def _view_for(self, job: Job, running: Running | None) -> str:
         """Return the view that decides about a job: the spare one while its guarantee has lapsed."""

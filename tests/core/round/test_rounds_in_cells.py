@@ -13,7 +13,7 @@ from scheduler.core.building_blocks import growing
 from scheduler.core.cells.health import settle
 from scheduler.core.model.cell_specification import VirtualCells
 from scheduler.core.model.plan import ActionKind, Plan
-from scheduler.core.model.snapshot import Job, Snapshot
+from scheduler.core.model.snapshot import Job, Snapshot, Task
 from scheduler.core.round import beyond_guarantees
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
@@ -196,3 +196,17 @@ def test_counts_promise_no_shapes_and_cells_do() -> None:
     )
     assert first_starts(counts, seconds)[17] >= 500
     assert first_starts(cells, seconds)[17] <= 60 + counts.round_seconds
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_gang_of_which_some_replicas_have_no_gpus_goes_where_gpus_are_counted(policy: str) -> None:
+    v100, p100 = make_cluster(1, gpus=4), make_cluster(1, gpus=4, gpu_model="P100", first=2)
+    cells = owning(hardware_of(v100), {"research": {"V100-4-NODE": 1}})
+    vc = make_virtual_cluster(guaranteed={"V100": 4, "P100": 4}, policy=policy)
+    tasks = (Task(replicas=1, gpus=1), Task(replicas=1, gpus=0, cpus=1.0))
+    # Whatever likes fast GPUs likes those in cells.
+    job = replace(make_job(1), tasks=tasks, throughput={"V100": 9.0, "P100": 1.0})
+    snapshot = make_snapshot(nodes=(*v100, *p100), jobs=[job], virtual_clusters=[vc])
+    plan = decide(in_cells(snapshot, cells))
+    assert not plan.degraded
+    assert {action.placement.gpu_model for action in plan.actions if action.placement} == {"P100"}

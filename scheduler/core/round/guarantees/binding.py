@@ -335,7 +335,7 @@ class Binding:
                 self._let_go(self._tentative.pop())
                 unbound.update(dict.fromkeys(grant.jobs, objection))
                 continue
-            nodes = [after.cluster.where[replica[0]][1] for replica in real.replicas]
+            nodes = [number for _, number in after.cluster.homes(real)]
             try:
                 fit = after.fit_on(demand, real, nodes)
                 if any(victim.running in kept for victim in fit.victims):
