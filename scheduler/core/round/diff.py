@@ -41,6 +41,10 @@ def diff(
     leaving = {held.running.allocation for held in outcomes[-1].capacity.dropped if held.running is not None}
     reclaimed = {AllocationId(-each) for each in leaving if each < 0}
     leaving = {each for each in leaving if each > 0}
+    # A gang cannot begin again with its guaranteed GPUs alone where some of these take no work any more.
+    leaving.update(
+        [each for each in reclaimed if not all(map(facts.is_usable, facts.running[each].base.gpus))]
+    )
     leaving.update(admission.endings, facts.stale, orphaned)
     leaving.difference_update([action.allocation for action in placed if action.allocation is not None])
     stops = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from scheduler.core.cells.compiling import compiled
 from scheduler.core.fairness.division import account_of
 from scheduler.core.model.plan import Action, ActionKind, Plan
@@ -87,6 +89,20 @@ def test_a_guarantee_takes_back_by_a_resize_and_kills_nobody() -> None:
     assert shrunk.preempted_by == (2,)
     assert "2 of its 4 GPUs were reclaimed by guaranteed job 2 of virtual cluster vision" in shrunk.message
     assert not [action for action in plan.actions if action.kind is ActionKind.STOP]
+
+
+@pytest.mark.parametrize("state", [{"broken": [0]}, {"schedulable": False}], ids=str)
+def test_a_gang_stops_that_cannot_begin_again_with_its_guaranteed_gpus_alone(state: dict[str, Any]) -> None:
+    """A resize to GPUs that take no work is no legal plan: each round ended with that."""
+    running = replace(GROWN, replicas=((100,), (101,), (200,), (201,), (202,), (203,)))
+    big = [make_virtual_cluster("research", {"V100": 2}), make_virtual_cluster("vision", {"V100": 4})]
+    # Two are idle on the other node; four are needed, on one node.
+    nodes = (make_node(1, gpus=2, **state), make_node(2, gpus=6))
+    snapshot = facts(make_job(2, 4, virtual_cluster="vision"), running=[running])
+    plan = decide(replace(snapshot, nodes=nodes, virtual_clusters=tuple(big)))
+    assert (started(plan), resized(plan)) == ([2], {})
+    (stopped,) = [action for action in plan.actions if action.kind is ActionKind.STOP]
+    assert (stopped.jobs, stopped.preempted_by) == ((1,), (2,))
 
 
 def test_a_guarantee_rather_takes_what_is_idle() -> None:
