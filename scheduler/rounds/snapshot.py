@@ -21,6 +21,7 @@ from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
@@ -403,13 +404,13 @@ def _interference(cursor: Any) -> tuple[Branch, ...]:
     return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])
 
 
-def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
+def _workload(cursor: Any) -> tuple[TaskKind, ...]:
     """Return the demand of the last days, as last counted, if a placer uses it."""
     cursor.execute(_WORKLOAD)
     row = cursor.fetchone()
     return tuple(
         [
-            core.TaskKind(
+            TaskKind(
                 gpus=max(math.floor(kind["gpus"]), 1) if kind["gpus"] else 0,
                 cpus=kind["cpus"],
                 share=round(kind["gpus"] * WHOLE_GPU) if 0 < kind["gpus"] < 1 else WHOLE_GPU,
