@@ -5272,7 +5272,7 @@ export interface components {
             nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
-            /** @description A reservation of its tenant: it starts when that begins, and on its nodes alone while it lasts. */
+            /** @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before. */
             reservation?: string | null;
             /** @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
@@ -5399,7 +5399,7 @@ export interface components {
              */
             pinned_cell?: string | null;
             /**
-             * @description A reservation of its tenant: it starts when that begins, and on its nodes alone while it lasts.
+             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
              * @example paper
              */
             reservation?: string | null;
@@ -5616,7 +5616,7 @@ export interface components {
              */
             pinned_cell?: string | null;
             /**
-             * @description A reservation of its tenant: it starts when that begins, and on its nodes alone while it lasts.
+             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
              * @example paper
              */
             reservation?: string | null;
