@@ -31,7 +31,7 @@ class Reservation(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="+")
     virtual_cluster = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, null=True, related_name="+")
     gpu_model = models.CharField(max_length=63)
-    #: How many were asked for; its nodes have so many or more.
+    #: How many were asked for; its nodes may have more.
     gpus = models.PositiveIntegerField()
     #: Names, sorted. No name is ever changed.
     nodes = ArrayField(models.CharField(max_length=63))

@@ -32,7 +32,7 @@ from tenants.selectors import Viewer, tenant_get, viewer
 
 class ReservationChange(StrictSerializer):
     gpus = serializers.IntegerField(min_value=1, max_value=1_000_000, help_text="Whole nodes are reserved.")
-    starts_at = serializers.DateTimeField(help_text="From then on nobody else has its nodes.")
+    starts_at = serializers.DateTimeField(help_text="From then on only its jobs have its nodes.")
     ends_at = serializers.DateTimeField(help_text="When its nodes are for everybody again.")
     note = serializers.CharField(
         max_length=300, required=False, allow_blank=True, help_text="What it is for."
@@ -71,10 +71,10 @@ class ReservationFilters(filters.FilterSet):
             ReservationState.OVER: lasts & Q(ends_at__lte=now),
             ReservationState.CANCELLED: Q(cancelled_at__isnull=False),
         }
-        wanted = Q()
+        any_of = Q()
         for state in states:
-            wanted |= of_state[ReservationState(state)]
-        return rows.filter(wanted)
+            any_of |= of_state[ReservationState(state)]
+        return rows.filter(any_of)
 
 
 class Reservations(ListAPIView[Reservation]):

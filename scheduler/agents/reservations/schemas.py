@@ -17,7 +17,7 @@ class Reservation(serializers.Serializer[Mapping[str, object]]):
         allow_null=True, help_text="null: all virtual clusters of the tenant."
     )
     gpu_model = serializers.CharField()
-    gpus = serializers.IntegerField(help_text="How many were asked for; its nodes have so many or more.")
+    gpus = serializers.IntegerField(help_text="How many were asked for; its nodes may have more.")
     nodes = serializers.ListField(child=serializers.CharField(), help_text="Names.")
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()

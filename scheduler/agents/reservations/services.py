@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from scheduler.agents.reservations.choosing import Wanted, at, chosen_nodes, lock_nodes, unfit_nodes
+from scheduler.agents.reservations.choosing import Asked, at, chosen_nodes, lock_nodes, unfit_nodes
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.jobs.attempts.services.steps import attempt_event
 from scheduler.models.attempts import Attempt, AttemptPart
@@ -46,7 +46,7 @@ def reservation_create(
     note: str = "",
     actor: str,
 ) -> Reservation:
-    """Reserve nodes with so many GPUs. From now on nothing guaranteed starts there that would outlast it."""
+    """Reserve nodes that have the GPUs. From now on nothing guaranteed starts there that would outlast it."""
     now = database_now()
     _check_start(starts_at, now)
     _check_end(ends_at, starts_at)
@@ -62,7 +62,7 @@ def reservation_create(
         problem = f"tenant {tenant.name} has a reservation {name} that is not over"
         raise Conflict.of(FieldError("name", problem, "another name"))
     lock_nodes(gpu_model)
-    wanted = Wanted(gpu_model=gpu_model, gpus=gpus, starts_at=starts_at, ends_at=ends_at)
+    asked = Asked(gpu_model=gpu_model, gpus=gpus, starts_at=starts_at, ends_at=ends_at)
     made = Reservation.objects.create(
         name=name,
         tenant=tenant,
@@ -70,7 +70,7 @@ def reservation_create(
         virtual_cluster=virtual_cluster,
         gpu_model=gpu_model,
         gpus=gpus,
-        nodes=chosen_nodes(wanted, now),
+        nodes=chosen_nodes(asked, now),
         starts_at=starts_at,
         ends_at=ends_at,
         note=note,
@@ -84,7 +84,7 @@ def reservation_create(
 
 @transaction.atomic
 def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) -> Reservation:
-    """Change `gpus`, `starts_at`, `ends_at` or `note`. Of one that has begun: its end and its note."""
+    """Change `gpus`, `starts_at`, `ends_at` or `note`. Once it has begun: its end and its note."""
     now = database_now()
     reservation = _locked(reservation, now)
     old = {name: getattr(reservation, name) for name in columns}
@@ -158,7 +158,7 @@ def _repair(number: int) -> None:
 
 def _choose_again(reservation: Reservation, now: datetime) -> None:
     lock_nodes(reservation.gpu_model)
-    wanted = Wanted(
+    asked = Asked(
         gpu_model=reservation.gpu_model,
         gpus=reservation.gpus,
         starts_at=reservation.starts_at,
@@ -166,7 +166,7 @@ def _choose_again(reservation: Reservation, now: datetime) -> None:
         own_id=reservation.id,
         keeps=reservation.nodes,
     )
-    reservation.nodes = chosen_nodes(wanted, now)
+    reservation.nodes = chosen_nodes(asked, now)
 
 
 def _refuse_later_end(reservation: Reservation) -> None:

@@ -65,7 +65,7 @@ def _whom(one: Reservation) -> str:
 def create(
     name: Annotated[str, typer.Argument(help="What jobs write into `reservation`.", show_default=False)],
     tenant: Annotated[str, typer.Option("--tenant", "-t", help="Whose jobs have its nodes.")],
-    gpus: Annotated[int, typer.Option("--gpus", "-g", help="Whole nodes with so many are reserved.", min=1)],
+    gpus: Annotated[int, typer.Option("--gpus", "-g", help="How many; whole nodes are reserved.", min=1)],
     gpu_model: Annotated[str, typer.Option("--gpu-model", help="Their model.")],
     start: Annotated[str, typer.Option("--start", metavar="WHEN", help=_START)],
     end: Annotated[str, typer.Option("--end", metavar="WHEN", help=_END)],
