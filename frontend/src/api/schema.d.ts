@@ -7082,7 +7082,7 @@ export interface components {
             gpus?: number;
             /**
              * Format: date-time
-             * @description From then on nobody else has its nodes.
+             * @description From then on only its jobs have its nodes.
              */
             starts_at?: string;
             /**
@@ -7408,7 +7408,7 @@ export interface components {
             /** @description null: all virtual clusters of the tenant. */
             virtual_cluster: string | null;
             gpu_model: string;
-            /** @description How many were asked for; its nodes have so many or more. */
+            /** @description How many were asked for; its nodes may have more. */
             gpus: number;
             /** @description Names. */
             nodes: string[];
@@ -7427,7 +7427,7 @@ export interface components {
             gpus: number;
             /**
              * Format: date-time
-             * @description From then on nobody else has its nodes.
+             * @description From then on only its jobs have its nodes.
              */
             starts_at: string;
             /**
