@@ -130,7 +130,7 @@ PATCH  /api/v1/maintenance/<int:window_id>        401    403      403    403    
 DELETE /api/v1/maintenance/<int:window_id>        401    403      403    403    403   204      403       403
 GET    /api/v1/reservations                       401    200      200    200    200   200      200       -
 POST   /api/v1/reservations                       401    403      403    403    403   201      403       403
-GET    /api/v1/reservations/<int:reservation_id>  401    404      200    200    200   200      404       -
+GET    /api/v1/reservations/<int:reservation_id>  401    404      200    200    200   200      200       -
 PATCH  /api/v1/reservations/<int:reservation_id>  401    403      403    403    403   200      403       403
 DELETE /api/v1/reservations/<int:reservation_id>  401    403      403    403    403   204      403       403
 GET    /api/v1/serving-pools                      401    200      200    200    200   200      200       -
@@ -370,7 +370,7 @@ BODIES = {
     ("POST", "/api/v1/reservations"): {
         "name": "deadline",
         "tenant": "red",
-        "gpu_model": "V100",
+        "gpu_model": "T4",
         "gpus": 1,
         "starts_at": (datetime.now(UTC) + timedelta(days=9)).isoformat(),
         "ends_at": (datetime.now(UTC) + timedelta(days=10)).isoformat(),
