@@ -25,7 +25,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Terms:
     """What is to be had, and when. `keeps`: nodes that it has already and rather keeps."""
 
     gpu_model: str
@@ -43,30 +43,30 @@ def lock_nodes(gpu_model: str) -> None:
     list(rows.order_by("id").values_list("id"))
 
 
-def chosen_nodes(asked: Asked, now: datetime) -> list[str]:
+def chosen_nodes(terms: Terms, now: datetime) -> list[str]:
     """Return the names of nodes that have the GPUs, sorted. The nodes of the model are locked.
 
     Raises Invalid where there are too few GPUs at all, Conflict that names what is in the way otherwise.
     """
-    rows = Node.objects.filter(gpu_model__name=asked.gpu_model).annotate(
+    rows = Node.objects.filter(gpu_model__name=terms.gpu_model).annotate(
         usable=Count("gpus", filter=Q(gpus__healthy=True, gpus__present=True))
     )
     nodes = {node.name: node for node in rows.order_by("id")}
     there = sum(node.usable for node in nodes.values())
-    if there < asked.gpus:
-        problem = f"there are {wording.gpus(there, [asked.gpu_model])} in this cluster"
+    if there < terms.gpus:
+        problem = f"there are {wording.gpus(there, [terms.gpu_model])} in this cluster"
         raise Invalid.of(FieldError("gpus", problem, f"at most {there}" if there else "another gpu_model"))
     closed = {name for name, node in nodes.items() if not _takes_work(node)}
-    reserved, maintained = _reserved(asked), _maintained(asked)
-    busy = _busy(asked, now)
+    reserved, maintained = _reserved(terms), _maintained(terms)
+    busy = _busy(terms, now)
     out = closed.union(reserved, maintained, busy)
     line = sorted(
         [node for name, node in nodes.items() if name not in out and node.usable],
         # Its own, then large ones near together: the fewest nodes that will do.
-        key=lambda node: (node.name not in asked.keeps, -node.usable, node.rack, node.id),
+        key=lambda node: (node.name not in terms.keeps, -node.usable, node.rack, node.id),
     )
     found: list[str] = []
-    left = asked.gpus
+    left = terms.gpus
     for node in line:
         if left <= 0:
             break
@@ -74,7 +74,7 @@ def chosen_nodes(asked: Asked, now: datetime) -> list[str]:
         left -= node.usable
     if left > 0:
         had = sum(node.usable for node in line)
-        raise _refusal(asked, had, closed=sorted(closed), taken={**maintained, **reserved}, busy=busy)
+        raise _refusal(terms, had, closed=sorted(closed), taken={**maintained, **reserved}, busy=busy)
     return sorted(found)
 
 
@@ -82,7 +82,7 @@ def unfit_nodes(reservation: Reservation) -> set[str]:
     """Return those of its nodes that could not be had if it began now: gone, lost, or out of service."""
     rows = {node.name: node for node in Node.objects.filter(name__in=reservation.nodes)}
     maintained = _maintained(
-        Asked(
+        Terms(
             gpu_model=reservation.gpu_model,
             gpus=reservation.gpus,
             starts_at=reservation.starts_at,
@@ -101,10 +101,10 @@ def _takes_work(node: Node) -> bool:
     return in_service and node.serving_pool_id is None
 
 
-def _reserved(asked: Asked) -> Mapping[str, str]:
+def _reserved(terms: Terms) -> Mapping[str, str]:
     """Return which nodes other reservations have in that time, and the words for it."""
-    beside = lasting_reservations().filter(starts_at__lt=asked.ends_at, ends_at__gt=asked.starts_at)
-    others = beside.exclude(id=asked.own_id or 0).select_related("tenant")
+    beside = lasting_reservations().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
+    others = beside.exclude(id=terms.own_id or 0).select_related("tenant")
     return {
         node: f"reservation {each.name} of tenant {each.tenant.name} from {at(each.starts_at)} to"
         f" {at(each.ends_at)}"
@@ -113,8 +113,8 @@ def _reserved(asked: Asked) -> Mapping[str, str]:
     }
 
 
-def _maintained(asked: Asked) -> Mapping[str, str]:
-    windows = active_windows().filter(starts_at__lt=asked.ends_at, ends_at__gt=asked.starts_at)
+def _maintained(terms: Terms) -> Mapping[str, str]:
+    windows = active_windows().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
     return {
         node: f"maintenance window {each.id} from {at(each.starts_at)} to {at(each.ends_at)}"
         for each in windows
@@ -122,10 +122,10 @@ def _maintained(asked: Asked) -> Mapping[str, str]:
     }
 
 
-def _busy(asked: Asked, now: datetime) -> Mapping[str, list[str]]:
+def _busy(terms: Terms, now: datetime) -> Mapping[str, list[str]]:
     """Return which nodes have guaranteed jobs that may still run when it begins, and these in words."""
     parts = AttemptPart.objects.filter(
-        node__gpu_model__name=asked.gpu_model, attempt__allocation__guaranteed=True
+        node__gpu_model__name=terms.gpu_model, attempt__allocation__guaranteed=True
     )
     parts = parts.exclude(state=PartState.EXITED).exclude(
         attempt__state__in=(AttemptState.ENDED, AttemptState.STOPPING)
@@ -137,13 +137,13 @@ def _busy(asked: Asked, now: datetime) -> Mapping[str, list[str]]:
             found[node].append(f"job {job}, which has no time limit")
             continue
         ends_at = (since or now) + timedelta(seconds=limit)
-        if ends_at > asked.starts_at:
+        if ends_at > terms.starts_at:
             found[node].append(f"job {job}, which may run until {at(ends_at)}")
     return found
 
 
 def _refusal(
-    asked: Asked,
+    terms: Terms,
     had: int,
     *,
     closed: Sequence[str],
@@ -151,8 +151,8 @@ def _refusal(
     busy: Mapping[str, Sequence[str]],
 ) -> Conflict:
     summary = (
-        f"{wording.gpus(had, [asked.gpu_model])} can be reserved from {at(asked.starts_at)} to"
-        f" {at(asked.ends_at)}, and {asked.gpus} were asked for"
+        f"{wording.gpus(had, [terms.gpu_model])} can be reserved from {at(terms.starts_at)} to"
+        f" {at(terms.ends_at)}, and {terms.gpus} were asked for"
     )
     fields = [FieldError("gpus", summary, f"at most {had}" if had else "another time, or another gpu_model")]
     others = list(dict.fromkeys(taken.values()))

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from scheduler.agents.reservations.choosing import Asked, at, chosen_nodes, lock_nodes, unfit_nodes
+from scheduler.agents.reservations.choosing import Terms, at, chosen_nodes, lock_nodes, unfit_nodes
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.jobs.attempts.services.steps import attempt_event
 from scheduler.models.attempts import Attempt, AttemptPart
@@ -62,7 +62,7 @@ def reservation_create(
         problem = f"tenant {tenant.name} has a reservation {name} that is not over"
         raise Conflict.of(FieldError("name", problem, "another name"))
     lock_nodes(gpu_model)
-    asked = Asked(gpu_model=gpu_model, gpus=gpus, starts_at=starts_at, ends_at=ends_at)
+    terms = Terms(gpu_model=gpu_model, gpus=gpus, starts_at=starts_at, ends_at=ends_at)
     made = Reservation.objects.create(
         name=name,
         tenant=tenant,
@@ -70,7 +70,7 @@ def reservation_create(
         virtual_cluster=virtual_cluster,
         gpu_model=gpu_model,
         gpus=gpus,
-        nodes=chosen_nodes(asked, now),
+        nodes=chosen_nodes(terms, now),
         starts_at=starts_at,
         ends_at=ends_at,
         note=note,
@@ -158,7 +158,7 @@ def _repair(number: int) -> None:
 
 def _choose_again(reservation: Reservation, now: datetime) -> None:
     lock_nodes(reservation.gpu_model)
-    asked = Asked(
+    terms = Terms(
         gpu_model=reservation.gpu_model,
         gpus=reservation.gpus,
         starts_at=reservation.starts_at,
@@ -166,7 +166,7 @@ def _choose_again(reservation: Reservation, now: datetime) -> None:
         own_id=reservation.id,
         keeps=reservation.nodes,
     )
-    reservation.nodes = chosen_nodes(asked, now)
+    reservation.nodes = chosen_nodes(terms, now)
 
 
 def _refuse_later_end(reservation: Reservation) -> None:
