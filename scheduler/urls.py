@@ -4,6 +4,7 @@ from django.urls import path
 
 from scheduler.agents import api as agent_api
 from scheduler.agents.maintenance import api as maintenance_api
+from scheduler.agents.reservations import api as reservation_api
 from scheduler.agents.serving_pools import api as serving_pool_api
 from scheduler.forecasts import api as forecast_api
 from scheduler.forecasts.adviser import api as adviser_api
@@ -98,6 +99,12 @@ urlpatterns = [
         "maintenance/<int:window_id>",
         maintenance_api.MaintenanceWindowDetail.as_view(),
         name="maintenance-window",
+    ),
+    path("reservations", reservation_api.Reservations.as_view(), name="reservations"),
+    path(
+        "reservations/<int:reservation_id>",
+        reservation_api.ReservationDetail.as_view(),
+        name="reservation",
     ),
     path("nodes/<str:name>/token", node_api.NodeToken.as_view(), name="node-token"),
     path("virtual-clusters", virtual_cluster_api.VirtualClusters.as_view(), name="virtual-clusters"),

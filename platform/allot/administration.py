@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Node,
         NodeWithToken,
         Quota,
+        Reservation,
         Tenant,
         User,
         UserQuotaState,
@@ -172,6 +173,28 @@ class Administration:
     def cancel_window(self, number: int) -> None:
         """Call a window off, or end it early."""
         self.send("DELETE", f"/maintenance/{number}")
+
+    # Reservations
+
+    def reservations(self, *, states: Sequence[str] = ()) -> list[Reservation]:
+        """Those that you may see by their start; of these states, or all."""
+        filters = {"state": ",".join(states)} if states else {}
+        return cast("list[Reservation]", list(self.pages("/reservations", filters, None)))
+
+    def reservation(self, number: int) -> Reservation:
+        return cast("Reservation", self.read(f"/reservations/{number}"))
+
+    def reserve(self, wanted: Mapping[str, Any]) -> Reservation:
+        """Make one: name, tenant, gpu_model, gpus, starts_at, ends_at; user, virtual_cluster, note."""
+        return cast("Reservation", self.write("/reservations", dict(wanted)))
+
+    def change_reservation(self, number: int, changes: Mapping[str, Any]) -> Reservation:
+        """Change gpus, starts_at, ends_at or note."""
+        return cast("Reservation", self.send("PATCH", f"/reservations/{number}", body=dict(changes)))
+
+    def cancel_reservation(self, number: int) -> None:
+        """Call a reservation off, or end it early."""
+        self.send("DELETE", f"/reservations/{number}")
 
     # Nodes and virtual clusters
 

@@ -238,6 +238,9 @@ def _one(
     if option == "begin":
         spec["begin"] = begin_at(value)
         return done, f"begin: {spec['begin']}"
+    if option == "reservation":
+        spec["reservation"] = value
+        return done, f"reservation: {value}"
     if option == "export":
         pairs = [part.partition("=") for part in value.split(",") if "=" in part]
         spec["env"] = {name.strip(): text for name, _, text in pairs}

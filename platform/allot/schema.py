@@ -998,6 +998,15 @@ class PatchedPriceInputRequest(TypedDict):
     price_per_hour: NotRequired[float]
 
 
+class PatchedReservationChangeRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    gpus: NotRequired[int]
+    starts_at: NotRequired[str]
+    ends_at: NotRequired[str]
+    note: NotRequired[str]
+
+
 class PatchedTenantChangeRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1175,6 +1184,23 @@ class ReplicaShare(TypedDict):
     memory_bytes: int
     proportional_cpus: float
     proportional_memory_bytes: int
+
+
+class ReservationInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    gpus: int
+    starts_at: str
+    ends_at: str
+    note: NotRequired[str]
+    name: str
+    tenant: str
+    user: NotRequired[str | None]
+    virtual_cluster: NotRequired[str | None]
+    gpu_model: str
+
+
+ReservationStateEnum: TypeAlias = Literal['announced', 'in_force', 'over', 'cancelled']
 
 
 class Resources(TypedDict):
@@ -1619,7 +1645,7 @@ class TokenTerms(TypedDict):
     may_never_expire: bool
 
 
-TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'job.preempted', 'job.stuck', 'job.trial_failed', 'job.maintenance', 'budget.reached', 'webhook.disabled', 'node.lost', 'node.cordoned']
+TopicsEnum: TypeAlias = Literal['job.started', 'job.finished', 'job.failed', 'job.preempted', 'job.stuck', 'job.trial_failed', 'job.maintenance', 'job.reserved', 'budget.reached', 'reservation.changed', 'webhook.disabled', 'node.lost', 'node.cordoned']
 
 
 class Topology(TypedDict):
@@ -2810,6 +2836,23 @@ class Reason(TypedDict):
     hint: str
 
 
+class Reservation(TypedDict):
+    id: int
+    name: str
+    state: ReservationStateEnum
+    tenant: str
+    user: str | None
+    virtual_cluster: str | None
+    gpu_model: str
+    gpus: int
+    nodes: list[str]
+    starts_at: str
+    ends_at: str
+    note: str
+    made_by: str
+    made_at: str
+
+
 class Round(TypedDict):
     number: int
     started_at: str
@@ -3243,6 +3286,7 @@ class JobSpec(TypedDict):
     skew: NotRequired[float | None]
     nodes: NotRequired[Nodes | None]
     pinned_cell: NotRequired[str | None]
+    reservation: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[Sharing | None]
     tags: NotRequired[list[Tag]]
@@ -3286,6 +3330,7 @@ class JobSpecRequest(TypedDict):
     skew: NotRequired[float | None]
     nodes: NotRequired[NodesRequest | None]
     pinned_cell: NotRequired[str | None]
+    reservation: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[SharingRequest | None]
     tags: NotRequired[list[Tag] | None]
@@ -3338,6 +3383,7 @@ class JobSubmitRequest(TypedDict):
     skew: NotRequired[float | None]
     nodes: NotRequired[NodesRequest | None]
     pinned_cell: NotRequired[str | None]
+    reservation: NotRequired[str | None]
     on_reclaim: NotRequired[OnReclaimEnum | None]
     sharing: NotRequired[SharingRequest | None]
     tags: NotRequired[list[Tag] | None]
@@ -3418,6 +3464,12 @@ class PaginatedAttemptList(TypedDict):
 
 class PaginatedNodeList(TypedDict):
     results: list[Node]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedReservationList(TypedDict):
+    results: list[Reservation]
     next: str | None
     previous: str | None
 

@@ -36,6 +36,7 @@ def celery_app(**options: Any) -> Celery:
             "watch-nodes": {"task": "scheduler.tasks.watch_nodes", "schedule": 2.0},
             "watch-serving-pools": {"task": "scheduler.tasks.watch_serving_pools", "schedule": 2.0},
             "watch-maintenance": {"task": "scheduler.tasks.watch_maintenance", "schedule": 2.0},
+            "watch-reservations": {"task": "scheduler.tasks.watch_reservations", "schedule": 5.0},
             "watch-jobs": {"task": "scheduler.tasks.watch_jobs", "schedule": 15.0},
             "watch-idle-gpus": {"task": "scheduler.tasks.watch_idle_gpus", "schedule": 60.0},
             "end-trials": {"task": "scheduler.tasks.end_trials", "schedule": 5.0},

@@ -5,7 +5,8 @@ from scheduler.jobspec.fields import Fields, did_you_mean
 from scheduler.jobspec.kinds import AUTO
 from scheduler.jobspec.parsing import parse
 from scheduler.jobspec.parts import ELASTIC_MODES, TOPOLOGY_LEVELS, WATCHED_THEN, SecretUse
-from scheduler.jobspec.spec import NOTIFIED, JobSpec, in_order
+from scheduler.jobspec.spec import NOTIFIED, JobSpec
+from scheduler.jobspec.stored import in_order
 from scheduler.jobspec.tasks import ANY_MODEL, TaskSpec
 
 __all__ = [

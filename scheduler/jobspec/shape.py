@@ -158,6 +158,7 @@ class Shape:
         default=None, metadata=_stored(write=_names, read=_candidates, always=True, fact=True)
     )
     pinned_cell: str = field(default="", metadata=_stored(always=True, fact=True))
+    reservation: str = field(default="", metadata=_stored(fact=True))
     on_reclaim: str = field(default="", metadata=_stored(always=True, fact=True))
     sharing: SharingLabels | None = field(
         default=None, metadata=_stored(write=_labels_row, read=_labels, fact=True)

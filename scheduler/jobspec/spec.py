@@ -5,11 +5,9 @@ that is stored and shown, and that `parse` accepts again unchanged. What else a 
 said in `declaring`.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from nodeagent.messages import Launcher
@@ -34,7 +32,6 @@ from scheduler.jobspec.awaiting import CANCEL, ON_UNMET, AwaitedJobs
 from scheduler.jobspec.beginning import Begin, Beginning
 from scheduler.jobspec.code import CODE, Code
 from scheduler.jobspec.declaring import Object, stated
-from scheduler.jobspec.fields import Fields
 from scheduler.jobspec.kind import Flag
 from scheduler.jobspec.kinds import (
     NAME,
@@ -244,6 +241,15 @@ class JobSpec:
         flag=Flag(("--pinned-cell",)),
         label="Pinned cell",
     )
+    #: Empty: it uses none.
+    reservation: str = stated(
+        Word(),
+        default="",
+        help="A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.",
+        example="paper",
+        flag=Flag(("--reservation",), metavar="NAME"),
+        is_sparse=True,
+    )
     #: Empty: it gives way to jobs of its virtual cluster, and runs on as opportunistic when it lapses.
     on_reclaim: str = stated(
         Choice((PREEMPT, DOWNGRADE)),
@@ -445,6 +451,7 @@ class JobSpec:
             skew=self.skew,
             nodes=self.nodes,
             pinned_cell=self.pinned_cell,
+            reservation=self.reservation,
             on_reclaim=self.on_reclaim,
             sharing=self.sharing,
             deadline_seconds=self.deadline_seconds,
@@ -477,24 +484,3 @@ class JobSpec:
 
 #: The whole specification.
 JOB = Object(JobSpec, "JobSpec")
-
-
-def stored_specification(column: Mapping[str, Any]) -> JobSpec:
-    """Return the specification of a job that was read with its column."""
-    return _specification_of(json.dumps(column))
-
-
-# Nodes ask for the same few again and again.
-@lru_cache(maxsize=4_096)
-def _specification_of(text: str) -> JobSpec:
-    """Return a stored normal form. What was stored before a field could be stated has its default.
-
-    It was checked when it was stored: what a later version would refuse is no reason to lose the job.
-    """
-    read: JobSpec = JOB.read_fields(Fields(json.loads(text), "", []))
-    return read
-
-
-def in_order(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored normal form with its fields in the order of `to_dict`, which jsonb does not keep."""
-    return dict(JOB.in_order(spec))

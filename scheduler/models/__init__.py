@@ -31,6 +31,7 @@ from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Lo
 from scheduler.models.metrics import FragmentationSample, NodeMetrics, NodePeak, PartMetrics, UsageSample
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
 from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
+from scheduler.models.reservations import Reservation
 from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.models.sessions import PortPass, Session
 from scheduler.models.throughputs import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
@@ -93,6 +94,7 @@ __all__ = [
     "PreemptionLimits",
     "ProgressPoint",
     "QueueOrder",
+    "Reservation",
     "Round",
     "ServingPool",
     "Session",

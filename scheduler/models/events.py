@@ -8,6 +8,7 @@ from tenants.models import Tenant
 TOLD_KINDS = (
     "attempt.ended",
     "attempt.maintenance",
+    "attempt.reserved",
     "attempt.stuck",
     "attempt.trial_failed",
     "budget.reached",
@@ -17,6 +18,7 @@ TOLD_KINDS = (
     "job.succeeded",
     "node.cordoned",
     "node.lost",
+    "reservation.changed",
     "webhook.disabled",
 )
 

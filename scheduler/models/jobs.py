@@ -11,7 +11,8 @@ from django.db.models import Q
 from scheduler.core.model.lifecycle import JOB_FINAL, JobState
 from scheduler.core.perf.throughput import JobClass, job_class_of
 from scheduler.jobspec.shape import Shape, stored_shape
-from scheduler.jobspec.spec import JobSpec, stored_specification
+from scheduler.jobspec.spec import JobSpec
+from scheduler.jobspec.stored import stored_specification
 from scheduler.models.archives import Archive
 from tenants.models import Tenant, VirtualCluster
 

@@ -21,6 +21,8 @@ from scheduler.core.model.gpu_parts import SHARE_FREE, WHOLE_GPU
 from scheduler.core.model.interference import Branch
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN
+from scheduler.core.model.reservations import Reservation
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models.selectors.maintenance import CLOSED_BY_WINDOWS
 from scheduler.models.virtual_clusters import LONGEST_WAIT_SECONDS
@@ -98,6 +100,16 @@ WHERE details IS NOT NULL AND (
     EXISTS (SELECT 1 FROM tenants_virtualcluster WHERE placer = 'fgd')
     OR EXISTS (SELECT 1 FROM scheduler_clustersettings WHERE spare_placer = 'fgd'))
 ORDER BY at DESC LIMIT 1
+"""
+
+
+# Few rows or none: those over, or called off, concern no round.
+_RESERVATIONS = """
+SELECT r.name, t.name, coalesce(u.username, ''), coalesce(v.name, ''), r.nodes,
+       extract(epoch FROM r.starts_at)::float8, extract(epoch FROM r.ends_at)::float8
+FROM scheduler_reservation r JOIN tenants_tenant t ON t.id = r.tenant_id
+LEFT JOIN tenants_user u ON u.id = r.user_id LEFT JOIN tenants_virtualcluster v ON v.id = r.virtual_cluster_id
+WHERE r.cancelled_at IS NULL AND r.ends_at > clock_timestamp() ORDER BY r.starts_at, r.id
 """
 
 
@@ -205,6 +217,7 @@ def _read(round_number: int, *, whole: bool) -> ForRound:
             interference=_interference(cursor),
             cells=_cells(cursor),
             workload=_workload(cursor),
+            reservations=_reservations(cursor),
             **_settings(cursor),
         )
         facts = with_lending(own, cursor)
@@ -403,13 +416,13 @@ def _interference(cursor: Any) -> tuple[Branch, ...]:
     return tuple([Branch(**branch) for branch in (_json(row[0]) if row else ())])
 
 
-def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
+def _workload(cursor: Any) -> tuple[TaskKind, ...]:
     """Return the demand of the last days, as last counted, if a placer uses it."""
     cursor.execute(_WORKLOAD)
     row = cursor.fetchone()
     return tuple(
         [
-            core.TaskKind(
+            TaskKind(
                 gpus=max(math.floor(kind["gpus"]), 1) if kind["gpus"] else 0,
                 cpus=kind["cpus"],
                 share=round(kind["gpus"] * WHOLE_GPU) if 0 < kind["gpus"] < 1 else WHOLE_GPU,
@@ -418,6 +431,22 @@ def _workload(cursor: Any) -> tuple[core.TaskKind, ...]:
             )
             for kind in (_json(row[0]) if row else ())
         ]
+    )
+
+
+def _reservations(cursor: Any) -> tuple[Reservation, ...]:
+    cursor.execute(_RESERVATIONS)
+    return tuple(
+        Reservation(
+            name=name,
+            tenant=tenant,
+            user=user,
+            virtual_cluster=virtual_cluster,
+            nodes=tuple(nodes),
+            starts_at=starts_at,
+            ends_at=ends_at,
+        )
+        for name, tenant, user, virtual_cluster, nodes, starts_at, ends_at in cursor.fetchall()
     )
 
 

@@ -5,6 +5,7 @@
 - {at: 120, drain: {node: v100-0001, until: 600}}
 - {at: 150, quota: {tenant: everyone, gpus: {v100: 4}, cpus: 64, memory: 512GiB}}
 - {at: 150, budget: {tenant: everyone, gpu_hours: 2, renewed_at: [3600, 7200]}}
+- {at: 150, reserve: {name: paper, tenant: everyone, nodes: [v100-0001], starts_at: 3600, ends_at: 7200}}
 - {at: 180, virtual_cluster: {name: cluster, policy: fifo, guaranteed: {v100: 8}}}
 """
 
@@ -17,13 +18,14 @@ from typing import Any
 from scheduler.core.model import wording
 from scheduler.core.model.errors import UnknownPlugin
 from scheduler.core.model.limits import Budget
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Node, Snapshot, Tenant
 from scheduler.core.round.registry import split_placer, split_policy
 from scheduler.jobspec.fields import bytes_of
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.traces.fields import BadField, seconds, shown, within_a_century
 
-KINDS = ("node_down", "node_up", "drain", "quota", "budget", "virtual_cluster")
+KINDS = ("node_down", "node_up", "drain", "reserve", "quota", "budget", "virtual_cluster")
 
 Change = Callable[[Snapshot], Snapshot]
 
@@ -62,6 +64,29 @@ def _drain(where: str, value: Mapping[str, Any]) -> Change:
         return replace(node, closes_at=until)
 
     return lambda facts: _with_node(where, facts, str(value.get("node", "")), closing)
+
+
+def _reserve(where: str, value: Mapping[str, Any]) -> Change:
+    """Keep nodes for those jobs of a tenant that name the reservation."""
+    texts = ("name", "tenant", "user", "virtual_cluster")
+    refuse_unknown(where, value, (*texts, "nodes", "starts_at", "ends_at"))
+    given = {key: str(value.get(key, "")) for key in texts}
+    names = value.get("nodes")
+    if not isinstance(names, list) or not names or not given["name"]:
+        raise InputError(f"{where}: must have a name, and nodes as a list of names")
+    starts_at, ends_at = (_seconds(where, key, value.get(key)) for key in ("starts_at", "ends_at"))
+    if ends_at <= starts_at:
+        raise InputError(f"{where}: ends_at: {ends_at:g} is not after starts_at, {starts_at:g}")
+    made = Reservation(nodes=tuple(map(str, names)), starts_at=starts_at, ends_at=ends_at, **given)
+
+    def change(facts: Snapshot) -> Snapshot:
+        for name in made.nodes:
+            _with_node(where, facts, name, lambda node: node)
+        if given["tenant"] not in [tenant.name for tenant in facts.tenants]:
+            raise InputError(f"{where}: there is no tenant {shown(given['tenant'])}")
+        return replace(facts, reservations=(*facts.reservations, made))
+
+    return change
 
 
 def _with_node(where: str, facts: Snapshot, name: str, changed: Callable[[Node], Node]) -> Snapshot:
@@ -143,6 +168,7 @@ def _virtual_cluster(where: str, value: Mapping[str, Any]) -> Change:
 
 _READERS: Mapping[str, Callable[[str, Mapping[str, Any]], Change]] = {
     "drain": _drain,
+    "reserve": _reserve,
     "quota": _quota,
     "budget": _budget,
     "virtual_cluster": _virtual_cluster,

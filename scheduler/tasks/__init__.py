@@ -9,6 +9,7 @@ from celery import shared_task
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from scheduler.agents.maintenance import services as maintenance_services
+from scheduler.agents.reservations import services as reservation_services
 from scheduler.agents.services import draining, leases
 from scheduler.agents.serving_pools import services as serving_pool_services
 from scheduler.forecasts.adviser.services import advice, comparisons, elasticity
@@ -81,6 +82,11 @@ def watch_serving_pools() -> None:
 @shared_task(time_limit=60)
 def watch_maintenance() -> None:
     maintenance_services.windows_advance()
+
+
+@shared_task(time_limit=60)
+def watch_reservations() -> None:
+    reservation_services.reservations_repair()
 
 
 @shared_task(time_limit=60)

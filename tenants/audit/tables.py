@@ -207,6 +207,13 @@ AUDITED: Mapping[str, AuditedTable] = {
         watched_when="new.state = 'cancelled' AND old.state <> 'cancelled'",
         changes={"cancel": "new.state = 'cancelled' AND old.state <> 'cancelled'"},
     ),
+    "scheduler.Reservation": AuditedTable(
+        what="reservation",
+        name="r.name",
+        tenant="r.tenant_id",
+        left_out=("made_at",),
+        changes={"cancel": "new.cancelled_at IS NOT NULL AND old.cancelled_at IS NULL"},
+    ),
     "scheduler.Job": AuditedTable(
         what="job",
         name="r.name",

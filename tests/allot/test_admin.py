@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from scheduler.models import Budget, Job, MaintenanceWindow, Node, UserBudget
+from scheduler.models import Budget, Job, MaintenanceWindow, Node, Reservation, UserBudget
 from tenants.models import Invitation, Role, Tenant, Token, User, VirtualCluster
 from tests.allot.in_process import Allot, signed_in
 from tests.api.caller import make_token
@@ -267,6 +267,42 @@ def test_a_maintenance_window_from_its_announcement_to_its_end(allot: Allot) -> 
     assert allot("admin", "maintenance", "cancel", str(window.id), "--yes").exit_code == 0
     assert allot("maintenance").stdout == ""
     assert json.loads(allot("admin", "maintenance", "list", "--json").stdout)[0]["state"] == "cancelled"
+
+
+def test_a_reservation_from_its_making_to_its_end(allot: Allot) -> None:
+    make_node("a1")
+    red = make_tenant("red")
+    make_vc("shared", members=[red], guaranteed={"V100": 8})
+    wanted = ("--tenant", "red", "--gpus", "8", "--gpu-model", "V100", "--start", "36h", "--end", "4h")
+    made = allot("admin", "reservation", "create", "paper", *wanted, "-m", "deadline")
+    assert made.exit_code == 0, made.stderr
+    row = Reservation.objects.get()
+    assert (row.name, row.tenant, row.nodes, row.made_by) == ("paper", red, ["a1"], "user olga")
+    assert row.ends_at - row.starts_at == timedelta(hours=4)
+    assert made.stdout.startswith(f"reservation {row.id} (paper): ")
+
+    heading, line = rows(allot("admin", "reservation", "ls").stdout)
+    assert heading == ["ID", "NAME", "STATE", "FOR", "GPUS", "STARTS", "ENDS", "NODES", "NOTE"]
+    assert [*line[:6], *line[-2:]] == [
+        str(row.id), "paper", "ANNOUNCED", "red", "8", "V100", "a1", "deadline",
+    ]  # fmt: skip
+    again = allot("admin", "reservation", "create", "more", *wanted)
+    assert (again.exit_code, "0 V100 can be reserved" in again.stderr) == (1, True)
+
+    submit = ("submit", "--gpus", "8", "--tenant", "red", "--vc", "shared", "--reservation")
+    assert allot(*submit, "paper", "--", "true").exit_code == 0
+    assert Job.objects.get().spec["reservation"] == "paper"
+    refused = allot(*submit, "papre", "--", "true")
+    assert (refused.exit_code, 'did you mean "paper"' in refused.stderr) == (1, True)
+
+    assert "a1" in allot("admin", "reservation", "change", str(row.id), "--end", "6h").stdout
+    row.refresh_from_db()
+    assert row.ends_at - row.starts_at == timedelta(hours=6)
+    assert allot("admin", "reservation", "change", str(row.id)).exit_code == 2
+    assert allot("admin", "reservation", "cancel", str(row.id), "--yes").exit_code == 0
+    assert allot("admin", "reservation", "ls").stdout == ""
+    every = allot("admin", "reservation", "ls", "--all", "--output", "json")
+    assert json.loads(every.stdout)[0]["state"] == "cancelled"
 
 
 def test_tokens_of_others_are_ended(allot: Allot) -> None:

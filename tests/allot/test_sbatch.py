@@ -66,6 +66,7 @@ def test_a_script_of_each_kind_becomes_replicas_and_resources(kind: str) -> None
         ("--mail-type=END,FAIL", "translated", {"notify": {"email": ["end", "failure"]}}),
         ("--no-requeue", "approximated", {"retry": {"max_attempts": 1}}),
         ("--export=ALL", "not possible", {}),
+        ("--reservation=paper", "translated", {"reservation": "paper"}),
         ("--begin=2026-12-01T18:00:00+00:00", "translated", {"begin": "2026-12-01T18:00:00+00:00"}),
         (
             "-d afterok:17:18,afterany:19,singleton",

@@ -128,6 +128,11 @@ POST   /api/v1/maintenance                        401    403      403    403    
 GET    /api/v1/maintenance/<int:window_id>        401    200      200    200    200   200      200       -
 PATCH  /api/v1/maintenance/<int:window_id>        401    403      403    403    403   200      403       403
 DELETE /api/v1/maintenance/<int:window_id>        401    403      403    403    403   204      403       403
+GET    /api/v1/reservations                       401    200      200    200    200   200      200       -
+POST   /api/v1/reservations                       401    403      403    403    403   201      403       403
+GET    /api/v1/reservations/<int:reservation_id>  401    404      200    200    200   200      200       -
+PATCH  /api/v1/reservations/<int:reservation_id>  401    403      403    403    403   200      403       403
+DELETE /api/v1/reservations/<int:reservation_id>  401    403      403    403    403   204      403       403
 GET    /api/v1/serving-pools                      401    200      200    200    200   200      200       -
 POST   /api/v1/serving-pools                      401    403      403    403    403   201      403       403
 GET    /api/v1/serving-pools/<str:name>           401    200      200    200    200   200      200       -
@@ -362,6 +367,15 @@ BODIES = {
         "ends_at": (datetime.now(UTC) + timedelta(days=10)).isoformat(),
     },
     ("PATCH", "/api/v1/maintenance/<int:window_id>"): {"reason": "new switches"},
+    ("POST", "/api/v1/reservations"): {
+        "name": "deadline",
+        "tenant": "red",
+        "gpu_model": "T4",
+        "gpus": 1,
+        "starts_at": (datetime.now(UTC) + timedelta(days=9)).isoformat(),
+        "ends_at": (datetime.now(UTC) + timedelta(days=10)).isoformat(),
+    },
+    ("PATCH", "/api/v1/reservations/<int:reservation_id>"): {"note": "for the deadline"},
     ("POST", "/api/v1/serving-pools"): {"name": "search"},
     ("PATCH", "/api/v1/serving-pools/<str:name>"): {"return_seconds": 60},
     ("POST", "/api/v1/serving-pools/<str:name>/returns"): {"nodes": 1},

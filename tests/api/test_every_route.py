@@ -35,6 +35,7 @@ from scheduler.models import (
     WhatIf,
 )
 from scheduler.models.jobs import SavedSearch
+from scheduler.models.reservations import Reservation
 from scheduler.virtual_clusters.ledger.services import ledger_write
 from tenants.models import Invitation, Role, Scope, Secret, Tenant, Token, User, VirtualCluster
 from tests.api.caller import Caller, caller, forget_wrong_passwords, is_error, make_token
@@ -232,7 +233,21 @@ def world(db, settings) -> World:
         ends_at=timezone.now() + timedelta(days=2),
         actor="user operator",
     )
+    # Nothing runs there that would be in a reservation's way.
+    make_node("quiet", gpu_model="T4")
+    reservation = Reservation.objects.create(
+        name="paper",
+        tenant=red,
+        gpu_model="V100",
+        gpus=1,
+        nodes=["busy"],
+        starts_at=timezone.now() + timedelta(days=1),
+        ends_at=timezone.now() + timedelta(days=2),
+        made_by="user operator",
+        made_at=timezone.now(),
+    )
     parameters = {
+        "reservation_id": str(reservation.id),
         "window_id": str(window.id),
         "webhook_id": str(webhook.id),
         "delivery_id": str(delivery.id),

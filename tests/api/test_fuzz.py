@@ -43,6 +43,7 @@ ANY = {
             "offer_id",
             "rule_id",
             "number",
+            "reservation_id",
             "search_id",
             "window_id",
             "webhook_id",

@@ -107,6 +107,7 @@ def test_every_get_is_called_and_its_answer_understood(generated, client):
         "maintenance_get",
         "market_loans_get",
         "market_offers_get",
+        "reservations_get",
         "tenants_archives_get",
         "webhooks_get",
         "webhooks_deliveries_list",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -129,3 +130,33 @@ def test_the_page_recovers_by_itself_after_the_server_died(garden, open_page):
     expect(side.get_by_text("Live", exact=True)).to_be_visible()
     garden.platform.call("POST", f"jobs/{job}/cancel")
     expect(page.locator("header").get_by_text("Cancelled")).to_be_visible()
+
+
+def test_an_operator_reserves_gpus_in_the_calendar_and_the_tenant_sees_them(open_page):
+    page = open_page("operator", "/calendar")
+    page.get_by_role("button", name="Reserve GPUs").click()
+    dialog = page.get_by_role("dialog")
+    begin = datetime.now(UTC) + timedelta(days=9)
+    filled = {
+        "Name": "deadline",
+        "Tenant": "vision",
+        "GPU model": "V100",
+        "GPUs": "800",
+        "Start": f"{begin:%Y-%m-%dT18:00}",
+        "End": f"{begin + timedelta(days=1):%Y-%m-%dT08:00}",
+    }
+    for label, text in filled.items():
+        dialog.get_by_label(label, exact=True).fill(text)
+    dialog.get_by_role("button", name="Reserve").click()
+    expect(dialog.locator("[aria-invalid=true]")).to_have_value("800")
+    dialog.get_by_label("GPUs", exact=True).fill("4")
+    dialog.get_by_role("button", name="Reserve").click()
+    row = page.get_by_role("region", name="Reservations").get_by_role("row").filter(has_text="deadline")
+    expect(row).to_contain_text(re.compile(r"Announced.*vision.*4 V100.*bed-\d"))
+
+    seen = open_page("vera", "/calendar").get_by_role("row").filter(has_text="deadline")
+    expect(seen).to_contain_text("4 V100")
+    expect(seen.get_by_role("button")).to_have_count(0)
+    row.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel it").click()
+    expect(row).to_have_count(0)

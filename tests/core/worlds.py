@@ -10,6 +10,7 @@ from scheduler.core.fitting.demand import all_sizes_of
 from scheduler.core.model.auxiliary import Auto, Sensitivity
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.limits import UserLimits
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
     FIXED_WORLD,
@@ -112,6 +113,23 @@ CONDITIONS: tuple[dict[str, Any], ...] = (
     {"preemption_cost_seconds": 120.0},
     {"avoid": (NodeId(1), NodeId(3))},
     {"outlasts": (NodeId(2),)},
+    {"reservation": "paper"},
+)
+
+RESERVATIONS: tuple[tuple[Reservation, ...], ...] = (
+    *((),) * 6,
+    (
+        Reservation(
+            name="paper", tenant="vision", nodes=("node-0001",), starts_at=NOW - 60, ends_at=NOW + 3_600
+        ),
+        Reservation(
+            name="next",
+            tenant="speech",
+            nodes=("node-0002", "node-0003"),
+            starts_at=NOW + 600,
+            ends_at=NOW + 900,
+        ),
+    ),
 )
 
 NODES: tuple[dict[str, Any], ...] = (
@@ -239,4 +257,5 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         running=running,
         virtual_clusters=clusters[draw(st.sampled_from((0, 0, 0, 1))) :],
         tenants=(draw(tenants("speech")), draw(tenants("vision"))),
+        reservations=draw(st.sampled_from(RESERVATIONS)),
     )

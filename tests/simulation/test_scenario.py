@@ -77,6 +77,29 @@ def test_a_drained_node_is_left_in_time_and_a_spent_budget_is_waited_out(tmp_pat
     assert "third: succeeded at 3660 s" in lines
 
 
+RESERVED = """
+cluster: v100=8:4
+policy: fifo
+round_seconds: 10
+events:
+  - at: 0
+    reserve: {name: paper, tenant: everyone, nodes: [v100-0001], starts_at: 600, ends_at: 1200}
+  - {at: 0, submit: {name: long, gpus: 4, duration_seconds: 700, time_limit_seconds: 700}}
+  - {at: 0, submit: {name: own, gpus: 4, duration_seconds: 100, reservation: paper}}
+  - {at: 10, submit: {name: short, gpus: 4, duration_seconds: 300, time_limit_seconds: 300}}
+  - {at: 20, submit: {name: later, gpus: 4, duration_seconds: 700, time_limit_seconds: 700}}
+"""
+
+
+def test_a_reserved_node_is_used_by_short_jobs_before_and_by_its_own_then(tmp_path: Path) -> None:
+    lines = [line.strip() for line in told(tmp_path, RESERVED).splitlines()]
+    assert "0  start long on v100 GPUs 5,6,7,8" in lines
+    assert "10  start short on v100 GPUs 1,2,3,4" in lines
+    assert "600  start own on v100 GPUs 1,2,3,4" in lines
+    assert any("later waits:" in line and "(reservation paper)" in line for line in lines)
+    assert any(line.startswith("7") and "start later on v100 GPUs 5,6,7,8" in line for line in lines)
+
+
 def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> None:
     story = "events: [{at: 0, submit: {gpus: 2, duration_seconds: 5}}]"
     with pytest.raises(InputError, match=r"story\.yaml: names no cluster"):
@@ -101,6 +124,22 @@ def test_the_command_line_fills_in_what_the_file_leaves_open(tmp_path: Path) -> 
         ("{at: 0, quota: {tenant: everyone, memory: big}}", "event 1: quota: memory: 'big' is not a size"),
         ("{at: 0, drain: {node: v100-0001}}", "event 1: drain: until: is missing"),
         ("{at: 0, drain: {node: v100-9, until: 9}}", "event 1: drain: there is no node"),
+        (
+            "{at: 0, reserve: {name: paper, tenant: everyone}}",
+            "event 1: reserve: must have a name, and nodes",
+        ),
+        (
+            "{at: 0, reserve: {name: a, tenant: everyone, nodes: [v100-9], starts_at: 1, ends_at: 2}}",
+            "event 1: reserve: there is no node",
+        ),
+        (
+            "{at: 0, reserve: {name: a, tenant: everyone, nodes: [v100-0001], starts_at: 2, ends_at: 1}}",
+            "event 1: reserve: ends_at: 1 is not after starts_at, 2",
+        ),
+        (
+            "{at: 0, reserve: {name: a, tenant: nobody, nodes: [v100-0001], starts_at: 1, ends_at: 2}}",
+            "event 1: reserve: there is no tenant",
+        ),
         ("{at: 0, budget: {tenant: everyone}}", "event 1: budget: must have either gpu_hours or cost"),
         (
             "{at: 0, virtual_cluster: {name: nowhere}}",

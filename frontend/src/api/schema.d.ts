@@ -1906,6 +1906,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Reservations by their start
+         * @description Reservations by their start: all for operators, their tenants' for admins, else what one may use.
+         */
+        get: operations["reservations_list"];
+        put?: never;
+        /**
+         * Reserve whole nodes for a tenant
+         * @description Reserve whole nodes for a tenant. 409 that says why where they can not be had. For operators.
+         *
+         *     From now on, no guaranteed job starts on its nodes that would not have ended at its start.
+         */
+        post: operations["reservations_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reservations/{reservation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One reservation
+         * @description One reservation.
+         */
+        get: operations["reservations_get"];
+        put?: never;
+        post?: never;
+        /**
+         * Cancel a reservation, or end it early
+         * @description Cancel a reservation, or end it early. It stays listed. For operators.
+         */
+        delete: operations["reservations_delete"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a reservation
+         * @description Change a reservation; once it has begun, its end and its note alone. For operators.
+         */
+        patch: operations["reservations_change"];
+        trace?: never;
+    };
     "/api/v1/rounds": {
         parameters: {
             query?: never;
@@ -5218,6 +5272,8 @@ export interface components {
             nodes?: components["schemas"]["Nodes"] | null;
             /** @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only. */
             pinned_cell?: string | null;
+            /** @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before. */
+            reservation?: string | null;
             /** @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter. */
             on_reclaim?: components["schemas"]["OnReclaimEnum"] | null;
             /** @description The jobs with which it shares the GPUs of which it has parts. */
@@ -5342,6 +5398,11 @@ export interface components {
              * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
              */
             pinned_cell?: string | null;
+            /**
+             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @example paper
+             */
+            reservation?: string | null;
             /**
              * When its guarantee is taken
              * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
@@ -5554,6 +5615,11 @@ export interface components {
              * @description A pinned cell of the virtual cluster: the job, which must be guaranteed, runs there only.
              */
             pinned_cell?: string | null;
+            /**
+             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @example paper
+             */
+            reservation?: string | null;
             /**
              * When its guarantee is taken
              * @description What happens when another job of its virtual cluster preempts it, or its guarantee lapses. Default: preempt for the former, downgrade for the latter.
@@ -6772,6 +6838,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedReservationList: {
+            results: components["schemas"]["Reservation"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedRoundList: {
             results: components["schemas"]["Round"][];
             /** @description Path of that page; null when none. */
@@ -7002,6 +7075,23 @@ export interface components {
         PatchedPriceInputRequest: {
             /** Format: double */
             price_per_hour?: number;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        PatchedReservationChangeRequest: {
+            /** @description Whole nodes are reserved. */
+            gpus?: number;
+            /**
+             * Format: date-time
+             * @description From then on only its jobs have its nodes.
+             */
+            starts_at?: string;
+            /**
+             * Format: date-time
+             * @description When its nodes are for everybody again.
+             */
+            ends_at?: string;
+            /** @description What it is for. */
+            note?: string;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         PatchedTenantChangeRequest: {
@@ -7307,6 +7397,64 @@ export interface components {
             /** @description Likewise. */
             proportional_memory_bytes: number;
         };
+        Reservation: {
+            id: number;
+            /** @description What jobs write into `reservation` of their specification. */
+            name: string;
+            state: components["schemas"]["ReservationStateEnum"];
+            tenant: string;
+            /** @description null: all users of the tenant. */
+            user: string | null;
+            /** @description null: all virtual clusters of the tenant. */
+            virtual_cluster: string | null;
+            gpu_model: string;
+            /** @description How many were asked for; its nodes may have more. */
+            gpus: number;
+            /** @description Names. */
+            nodes: string[];
+            /** Format: date-time */
+            starts_at: string;
+            /** Format: date-time */
+            ends_at: string;
+            note: string;
+            made_by: string;
+            /** Format: date-time */
+            made_at: string;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        ReservationInputRequest: {
+            /** @description Whole nodes are reserved. */
+            gpus: number;
+            /**
+             * Format: date-time
+             * @description From then on only its jobs have its nodes.
+             */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description When its nodes are for everybody again.
+             */
+            ends_at: string;
+            /** @description What it is for. */
+            note?: string;
+            /** @description What jobs write into `reservation`. */
+            name: string;
+            /** @description Whose jobs have its nodes. */
+            tenant: string;
+            /** @description null: all users of the tenant. */
+            user?: string | null;
+            /** @description null: all of the tenant's. */
+            virtual_cluster?: string | null;
+            gpu_model: string;
+        };
+        /**
+         * @description * `announced` - announced
+         *     * `in_force` - in_force
+         *     * `over` - over
+         *     * `cancelled` - cancelled
+         * @enum {string}
+         */
+        ReservationStateEnum: "announced" | "in_force" | "over" | "cancelled";
         /** @description What each replica gets, all of it on one node. */
         Resources: {
             /** @description GPUs of each replica, on one node; or a part of one GPU, such as 0.3. With 0 a replica runs on CPUs and memory alone, of any node: state cpu or memory. */
@@ -8339,13 +8487,15 @@ export interface components {
          *     * `job.stuck` - job.stuck
          *     * `job.trial_failed` - job.trial_failed
          *     * `job.maintenance` - job.maintenance
+         *     * `job.reserved` - job.reserved
          *     * `budget.reached` - budget.reached
+         *     * `reservation.changed` - reservation.changed
          *     * `webhook.disabled` - webhook.disabled
          *     * `node.lost` - node.lost
          *     * `node.cordoned` - node.cordoned
          * @enum {string}
          */
-        TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "job.maintenance" | "budget.reached" | "webhook.disabled" | "node.lost" | "node.cordoned";
+        TopicsEnum: "job.started" | "job.finished" | "job.failed" | "job.preempted" | "job.stuck" | "job.trial_failed" | "job.maintenance" | "job.reserved" | "budget.reached" | "reservation.changed" | "webhook.disabled" | "node.lost" | "node.cordoned";
         /** @description Keep the gang inside one `level` (rack, node, socket, switch): a must, or a wish. */
         Topology: {
             /** @description Keep the gang inside one of these. */
@@ -9295,6 +9445,7 @@ export type PaginatedMarketRuleList = components['schemas']['PaginatedMarketRule
 export type PaginatedMemberList = components['schemas']['PaginatedMemberList'];
 export type PaginatedNodeList = components['schemas']['PaginatedNodeList'];
 export type PaginatedOfferList = components['schemas']['PaginatedOfferList'];
+export type PaginatedReservationList = components['schemas']['PaginatedReservationList'];
 export type PaginatedRoundList = components['schemas']['PaginatedRoundList'];
 export type PaginatedSavedSearchList = components['schemas']['PaginatedSavedSearchList'];
 export type PaginatedSecretList = components['schemas']['PaginatedSecretList'];
@@ -9316,6 +9467,7 @@ export type PatchedNodeChangeRequest = components['schemas']['PatchedNodeChangeR
 export type PatchedNotificationChangeRequest = components['schemas']['PatchedNotificationChangeRequest'];
 export type PatchedPoolFieldsRequest = components['schemas']['PatchedPoolFieldsRequest'];
 export type PatchedPriceInputRequest = components['schemas']['PatchedPriceInputRequest'];
+export type PatchedReservationChangeRequest = components['schemas']['PatchedReservationChangeRequest'];
 export type PatchedTenantChangeRequest = components['schemas']['PatchedTenantChangeRequest'];
 export type PatchedUserChangeRequest = components['schemas']['PatchedUserChangeRequest'];
 export type PatchedWebhookChangeRequest = components['schemas']['PatchedWebhookChangeRequest'];
@@ -9344,6 +9496,9 @@ export type Reason = components['schemas']['Reason'];
 export type Receiver = components['schemas']['Receiver'];
 export type Replay = components['schemas']['Replay'];
 export type ReplicaShare = components['schemas']['ReplicaShare'];
+export type Reservation = components['schemas']['Reservation'];
+export type ReservationInputRequest = components['schemas']['ReservationInputRequest'];
+export type ReservationStateEnum = components['schemas']['ReservationStateEnum'];
 export type Resources = components['schemas']['Resources'];
 export type ResourcesRequest = components['schemas']['ResourcesRequest'];
 export type Retry = components['schemas']['Retry'];
@@ -19820,6 +19975,473 @@ export interface operations {
             };
             /** @description The answer is of no type that Accept names. */
             406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    reservations_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `announced` - Announced
+                 *     * `in_force` - In Force
+                 *     * `over` - Over
+                 *     * `cancelled` - Cancelled
+                 */
+                state?: ("announced" | "cancelled" | "in_force" | "over")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedReservationList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    reservations_create: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReservationInputRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    reservations_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    reservations_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    reservations_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedReservationChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope operate. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

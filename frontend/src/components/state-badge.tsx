@@ -15,7 +15,7 @@ import {
   type LucideIcon,
 } from "lucide-react";
 
-import type { Attempt, Job, MaintenanceWindow, Node, NodeCheck } from "@/api/schema";
+import type { Attempt, Job, MaintenanceWindow, Node, NodeCheck, Reservation } from "@/api/schema";
 import styles from "@/components/state-badge.module.css";
 
 type Tone = "waiting" | "starting" | "running" | "stopping" | "done" | "failed" | "off";
@@ -114,6 +114,20 @@ export function nodeLook(node: NodeFacts): Look {
       return { tone: "running", icon: CircleCheck, text: "Lent" };
   }
   return { tone: "running", icon: CircleCheck, text: "Ready" };
+}
+
+/** A reservation's state. */
+export function reservationLook({ state }: Pick<Reservation, "state">): Look {
+  switch (state) {
+    case "announced":
+      return { tone: "waiting", icon: Clock, text: "Announced" };
+    case "in_force":
+      return { tone: "running", icon: CircleCheck, text: "In force" };
+    case "over":
+      return { tone: "done", icon: CircleCheck, text: "Over" };
+    case "cancelled":
+      return CANCELLED;
+  }
 }
 
 /** A maintenance window's state. */

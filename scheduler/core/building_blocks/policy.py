@@ -19,8 +19,8 @@ from scheduler.core.model.snapshot import (
     Node,
     NodeId,
     Running,
-    TaskKind,
 )
+from scheduler.core.model.task_kind import TaskKind
 
 if TYPE_CHECKING:
     from scheduler.core.fitting.capacity import Capacity

@@ -161,6 +161,7 @@ def shape_of(job: Job) -> Hashable:
     tasks = tuple([(task.replicas, task.gpus, task.cpus, task.memory_bytes) for task in job.tasks])
     near = job.topology and (job.topology.level, job.topology.required)
     nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
+    reserved = job.reserved and (job.reserved.only, job.reserved.avoid)
     elastic = job.elastic and (job.elastic, job.elastic_mode)
     if job.has_parts:
         parts = [task.part and (task.part.request, task.part.memory_bytes) for task in job.tasks]
@@ -175,8 +176,9 @@ def shape_of(job: Job) -> Hashable:
             job.outlasts,
             job.pinned_cell,
             nodes,
+            reserved,
         )
-    return tasks, job.gpu_models, near, elastic, job.avoid, job.outlasts, job.pinned_cell, nodes
+    return tasks, job.gpu_models, near, elastic, job.avoid, job.outlasts, job.pinned_cell, nodes, reserved
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -260,8 +262,8 @@ def demand_of_grant(grant: Grant, jobs: Mapping[JobId, Job], cluster: Cluster) -
 
 
 def candidates_of(jobs: Sequence[Job]) -> tuple[Candidates, ...]:
-    """Return on which nodes jobs that share GPUs may be, as each of them says."""
-    return tuple([job.nodes for job in jobs if job.nodes is not None])
+    """Return on which nodes jobs that share GPUs may be, as each of them says and reservations let them."""
+    return tuple([each for job in jobs for each in (job.nodes, job.reserved) if each is not None])
 
 
 def pinned_cell_of(jobs: Sequence[Job]) -> str:

@@ -20,7 +20,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from scheduler.core.model.processors import canonical
-from scheduler.core.model.snapshot import Task, TaskKind
+from scheduler.core.model.snapshot import Task
+from scheduler.core.model.task_kind import TaskKind
 
 #: A whole GPU, in the unit of shares.
 WHOLE = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.fitting.capacity import Capacity
-from scheduler.core.fitting.demand import demand_of
+from scheduler.core.fitting.demand import candidates_of, demand_of
 from scheduler.core.fitting.holding import Part
 from scheduler.core.model.snapshot import Job, Running
 
@@ -66,5 +66,5 @@ def _accepts(
         and (not guest.gpu_models or model in guest.gpu_models)
         and all([fleet.usable[number] & mask for _, _, mask in places])
         and home.id not in (*guest.avoid, *guest.outlasts)
-        and (guest.nodes is None or guest.nodes.allow(home.name))
+        and all([each.allow(home.name) for each in candidates_of([guest])])
     )

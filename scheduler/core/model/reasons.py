@@ -311,6 +311,14 @@ _DECLARED = (
         "there is room for it, but not on the nodes that it names (`nodes` in its specification)",
         "`nodes`, `avoid` (names)",
     ),
+    ReasonCode(
+        "reserved",
+        (Tier.HELD, Tier.CAPACITY),
+        Cause.OTHER,
+        "its reservation has yet to begin; or there is room for it, but outside its reservation, or on nodes"
+        " that are reserved for others before it would have ended ([reservations.md](reservations.md))",
+        "`reservations` (names), `starts_at`, `until` (Unix seconds, of the first)",
+    ),
     _waits(
         "node_resources", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with enough GPUs lack CPUs or memory"
     ),

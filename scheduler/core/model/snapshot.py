@@ -20,7 +20,9 @@ from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.model.limits import Budget, UserLimits
 from scheduler.core.model.loan_terms import Lending
 from scheduler.core.model.node_peaks import OVERCOMMIT_NEVER, USUAL_MARGIN, NodePeak
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.tag_constraints import TagConstraint
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.model.training import Goodput, Profile, Training
 
 JobId = NewType("JobId", int)
@@ -223,19 +225,6 @@ FIXED_WORLD = "fixed_world"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskKind:
-    """Replicas that ask for the same, and how many of them there were lately."""
-
-    gpus: int
-    cpus: float = 0.0
-    #: Of each GPU, in thousandths.
-    share: int = WHOLE_GPU
-    #: Models that their jobs accept; empty: any.
-    gpu_models: tuple[str, ...] = ()
-    count: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job that has not ended. GPUs of a gang are always of one model."""
 
@@ -269,6 +258,10 @@ class Job:
     topology: Topology | None = None
     #: None: its user does not say on which nodes it is to run.
     nodes: Candidates | None = None
+    #: The reservation on whose nodes alone it is to run; empty, or none that lasts: it uses none.
+    reservation: str = ""
+    #: Found by each round: where reservations let it be started; None: anywhere.
+    reserved: Candidates | None = None
     #: The pinned cell of its virtual cluster in which it is to run, and nowhere else while it is guaranteed;
     #: empty: in any cells that are not pinned.
     pinned_cell: str = ""
@@ -488,6 +481,8 @@ class Snapshot:
     pair_speeds: tuple[PairSpeeds, ...] = ()
     #: How fast they are expected to be by their profiles, where that was not measured; empty: unknown.
     interference: tuple[Branch, ...] = ()
+    #: Those that have not ended, of whole nodes for a time.
+    reservations: tuple[Reservation, ...] = ()
     #: What the jobs of the last days asked for: what is likely to come next. Empty: not counted.
     workload: tuple[TaskKind, ...] = ()
     #: How GPUs are divided by cells; None: every model is divided by counts.

@@ -29,7 +29,8 @@ from scheduler.core.fitting.demand import Need
 from scheduler.core.fitting.fragmentation import WHOLE, Ask, Fragmentation, asks_of, frequent, kinds_of
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
-from scheduler.core.model.snapshot import Job, TaskKind
+from scheduler.core.model.snapshot import Job
+from scheduler.core.model.task_kind import TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

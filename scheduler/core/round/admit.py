@@ -27,6 +27,7 @@ from scheduler.core.round.facts import Facts
 from scheduler.core.round.idle_now import IdleNow
 from scheduler.core.round.overcommitment import giving_way
 from scheduler.core.round.quotas import counted, hand_out
+from scheduler.core.round.reservations import described, not_begun, stopped_by
 from scheduler.core.serving_pools.returning import returns, stop_instant
 
 #: Codes of jobs that are larger than what their virtual cluster is guaranteed.
@@ -228,6 +229,8 @@ class Admission:
 
     def _never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None; note it where only its guarantee is gone."""
+        if job.reserved is not None:
+            job = replace(job, reserved=None)  # No reservation is for ever.
         never = self._feasibility.never_fits(job)
         if never is None or (self._after_loans is not None and self._after_loans.never_fits(job) is None):
             return None
@@ -291,6 +294,8 @@ class Admission:
         elif job.time_limit_seconds is not None and current.phase == "held":
             heappush(self._alarms, (current.since_of(job.id) + job.time_limit_seconds, job.id))
         self._note_return(job, current)
+        if self._facts.frame.reservations:
+            self._note_reserved(job, current)
         if current.allocation in self.giving_way and current.allocation not in self.endings:
             self.endings[current.allocation] = "preempted", self.giving_way[current.allocation]
             self._facts.changed_allocations.add(current.allocation)
@@ -312,6 +317,17 @@ class Admission:
             heappush(self._alarms, (stops_at, job.id))
         elif self._facts.left_by_return(current) is None:
             self.endings[current.allocation] = "drained", f"{returns(node)}: the job is queued again."
+            self._facts.changed_allocations.add(current.allocation)
+
+    def _note_reserved(self, job: Job, current: Running) -> None:
+        """Let what a job has end when it is on nodes that are reserved for others from now on."""
+        if current.allocation in self.endings:
+            return
+        known = [self._facts.jobs[each] for each in current.jobs if each in self._facts.jobs]
+        reservation = stopped_by(known, current, self._facts)
+        if reservation is not None:
+            message = f"A node of it is {described(reservation)}: the job is queued again."
+            self.endings[current.allocation] = "preempted", message
             self._facts.changed_allocations.add(current.allocation)
 
 
@@ -384,6 +400,8 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
         reasons.extend(awaiting(job.awaits))
     if job.eligible_at > facts.frame.now:
         reasons.append(_too_early(job))
+    if later := not_begun(job, facts):
+        reasons.append(later)
     if borrows and job.may_borrow_at > facts.frame.now:
         times = "once" if job.short_runs == 1 else f"{job.short_runs} times in a row"
         reasons.append(

@@ -32,6 +32,7 @@ from scheduler.core.round.preemption_limits.displacing import PreemptionLimits
 from scheduler.core.round.preemption_limits.downgrading import Downgrade, downgrades, kept_on
 from scheduler.core.round.preemption_limits.shielding import Shielding
 from scheduler.core.round.registry import only_starts
+from scheduler.core.round.reservations import Reservations
 from scheduler.core.round.reserve import Reservation
 from scheduler.core.round.run_view import Plugins, ViewOutcome
 from scheduler.core.round.standing import stands_until
@@ -57,6 +58,7 @@ class RoundEngine:
     ) -> None:
         self._moves = moves
         self.facts = Facts(snapshot)
+        self._reservations = Reservations(self.facts)
         self.admission = Admission(self.facts, only_starts)
         self.binding = Binding(self.facts, self.admission) if self.facts.layout else None
         self._lapse = Lapse(self.facts, self.admission)
@@ -159,6 +161,7 @@ class RoundEngine:
         """Take in what changed; return what the whole cluster offers before anyone was served."""
         facts = self.facts
         facts.find_stale()
+        self._reservations.refresh()
         jobs = self.admission.refresh()
         jobs |= self._lapse.refresh(facts.changed_allocations)
         if self.binding is not None:
@@ -212,6 +215,8 @@ class RoundEngine:
             memory[LONG_WAITS] = served
         if self.admission.wake_at is not None:
             wakes.append(self.admission.wake_at)
+        if self._reservations.wake_at is not None:
+            wakes.append(self._reservations.wake_at)
         if step.memory:
             memory[MARKET] = step.memory
         if step.ledger:

@@ -18,6 +18,7 @@ from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
 from scheduler.core.round.leaving import in_the_way
+from scheduler.core.round.reservations import in_the_way as reserved
 from scheduler.core.round.run_view import ViewOutcome
 
 Reasons = tuple[Reason, ...]
@@ -222,6 +223,8 @@ class _Shortages:
         demand = replace(demand, models=roomy)
         if capacity.find(demand) is not None:
             return None
+        if reason := reserved(job, demand, capacity, self._facts):
+            return reason
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
             return waits_for_candidates(demand, self._facts.cluster)
         kept = [holding.running for holding in capacity.kept_from(demand) if holding.running is not None]
@@ -252,6 +255,8 @@ class _Shortages:
                 needed=demand.gpus,
                 hint="It starts when the jobs leave that it may not join, or when a whole GPU comes free.",
             )
+        if reason := reserved(job, demand, capacity, self._facts):
+            return reason
         if demand.candidates and capacity.find(replace(demand, candidates=())) is not None:
             return waits_for_candidates(demand, self._facts.cluster)
         if not any([capacity.room(model) >= demand.gpus for model in demand.models]):

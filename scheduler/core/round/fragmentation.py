@@ -21,7 +21,8 @@ from scheduler.core.fitting.fragmentation import (
     frequent,
 )
 from scheduler.core.model.bits import members
-from scheduler.core.model.snapshot import Snapshot, TaskKind
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.round.facts import Facts
 
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from scheduler.core.model.snapshot import Job, Node
 from scheduler.core.round.facts import Facts
+from scheduler.core.round.reservations import lasts_seconds
 from scheduler.core.sim.event_queue import EventQueue, nothing
-
-#: Stands in for the limit of a job whose virtual cluster is not known.
-UNKNOWN_LIMIT_SECONDS = 86_400.0
 
 
 class DrainDeadlines:
@@ -36,9 +34,7 @@ class DrainDeadlines:
                 facts.put_job(replace(job, outlasts=outlasts))
 
     def _outlasts(self, facts: Facts, job: Job, node: Node) -> bool:
-        vc, limit = facts.virtual_clusters.get(job.virtual_cluster), job.time_limit_seconds
-        if limit is None:
-            limit = UNKNOWN_LIMIT_SECONDS if vc is None else vc.default_time_limit_seconds
+        limit = lasts_seconds(job, facts.virtual_clusters.get(job.virtual_cluster))
         assert node.closes_at is not None
         if limit > node.closes_at - self._events.now:
             return True

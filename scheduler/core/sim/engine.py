@@ -19,13 +19,14 @@ from scheduler.core.fitting.demand import demand_of, least_gpus, shape_in
 from scheduler.core.lending.in_force import Guarantees, active, own_of
 from scheduler.core.model.loan_terms import Lending, Loan
 from scheduler.core.model.plan import Plan, Tier
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Job, JobId, Memory, Node, NodeId, Snapshot
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.guarantees.reliance import owned, relying_on
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.autoscaling import Autoscaler
-from scheduler.core.sim.event_queue import EventQueue
+from scheduler.core.sim.event_queue import EventQueue, nothing
 from scheduler.core.sim.market import Market
 from scheduler.core.sim.node_loans import NodeLoans
 from scheduler.core.sim.node_use import NodeUse
@@ -96,6 +97,7 @@ class Engine:
         #: Of nodes that close: which, and when.
         self._closings: set[tuple[NodeId, float]] = set()
         self._note_closings(facts.nodes)
+        self._note_reservations(facts.reservations)
         #: Nodes that serving pools lend and take back.
         self.node_loans = NodeLoans(self, pools, self._events)
         self._cluster.take_over(facts, truths or {})
@@ -293,6 +295,14 @@ class Engine:
         self._cluster.facts = self.round_engine.facts
         self._cluster.budgets.take_in(changed.tenants)
         self._note_closings(changed.nodes)
+        self._note_reservations(changed.reservations)
+
+    def _note_reservations(self, reservations: Iterable[Reservation]) -> None:
+        """Let rounds follow when reservations begin and end."""
+        for each in reservations:
+            for instant in (each.starts_at, each.ends_at):
+                if instant > self.now:
+                    self._events.schedule(instant, nothing)
 
     def _note_closings(self, nodes: Iterable[Node]) -> None:
         """Take nodes out of service when they close."""
@@ -380,7 +390,11 @@ class Engine:
         """Return the facts as the next round would see them."""
         facts = self.round_engine.facts
         frame = replace(facts.frame, now=self.now, memory=dict(self._memory))
-        return replace(frame, jobs=tuple(facts.jobs.values()), running=tuple(facts.running.values()))
+        jobs = list(facts.jobs.values())
+        if frame.reservations:
+            # Which of them concern a job, a round finds itself.
+            jobs = [job if job.reserved is None else replace(job, reserved=None) for job in jobs]
+        return replace(frame, jobs=tuple(jobs), running=tuple(facts.running.values()))
 
 
 def _may_start(outcome: ViewOutcome) -> bool:

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from scheduler.core.building_blocks.computing import Timekeeper, untimed
 from scheduler.core.model.plan import Plan, Tier
 from scheduler.core.model.snapshot import Job, JobId, Running, Snapshot
+from scheduler.core.round.reservations import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.round.run_view import ViewOutcome, queue_of
 from scheduler.core.serving_pools.steering import ServingPool
-from scheduler.core.sim.drain_deadlines import UNKNOWN_LIMIT_SECONDS
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.goodput_speeds import GoodputSpeeds, scales_by_facts
 from scheduler.core.sim.rules import Rules

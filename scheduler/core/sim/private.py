@@ -62,6 +62,8 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
             replace(
                 job,
                 nodes=None,
+                reservation="",
+                reserved=None,
                 avoid=(),
                 outlasts=(),
                 awaits=tuple([each for each in job.awaits if each.job in there]),
@@ -78,6 +80,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         memory={},
         cells=None,
         lending=None,
+        reservations=(),
     )
     return _seated(alone, snapshot.running)
 

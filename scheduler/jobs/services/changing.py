@@ -36,8 +36,8 @@ CHANGEABLE = (
     "labels",
 )
 WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
-#: Checked when it was submitted, by its submitter's rights and other jobs' states of then.
-_KEPT = ("secrets", "after")
+#: Checked when it was submitted, by its submitter's rights, and by other jobs and reservations of then.
+_KEPT = ("secrets", "after", "reservation")
 
 
 @repeated_on_deadlock
@@ -60,7 +60,7 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
     written = {**job.spec, **changes}
     submission = Submission(viewer, tenant)
     checked = submission.check({name: value for name, value in written.items() if name not in _KEPT})
-    after = replace(checked.spec, secrets=before.secrets, after=before.after)
+    after = replace(checked.spec, secrets=before.secrets, after=before.after, reservation=before.reservation)
     changed = _changed(before, after)
     if not changed:
         return

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from django.conf import settings
+from django.db.models import Q
 
 from scheduler.core.model import wording
 from scheduler.core.model.awaited import Awaited
@@ -23,6 +24,7 @@ from scheduler.jobspec.code import SHA256
 from scheduler.jobspec.input_workers import input_worker_of
 from scheduler.models.archives import Archive
 from scheduler.models.jobs import Job
+from scheduler.models.selectors.reservations import lasting_reservations
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
@@ -37,6 +39,7 @@ _QUOTA_CODES = frozenset(
 #: When many jobs are refused together, each kind of problem is shown once.
 _KINDS_SHOWN = 20
 _TENANTS_NAMED = 50
+_NAMES_SHOWN = 20
 #: Counting ten thousand jobs takes longer than the rest of submitting one; a count is kept for this time.
 COUNT_KEPT_SECONDS = 1.0
 
@@ -117,6 +120,7 @@ class Submission:
         self._check_models(spec, where)
         self._check_throughput(spec, where)
         self._check_nodes(spec, where)
+        self._check_reservation(spec, virtual_cluster, where)
         spec = replace(spec, secrets=self._secrets(spec, where))
         awaits = self._awaited.require_possible(spec.after, _join(where, "after")) if spec.after else ()
         checked = FeasibleJob(
@@ -241,6 +245,24 @@ class Submission:
         if problems:
             first = problems[0].problem
             raise Invalid(f"{first[0].upper()}{first[1:]}.", problems[:_KINDS_SHOWN])
+
+    def _check_reservation(self, spec: JobSpec, virtual_cluster: VirtualClusterFacts, where: str) -> None:
+        """Refuse a reservation that is not there for such a job: it would wait among all others, unsaid."""
+        if not spec.reservation:
+            return
+        of_tenant = lasting_reservations().filter(tenant_id=self.facts.tenant_id)
+        usable = of_tenant.filter(Q(user=None) | Q(user=self._submitter)).filter(
+            Q(virtual_cluster=None) | Q(virtual_cluster=virtual_cluster.id)
+        )
+        names = sorted(usable.values_list("name", flat=True)[:_NAMES_SHOWN])
+        if usable.filter(name=spec.reservation).exists():
+            return
+        problem = (
+            f"there is no reservation {spec.reservation!r} of tenant {self.facts.tenant} for jobs of yours in"
+            f" virtual cluster {virtual_cluster.name} that is not over{did_you_mean(spec.reservation, names)}"
+        )
+        expected = f"one of: {', '.join(names)}" if names else "none; an operator makes reservations"
+        raise Invalid.of(FieldError(_join(where, "reservation"), problem, expected))
 
     def _check_input_workers(self, spec: JobSpec, where: str) -> None:
         """Refuse a job whose input workers fit on no node: it would wait for batches for ever."""

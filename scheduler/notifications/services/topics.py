@@ -25,7 +25,9 @@ TOPICS: Mapping[str, str] = {
     "job.stuck": "a job reports no progress, or its GPUs are idle",
     "job.trial_failed": "the trial run before a large gang failed",
     "job.maintenance": "a node of a job closes for maintenance before its time limit",
+    "job.reserved": "a node of a job is reserved for others before its time limit",
     "budget.reached": "a tenant used up a part of its budget",
+    "reservation.changed": "nodes were reserved for a tenant, or its reservation was changed or cancelled",
     "webhook.disabled": "a webhook was switched off, since it could not be reached",
     "node.lost": "a node stopped reporting",
     "node.cordoned": "a node accepts no new jobs",
@@ -36,8 +38,8 @@ CLUSTER_TOPICS = ("node.lost", "node.cordoned")
 EMAIL_TOPICS: Mapping[str, tuple[str, ...]] = {
     "start": ("job.started",),
     "end": ("job.finished", "job.failed"),
-    "failure": ("job.failed", "job.stuck", "job.trial_failed", "job.maintenance"),
-    "preemption": ("job.preempted", "job.maintenance"),
+    "failure": ("job.failed", "job.stuck", "job.trial_failed", "job.maintenance", "job.reserved"),
+    "preemption": ("job.preempted", "job.maintenance", "job.reserved"),
 }
 JOB_TOPICS = tuple(topic for topic in TOPICS if topic.startswith("job."))
 
@@ -138,6 +140,9 @@ def _of_job(event: Event, job: Job, attempt: Attempt | None, failure: str) -> No
     elif event.kind == "attempt.maintenance":
         topic, verb = "job.maintenance", "has to leave a node"
         text, data = f"{title}: {event.message}", {"maintenance": event.data["maintenance"]}
+    elif event.kind == "attempt.reserved":
+        topic, verb = "job.reserved", "has to leave a node"
+        text, data = f"{title}: {event.message}", {"reservation": event.data["reservation"]}
     elif event.kind == "attempt.ended" and _was_preempted(event):
         topic, verb = "job.preempted", "was stopped and waits again"
         text, data = _preemption(event, title)
@@ -233,6 +238,20 @@ def _of_budget(event: Event, tenant: Tenant | None) -> Notice | None:
     )
 
 
+def _of_reservation(event: Event, tenant: Tenant | None) -> Notice | None:
+    if tenant is None:
+        return None
+    return Notice(
+        topic="reservation.changed",
+        at=event.at,
+        subject=f"Reservation {event.data['name']} of {tenant.name} {event.data['change']}",
+        text=event.message,
+        url=link("/calendar"),
+        tenant=tenant,
+        data={"reservation": event.data},
+    )
+
+
 def _of_webhook(event: Event, tenant: Tenant | None) -> Notice:
     return Notice(
         topic="webhook.disabled",
@@ -247,5 +266,6 @@ def _of_webhook(event: Event, tenant: Tenant | None) -> Notice:
 
 _OF_TENANTS: Mapping[str, Callable[[Event, Tenant | None], Notice | None]] = {
     "budget.reached": _of_budget,
+    "reservation.changed": _of_reservation,
     "webhook.disabled": _of_webhook,
 }

@@ -116,6 +116,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     user=job.user,
                     search=job.search,
                     pinned_cell=job.pinned_cell,
+                    reservation=job.reservation,
                     nodes=job.nodes,
                     on_reclaim=job.on_reclaim,
                     virtual_cluster=job.virtual_cluster,

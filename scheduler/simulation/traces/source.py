@@ -74,6 +74,8 @@ class TracedJob(NamedTuple):
     search: str = ""
     #: The name of its virtual cluster; empty: none.
     pinned_cell: str = ""
+    #: Empty: none.
+    reservation: str = ""
     #: None: any nodes.
     nodes: Candidates | None = None
     #: "preempt", "downgrade" or empty.

@@ -22,7 +22,7 @@ from scheduler.core.fitting.fragmentation import kinds_of
 from scheduler.core.model.codec import loads_snapshot
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase, JobState
-from scheduler.core.model.snapshot import TaskKind
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.round.fragmentation import ClusterFragments, KindFragments, cluster_fragments
 from scheduler.jobspec.shape import shape_of
 from scheduler.models.attempts import AllocatedGpu, AttemptPart

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.fitting.fragmentation import Ask, Fragmentation, Free, fragment, frequent, score
-from scheduler.core.model.snapshot import TaskKind
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.round.decide import decide
 from tests.builders import make_job, make_node, make_running
 from tests.core.placers.cases import case, placed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.fitting.fragmentation import Ask, Cause
-from scheduler.core.model.snapshot import Task, TaskKind
+from scheduler.core.model.snapshot import Task
+from scheduler.core.model.task_kind import TaskKind
 from scheduler.core.round.fragmentation import NodeFragments, cluster_fragments
 from tests.builders import make_job, make_node, make_part, make_running, make_snapshot
 

@@ -14,6 +14,7 @@ from scheduler.agents.services.draining import drain_overdue, node_drain
 from scheduler.agents.services.leases import expire_leases
 from scheduler.agents.serving_pools.services import watch_serving_pools
 from scheduler.core.model.lifecycle import AttemptState
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import JobId, Snapshot
 from scheduler.core.model.training import Profile
 from scheduler.core.sim.engine import Engine
@@ -21,6 +22,7 @@ from scheduler.core.sim.workload import Truth
 from scheduler.jobs.attempts.services.profiling import profiles_measure
 from scheduler.models import AttemptPart
 from scheduler.models import Node as NodeRow
+from scheduler.models import Reservation as ReservationRow
 from scheduler.models.nodes import NodeState
 from scheduler.nodes.services.managing import node_change
 from scheduler.telemetry.metrics.services import metrics_roll_up, readings_store
@@ -166,6 +168,32 @@ def drain(at: int, name: str, *, closes_after: int) -> Sequence[Event]:
     )
 
 
+def reservation(at: int, tenant: str, *names: str, starts: int, ends: int) -> Event:
+    """Nodes are reserved for a tenant, under the name `paper`."""
+    begins, over = BEGINNING + starts, BEGINNING + ends
+
+    def to_rows(loop: LiveLoop) -> None:
+        ReservationRow.objects.create(
+            name="paper",
+            tenant=Tenant.objects.get(name=tenant),
+            gpu_model="V100",
+            gpus=1,
+            nodes=list(names),
+            starts_at=datetime.fromtimestamp(begins, UTC),
+            ends_at=datetime.fromtimestamp(over, UTC),
+            made_by="a test",
+            made_at=database_now(),
+        )
+
+    def change(facts: Snapshot) -> Snapshot:
+        made = Reservation(
+            name="paper", tenant=tenant, nodes=names, starts_at=float(begins), ends_at=float(over)
+        )
+        return replace(facts, reservations=(*facts.reservations, made))
+
+    return Event(at=at, to_rows=to_rows, to_facts=lambda engine: engine.reconfigure(change))
+
+
 def loss(at: int, name: str) -> Event:
     """The node stops reporting, and its lease ends now."""
 
@@ -225,6 +253,14 @@ def quota(at: int, tenant: str, limits: Mapping[str, int]) -> Event:
 
 #: Number and GPUs of a job, and whether it is guaranteed -> what it asks for besides.
 Besides = Callable[[int, int, bool], Mapping[str, Any]]
+
+
+def reserving(number: int, gpus: int, guaranteed: bool) -> Mapping[str, Any]:
+    """One job in three names the reservation of its tenant; most others say how long they may run."""
+    asked: dict[str, Any] = {"reservation": "paper"} if number % 3 == 0 else {}
+    return asked if number % 4 == 0 else {**asked, "time_limit": (100, 120, 240)[number % 3]}
+
+
 #: Replicas and GPUs of each: small ones, whole nodes, gangs over two and three nodes.
 _SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 3), (3, 1), (3, 2))
 

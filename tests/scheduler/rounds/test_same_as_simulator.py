@@ -53,6 +53,8 @@ from tests.scheduler.rounds.story import (
     elastic,
     end,
     jobs,
+    reservation,
+    reserving,
     seeded,
     submission,
     watches,
@@ -355,6 +357,33 @@ def test_both_grow_beyond_guarantees_alike(in_cells, settings, monkeypatch):
     facts = cluster(clock, ("aryl", "consolidate"), ("fifo", "consolidate"), in_cells=in_cells)
     assert ("resize", "") in played(clock, facts, 29, 15, elastic, job_count=10)
     assert Allocation.objects.filter(opportunistic_gpus__gt=0).exists()
+
+
+@pytest.mark.parametrize(
+    ("north", "in_cells"),
+    [
+        (("fifo", "consolidate"), False),
+        pytest.param(("las", "spread"), False, marks=pytest.mark.slow),
+        pytest.param(("srtf", "consolidate"), True, marks=pytest.mark.slow),
+    ],
+)
+def test_both_keep_reservations_alike(north, in_cells, settings):
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    facts = cluster(clock, north, ("fifo", "consolidate"), in_cells=in_cells)
+    begins, ends = SECONDS // 3 + 2, SECONDS * 2 // 3
+    events = [
+        reservation(0, "speech", "node-c", starts=begins, ends=ends),
+        reservation(0, "vision", "node-a", starts=begins + 30, ends=ends),
+        *jobs(random.Random(31), 40, over_seconds=SECONDS * 2 // 3, besides=reserving),
+    ]
+    events = sorted((event for event in events if event.at < SECONDS), key=lambda event: event.at)
+    said = compared(clock, facts, events, 15)
+    assert {("start", ""), ("stop", "preempted")} <= said
+    left = Attempt.objects.filter(stop_message__contains="(reservation paper)")
+    assert left.exists(), "nobody had to leave"
+    named = Attempt.objects.filter(job__spec__reservation="paper", starting_at__isnull=False)
+    assert named.exists(), "nobody used what was reserved"
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from scheduler.models import (
     PolicyMemory,
     PreemptionLimits,
     ProgressPoint,
+    Reservation,
     ServingPool,
     TrainingProgress,
 )
@@ -158,11 +159,23 @@ def test_every_field_is_filled_from_rows():
         "elastic_mode": "adaptive",
         "nodes": {"only": ["v100-a1"], "avoid": ["v100-a2"]},
         "pinned_cell": "corner",
+        "reservation": "paper",
         "on_reclaim": "downgrade",
         "tags": ["web"],
         "constraints": [["cache", "rack", 1, None, 2.0]],
     }
     job.save()
+    Reservation.objects.create(
+        name="paper",
+        tenant=tenant,
+        gpu_model="V100",
+        gpus=1,
+        nodes=["v100-a1"],
+        starts_at=timezone.now() + timedelta(days=2),
+        ends_at=timezone.now() + timedelta(days=3),
+        made_by="user olga",
+        made_at=timezone.now(),
+    )
     Dependency.objects.create(job=job, awaited=make_job(), when="failed", state="never")
     make_measurement(tenant, "bert", 1.5, gpus=4, spread=True)
     make_gpu_model("K80")
@@ -235,8 +248,9 @@ def test_every_field_is_filled_from_rows():
     assert read_tenant.quota == {"*": 9, "V100": 8}
     (read_job,) = [each for each in snapshot.jobs if each.id == job.id]
     # A job that waits for a trial run is another one: tests/scheduler/attempts/test_trials.py.
-    # What is usual for it is told where a policy looks at it: test_recurrence.py.
-    assert unset(read_job) == {"trial", "usual_seconds"}
+    # What is usual for it is told where a policy looks at it: test_recurrence.py. What reservations let it do
+    # each round finds itself.
+    assert unset(read_job) == {"trial", "usual_seconds", "reserved"}
     parameters = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 1.5)
     # Three times as fast as where it was measured.
     slower, faster = parameters, (*[value * 1.5 / 3.0 for value in parameters[:6]], 1.5)

@@ -1,7 +1,7 @@
 import { screen, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 
-import type { MaintenanceWindow } from "@/api/schema";
+import type { MaintenanceWindow, Reservation } from "@/api/schema";
 import { jobMaintenance, nodeMaintenance } from "@/components/maintenance-words";
 import { CalendarPage } from "@/features/calendar/calendar-page";
 import { fieldTime, instantOf, namesIn, place } from "@/features/calendar/words";
@@ -25,7 +25,25 @@ const WINDOW: MaintenanceWindow = {
   made_at: at(-1),
 };
 
+const RESERVATION: Reservation = {
+  id: 5,
+  name: "paper",
+  state: "announced",
+  tenant: "vision",
+  user: "ann",
+  virtual_cluster: "research",
+  gpu_model: "V100",
+  gpus: 16,
+  nodes: ["a1", "a2"],
+  starts_at: at(3.01),
+  ends_at: at(9),
+  note: "Deadline",
+  made_by: "user olga",
+  made_at: at(-1),
+};
+
 beforeEach(() => {
+  server.on("GET /reservations", page([RESERVATION]));
   server.on("GET /maintenance", page([WINDOW]));
   server.on("GET /nodes", page([aNode({ name: "b1", draining: true, drain_deadline: at(1.01) }), aNode({ id: 2 })]));
 });
@@ -69,6 +87,7 @@ describe("the calendar", () => {
   it("sends only what was changed of a window, and cancels one after a question", async () => {
     server.on("PATCH /maintenance/3", WINDOW);
     server.on("DELETE /maintenance/3", undefined);
+    server.on("GET /reservations", page([]));
     const { user } = await renderPage(CalendarPage, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit" }));
     const reason = await screen.findByLabelText("Reason");
@@ -81,6 +100,66 @@ describe("the calendar", () => {
     await user.click(await screen.findByRole("button", { name: "Cancel it" }));
     expect(await screen.findByText("Cancelled maintenance 3.")).toBeTruthy();
     expect(server.sent("DELETE /maintenance/3")).toHaveLength(1);
+  });
+});
+
+describe("the reservations of the calendar", () => {
+  it("show members for whom which nodes are kept, and let them change nothing", async () => {
+    await renderPage(CalendarPage);
+    const [row] = rowsOf(await screen.findByRole("table", { name: "Reservations" }));
+    expect(row?.slice(0, 4)).toEqual(["paperDeadline, by olga", "Announced", "vision, ann, in research", "16 V100"]);
+    expect(row?.[4]).toContain("in 3 h");
+    expect(row?.[5]).toBe("a1, a2");
+    expect(screen.queryByRole("button")).toBeNull();
+    expect(server.sent("GET /reservations")[0]?.query.state).toBe("announced,in_force");
+  });
+
+  it("are made by operators", async () => {
+    server.on("POST /reservations", { ...RESERVATION, name: "demo" });
+    const { user } = await renderPage(CalendarPage, { as: { isOperator: true } });
+    await user.click(await screen.findByRole("button", { name: "Reserve GPUs" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    for (const [label, text] of [
+      ["Name", "demo"],
+      ["Tenant", "vision"],
+      ["GPU model", "V100"],
+      ["GPUs", "8"],
+      ["Start", "2026-12-04T18:00"],
+      ["End", "2026-12-06T08:00"],
+    ] as const) {
+      await user.type(dialog.getByLabelText(label), text);
+    }
+    await user.click(dialog.getByRole("button", { name: "Reserve" }));
+    expect(await screen.findByText("Made reservation demo.")).toBeTruthy();
+    expect(server.sent("POST /reservations")[0]?.body).toEqual({
+      name: "demo",
+      tenant: "vision",
+      user: null,
+      virtual_cluster: null,
+      gpu_model: "V100",
+      gpus: 8,
+      starts_at: new Date("2026-12-04T18:00").toISOString(),
+      ends_at: new Date("2026-12-06T08:00").toISOString(),
+      note: "",
+    });
+  });
+
+  it("send only what was changed, and are cancelled after a question", async () => {
+    server.on("GET /maintenance", page([]));
+    server.on("PATCH /reservations/5", RESERVATION);
+    server.on("DELETE /reservations/5", undefined);
+    const { user } = await renderPage(CalendarPage, { as: { isOperator: true } });
+    await user.click(await screen.findByRole("button", { name: "Edit" }));
+    const gpus = await screen.findByLabelText("GPUs");
+    await user.clear(gpus);
+    await user.type(gpus, "8");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    await screen.findByText("Saved reservation paper.");
+    expect(server.sent("PATCH /reservations/5")[0]?.body).toEqual({ gpus: 8 });
+    await user.click(screen.getByRole("button", { name: "Cancel" }));
+    await user.click(await screen.findByRole("button", { name: "Cancel it" }));
+    expect(await screen.findByText("Cancelled reservation paper.")).toBeTruthy();
+    expect(server.sent("DELETE /reservations/5")).toHaveLength(1);
   });
 });
 

@@ -1,6 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
-import { CalendarPlus } from "lucide-react";
+import { CalendarClock, CalendarPlus } from "lucide-react";
 import { useState } from "react";
 
 import { cancelWindow, windowsQuery } from "@/api/maintenance-queries";
@@ -13,6 +12,9 @@ import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { Badge, windowLook } from "@/components/state-badge";
 import styles from "@/features/calendar/calendar.module.css";
+import { NodeLinks } from "@/features/calendar/node-links";
+import { ReservationDialog } from "@/features/calendar/reservation-dialog";
+import { ReservationsPanel } from "@/features/calendar/reservations-panel";
 import { WindowDialog } from "@/features/calendar/window-dialog";
 import { place } from "@/features/calendar/words";
 import { useNewest } from "@/live/live";
@@ -23,23 +25,30 @@ import { EmptyState, ErrorNotice } from "@/ui/feedback";
 import { muted, oneLine, PageLayout, Panel, Row, Stack } from "@/ui/layout";
 import { useSay } from "@/ui/toasts";
 
-/** The most nodes and jobs of a window that are named. */
+/** The most jobs of a window that are named. */
 const NAMED = 8;
 
-/** When nodes close: for maintenance, and by a deadline. */
+/** When nodes close for maintenance or by a deadline, and when they are reserved. */
 export function CalendarPage() {
   const me = useSession();
-  const [asked, setAsked] = useState<"new" | { window: MaintenanceWindow; what: "edit" | "cancel" } | null>(null);
+  const [asked, setAsked] = useState<"new" | "reserve" | { window: MaintenanceWindow; what: "edit" | "cancel" } | null>(
+    null,
+  );
   const close = () => setAsked(null);
   return (
     <PageLayout
       title="Calendar"
-      lead="When nodes close, why, and which jobs are there. Jobs that are left at the start write a checkpoint and continue elsewhere."
+      lead="When nodes close or are reserved, why, and which jobs are there. Jobs that are left at the start write a checkpoint and continue elsewhere."
       actions={
         me.is_operator && (
-          <Button look="primary" icon={<CalendarPlus size={14} aria-hidden />} onClick={() => setAsked("new")}>
-            Announce maintenance
-          </Button>
+          <Row>
+            <Button icon={<CalendarClock size={14} aria-hidden />} onClick={() => setAsked("reserve")}>
+              Reserve GPUs
+            </Button>
+            <Button look="primary" icon={<CalendarPlus size={14} aria-hidden />} onClick={() => setAsked("new")}>
+              Announce maintenance
+            </Button>
+          </Row>
         )
       }
     >
@@ -56,11 +65,13 @@ export function CalendarPage() {
               : undefined
           }
         />
+        <ReservationsPanel />
         <ClosingPanel />
       </Stack>
+      {asked === "reserve" && <ReservationDialog reservation={null} onClose={close} />}
       {asked === "new" && <WindowDialog window={null} onClose={close} />}
-      {asked && asked !== "new" && asked.what === "edit" && <WindowDialog window={asked.window} onClose={close} />}
-      {asked && asked !== "new" && asked.what === "cancel" && <CancelDialog window={asked.window} onClose={close} />}
+      {typeof asked === "object" && asked?.what === "edit" && <WindowDialog window={asked.window} onClose={close} />}
+      {typeof asked === "object" && asked?.what === "cancel" && <CancelDialog window={asked.window} onClose={close} />}
     </PageLayout>
   );
 }
@@ -98,12 +109,7 @@ function WindowsPanel({ actions }: { actions?: ((window: MaintenanceWindow) => R
     {
       header: "Nodes",
       className: styles.names,
-      cell: ({ nodes }) => (
-        <>
-          <NodeLinks names={nodes.slice(0, NAMED)} />
-          {nodes.length > NAMED && ` and ${nodes.length - NAMED} more`}
-        </>
-      ),
+      cell: ({ nodes }) => <NodeLinks names={nodes} />,
     },
     {
       header: "Jobs there",
@@ -139,17 +145,6 @@ function Bar({ window, all, now }: { window: MaintenanceWindow; all: readonly Ma
       <span className={styles.bar} style={{ left: `${left}%`, width: `${width}%` }} />
     </span>
   );
-}
-
-function NodeLinks({ names }: { names: readonly string[] }) {
-  return names.map((name, index) => (
-    <span key={name}>
-      {index > 0 && ", "}
-      <Link to="/nodes/$name" params={{ name }}>
-        {name}
-      </Link>
-    </span>
-  ));
 }
 
 /** Nodes that operators drain by a deadline. */

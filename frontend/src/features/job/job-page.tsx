@@ -188,6 +188,7 @@ function factsOf(job: Job) {
     ["Priority", String(job.priority)],
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
+    ...(job.spec.reservation ? [["Reservation", job.spec.reservation] as const] : []),
     ...(job.spec.singleton ? [["Singleton", "runs alone of its name and user"] as const] : []),
     ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
     ...(job.code ? [["Code", <CodeLine key="code" job={job.id} code={job.code} />] as const] : []),

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from allot.commands.admin import limits, maintenance, members, nodes, tenants, tokens, users, virtual_clusters
+from allot.commands.admin import (
+    limits,
+    maintenance,
+    members,
+    nodes,
+    reservations,
+    tenants,
+    tokens,
+    users,
+    virtual_clusters,
+)
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,6 +29,7 @@ def register(app: typer.Typer) -> None:
         ("budget", limits.budgets, "What tenants and members may use up in a month or a week."),
         ("node", nodes.group, "Nodes: expect, move, cordon, remove."),
         ("maintenance", maintenance.group, "Maintenance windows: announce, change, cancel."),
+        ("reservation", reservations.group, "Reservations: create, list, change, cancel."),
         ("vc", virtual_clusters.group, "Virtual clusters: make, change, remove."),
         ("token", tokens.group, "API tokens of all users."),
     ):

@@ -46,6 +46,7 @@ from scheduler.core.round.guarantees.bound_cells import Hints, Remembered, as_me
 from scheduler.core.round.guarantees.devices import Devices, Leaves
 from scheduler.core.round.guarantees.lapse import held_by_lapsed
 from scheduler.core.round.guarantees.private_cluster import PrivateCluster, shared_cluster
+from scheduler.core.round.reservations import waits_for_reserved
 from scheduler.core.round.whereabouts import Whereabouts
 
 #: The key of Snapshot.memory under which it is remembered what is bound; no virtual cluster has this name.
@@ -327,7 +328,12 @@ class Binding:
             except Unbindable:
                 if kept or demand.candidates:
                     lapsed = held_by_lapsed(view.name, "cells", kept) if kept else None
-                    reason = lapsed or waits_for_candidates(demand, self._facts.cluster)
+                    first = view.jobs[grant.jobs[0]]
+                    reason = lapsed or (
+                        waits_for_candidates(demand, self._facts.cluster)
+                        if first.reserved is None
+                        else waits_for_reserved(first, demand, self._facts)
+                    )
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
             objection = whereabouts.objection(grant.jobs, real)

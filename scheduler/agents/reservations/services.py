@@ -1,0 +1,283 @@
+"""Reservations: made, changed and called off by operators.
+
+Rounds read the reservations themselves: they keep other jobs away in time, and stop those that are left when
+one begins. What is left to do here is to choose nodes, to choose others when one is lost before, and to tell.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from scheduler.agents.reservations.choosing import Terms, at, chosen_nodes, lock_nodes, unfit_nodes
+from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.jobs.attempts.services.steps import attempt_event
+from scheduler.models.attempts import Attempt, AttemptPart
+from scheduler.models.events import Event
+from scheduler.models.nodes import GpuModel, Node
+from scheduler.models.reservations import Reservation
+from scheduler.models.selectors.reservations import lasting_reservations
+from scheduler.nodes.services.changes import node_event
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
+from tenants.errors import Conflict, FieldError, Invalid, NotFound
+from tenants.models import Tenant, User, VirtualCluster
+
+MAX_RESERVATIONS = 1_000
+#: How far ahead a reservation may start, and how long it may be.
+FARTHEST = timedelta(days=366)
+#: The actor of what happens when a node is lost.
+ACTOR = "reservations"
+
+
+@transaction.atomic
+def reservation_create(
+    *,
+    name: str,
+    tenant: Tenant,
+    user: User | None = None,
+    virtual_cluster: VirtualCluster | None = None,
+    gpu_model: str,
+    gpus: int,
+    starts_at: datetime,
+    ends_at: datetime,
+    note: str = "",
+    actor: str,
+) -> Reservation:
+    """Reserve nodes that have the GPUs. From now on nothing guaranteed starts there that would outlast it."""
+    now = database_now()
+    _check_start(starts_at, now)
+    _check_end(ends_at, starts_at)
+    if not GpuModel.objects.filter(name=gpu_model).exists():
+        known = ", ".join(GpuModel.objects.order_by("name").values_list("name", flat=True)[:20])
+        raise Invalid.of(FieldError("gpu_model", f"there is no GPU model {gpu_model!r}", f"one of: {known}"))
+    _check_members(tenant, user, virtual_cluster)
+    Tenant.objects.select_for_update(no_key=True).get(id=tenant.id)
+    lasting = lasting_reservations()
+    if lasting.count() >= MAX_RESERVATIONS:
+        raise Conflict(f"There are already {MAX_RESERVATIONS} reservations; cancel some first.")
+    if lasting.filter(tenant=tenant, name=name).exists():
+        problem = f"tenant {tenant.name} has a reservation {name} that is not over"
+        raise Conflict.of(FieldError("name", problem, "another name"))
+    lock_nodes(gpu_model)
+    terms = Terms(gpu_model=gpu_model, gpus=gpus, starts_at=starts_at, ends_at=ends_at)
+    made = Reservation.objects.create(
+        name=name,
+        tenant=tenant,
+        user=user,
+        virtual_cluster=virtual_cluster,
+        gpu_model=gpu_model,
+        gpus=gpus,
+        nodes=chosen_nodes(terms, now),
+        starts_at=starts_at,
+        ends_at=ends_at,
+        note=note,
+        made_by=actor[:80],
+        made_at=now,
+    )
+    _record(made, made.nodes, "made", actor=actor, at_instant=now)
+    _tell_jobs(made, made.nodes, actor=actor, now=now)
+    return made
+
+
+@transaction.atomic
+def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) -> Reservation:
+    """Change `gpus`, `starts_at`, `ends_at` or `note`. Once it has begun: its end and its note."""
+    now = database_now()
+    reservation = _locked(reservation, now)
+    old = {name: getattr(reservation, name) for name in columns}
+    changed = {name: value for name, value in columns.items() if old[name] != value}
+    if not changed:
+        return reservation
+    if reservation.starts_at <= now and (begun := sorted(changed.keys() & {"gpus", "starts_at"})):
+        expected = "cancel it, and make another"
+        raise Conflict.of(FieldError(begun[0], "can not be changed: the reservation has begun", expected))
+    for name, value in changed.items():
+        setattr(reservation, name, value)
+    if "starts_at" in changed:
+        _check_start(reservation.starts_at, now)
+    if reservation.ends_at <= now:
+        expected = "an instant in the future; cancel it to end it now"
+        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
+    _check_end(reservation.ends_at, reservation.starts_at)
+    before = set(reservation.nodes)
+    if reservation.starts_at > now and changed.keys() - {"note"}:
+        _choose_again(reservation, now)
+    elif reservation.ends_at > old.get("ends_at", reservation.ends_at):
+        _refuse_later_end(reservation)
+    reservation.save(update_fields=[*changed, "nodes"])
+    _record(reservation, before.union(reservation.nodes), "changed", actor=actor, at_instant=now)
+    _tell_jobs(
+        reservation,
+        reservation.nodes if "starts_at" in changed else set(reservation.nodes) - before,
+        actor=actor,
+        now=now,
+    )
+    return reservation
+
+
+@transaction.atomic
+def reservation_cancel(reservation: Reservation, *, actor: str) -> None:
+    """Call a reservation off, or end it early: its nodes are for everybody again."""
+    now = database_now()
+    reservation = _locked(reservation, now)
+    reservation.cancelled_at = now
+    reservation.save(update_fields=["cancelled_at"])
+    _record(reservation, reservation.nodes, "cancelled", actor=actor, at_instant=now)
+
+
+def reservations_repair() -> None:
+    """Give reservations that have yet to begin other nodes for those that were lost or taken out of service.
+
+    Where there are no others it keeps those that it has: they may come back in time.
+    """
+    for number in lasting_reservations().filter(starts_at__gt=database_now()).values_list("id", flat=True):
+        _repair(number)
+
+
+@transaction.atomic
+def _repair(number: int) -> None:
+    reservation = Reservation.objects.select_for_update(of=("self",)).get(id=number)
+    now = database_now()
+    if reservation.cancelled_at is not None or reservation.starts_at <= now:
+        return
+    unfit = unfit_nodes(reservation)
+    if not unfit:
+        return
+    before = set(reservation.nodes)
+    try:
+        _choose_again(reservation, now)
+    except (Conflict, Invalid):
+        return
+    reservation.save(update_fields=["nodes"])
+    _record(reservation, before ^ set(reservation.nodes), "changed", actor=ACTOR, at_instant=now)
+    _tell_jobs(reservation, set(reservation.nodes) - before, actor=ACTOR, now=now)
+
+
+def _choose_again(reservation: Reservation, now: datetime) -> None:
+    lock_nodes(reservation.gpu_model)
+    terms = Terms(
+        gpu_model=reservation.gpu_model,
+        gpus=reservation.gpus,
+        starts_at=reservation.starts_at,
+        ends_at=reservation.ends_at,
+        own_id=reservation.id,
+        keeps=reservation.nodes,
+    )
+    reservation.nodes = chosen_nodes(terms, now)
+
+
+def _refuse_later_end(reservation: Reservation) -> None:
+    """Raise Conflict where another reservation has one of the nodes before this one would end."""
+    lock_nodes(reservation.gpu_model)
+    later = lasting_reservations().filter(nodes__overlap=reservation.nodes, starts_at__lt=reservation.ends_at)
+    other = later.exclude(id=reservation.id).select_related("tenant").order_by("starts_at").first()
+    if other is not None:
+        whose = f"reservation {other.name} of tenant {other.tenant.name}"
+        problem = f"{whose} begins there at {at(other.starts_at)}"
+        raise Conflict.of(FieldError("ends_at", problem, "an instant before that"))
+
+
+def _locked(reservation: Reservation, now: datetime) -> Reservation:
+    """Return a reservation as it is now, for this transaction alone to change."""
+    rows = Reservation.objects.select_for_update(of=("self",))
+    found = rows.select_related("tenant", "user", "virtual_cluster").filter(id=reservation.id).first()
+    if found is None:
+        raise NotFound(f"There is no reservation {reservation.id} any more.")
+    if found.cancelled_at is not None or found.ends_at <= now:
+        raise Conflict(f"Reservation {found.name} is {found.state_at(now).label.lower()} already.")
+    return found
+
+
+def _check_members(tenant: Tenant, user: User | None, virtual_cluster: VirtualCluster | None) -> None:
+    if user is not None and not user.memberships.filter(tenant=tenant).exists():
+        problem = f"{user.username} is not a member of tenant {tenant.name}"
+        raise Invalid.of(FieldError("user", problem, "a member, or nobody: all of them"))
+    if virtual_cluster is None:
+        return
+    if not virtual_cluster.members.filter(tenant=tenant).exists():
+        problem = f"tenant {tenant.name} is not a member of virtual cluster {virtual_cluster.name}"
+        raise Invalid.of(FieldError("virtual_cluster", problem, "one of its own, or none: all of them"))
+
+
+def _check_start(starts_at: datetime, now: datetime) -> None:
+    if not now < starts_at <= now + FARTHEST:
+        expected = "an instant in the future, at most a year away"
+        raise Invalid.of(FieldError("starts_at", f"{at(starts_at)} is not ahead, or too far", expected))
+
+
+def _check_end(ends_at: datetime, starts_at: datetime) -> None:
+    if not starts_at < ends_at <= starts_at + FARTHEST:
+        expected = "an instant after starts_at, at most a year after it"
+        problem = f"{at(ends_at)} is not after the start, or too far"
+        raise Invalid.of(FieldError("ends_at", problem, expected))
+
+
+def _record(
+    reservation: Reservation, nodes: Iterable[str], change: str, *, actor: str, at_instant: datetime
+) -> None:
+    """Write an event of each node and one of the tenant, and let a round see the change."""
+    facts = _facts_of(reservation)
+    when = f"from {at(reservation.starts_at)} to {at(reservation.ends_at)}"
+    whom = f"tenant {reservation.tenant.name}" + (f", user {reservation.user}" if reservation.user else "")
+    why = f"reservation {reservation.name} for {whom} {when}"
+    rows = Node.objects.filter(name__in=nodes).order_by("id")
+    events = [
+        node_event(node, f"node.reservation_{change}", at=at_instant, actor=actor, why=why, data=facts)
+        for node in rows
+    ]
+    message = (
+        f"Reservation {reservation.name} of {reservation.gpus} {reservation.gpu_model} for {whom} {when} was"
+        f" {change}."
+    )
+    events.append(
+        Event(
+            at=at_instant,
+            kind="reservation.changed",
+            subject="reservation",
+            subject_id=reservation.id,
+            tenant=reservation.tenant,
+            actor=actor[:80],
+            message=message[:500],
+            data={**facts, "change": change},
+        )
+    )
+    Event.objects.bulk_create(events)
+    request_round_on_commit()
+
+
+def _tell_jobs(reservation: Reservation, nodes: Collection[str], *, actor: str, now: datetime) -> None:
+    """Write an event of each attempt on the nodes that would still run there when the reservation begins."""
+    message = (
+        f"A node of it is reserved for tenant {reservation.tenant.name} from {at(reservation.starts_at)} on."
+        " Then the job is stopped, with time to save, and goes on elsewhere."
+    )
+    data = {"reservation": _facts_of(reservation)}
+    Event.objects.bulk_create(
+        attempt_event(attempt, "attempt.reserved", at=now, actor=actor, why=message, data=data)
+        for attempt in _attempts_on(nodes).exclude(state=AttemptState.STOPPING).order_by("id")
+        if _outlasts(attempt, reservation.starts_at, now)
+    )
+
+
+def _outlasts(attempt: Attempt, starts_at: datetime, now: datetime) -> bool:
+    job = attempt.job
+    seconds = job.time_limit_seconds or job.virtual_cluster.default_time_limit_seconds
+    return (attempt.running_at or now) + timedelta(seconds=seconds) > starts_at
+
+
+def _attempts_on(nodes: Collection[str]) -> QuerySet[Attempt]:
+    parts = AttemptPart.objects.filter(node__name__in=nodes).exclude(state=PartState.EXITED)
+    unended = Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
+    return unended.select_related("job__virtual_cluster")
+
+
+def _facts_of(reservation: Reservation) -> dict[str, object]:
+    return {
+        "id": reservation.id,
+        "name": reservation.name,
+        "starts_at": reservation.starts_at.isoformat(),
+        "ends_at": reservation.ends_at.isoformat(),
+    }

@@ -1,0 +1,20 @@
+"""What jobs of the last days asked for: what is likely to come next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.core.model.gpu_parts import WHOLE_GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskKind:
+    """Replicas that ask for the same, and how many of them there were lately."""
+
+    gpus: int
+    cpus: float = 0.0
+    #: Of each GPU, in thousandths.
+    share: int = WHOLE_GPU
+    #: Models that their jobs accept; empty: any.
+    gpu_models: tuple[str, ...] = ()
+    count: float = 1.0
