@@ -107,6 +107,9 @@ class ArrayTask(TypedDict):
     at_most: int | None
 
 
+ArtefactKindEnum: TypeAlias = Literal['file', 'folder', 'link', 'other']
+
+
 AttemptOutcomeEnum: TypeAlias = Literal['succeeded', 'failed', 'preempted', 'cancelled', 'lost']
 
 
@@ -1883,6 +1886,16 @@ class Anomaly(TypedDict):
     round: int | None
 
 
+class Artefact(TypedDict):
+    """What a job's checkpoint folder, or a folder in it, holds under one name."""
+
+    name: str
+    path: str
+    kind: ArtefactKindEnum
+    bytes: int | None
+    modified_at: str | None
+
+
 class AuditEntry(TypedDict):
     id: int
     at: str
@@ -2626,6 +2639,12 @@ class Offer(TypedDict):
 
 class PaginatedAdviceList(TypedDict):
     results: list[Advice]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedArtefactList(TypedDict):
+    results: list[Artefact]
     next: str | None
     previous: str | None
 

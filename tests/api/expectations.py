@@ -78,6 +78,9 @@ DELETE /api/v1/jobs/searches/<int:search_id>      401    404      403    204    
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/code             401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/artefacts        401    404      409    409    409   409      409       -
+GET    /api/v1/jobs/<int:job_id>/artefacts/content
+                                                  401    404      409    409    409   409      409       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/requeue          401    404      403    409    409   409      403       403
@@ -299,6 +302,7 @@ QUERIES = {
     ("DELETE", "/api/v1/throughputs/correction"): _SETTING,
     ("GET", "/api/v1/throughputs/export"): {"tenant": "red"},
     ("GET", "/api/v1/jobs/<int:job_id>/logs/search"): {"q": "lines"},
+    ("GET", "/api/v1/jobs/<int:job_id>/artefacts/content"): {"path": "model.pt"},
 }
 
 #: A body that is right, so that what refuses it is never the body.

@@ -597,6 +597,46 @@ export interface paths {
         patch: operations["jobs_change"];
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/artefacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the files of a job's checkpoint folder, or of a folder in it, by name
+         * @description List the files of a job's checkpoint folder, or of a folder in it, by name.
+         */
+        get: operations["jobs_artefacts_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/artefacts/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a file of a job's checkpoint folder, as long as it is now, or one range of it
+         * @description Download a file of a job's checkpoint folder, as long as it is now, or one range of it.
+         */
+        get: operations["jobs_artefacts_content_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/attempts": {
         parameters: {
             query?: never;
@@ -3392,6 +3432,37 @@ export interface components {
             /** @description Tasks that run at once; null: any number. */
             at_most: number | null;
         };
+        /** @description What a job's checkpoint folder, or a folder in it, holds under one name. */
+        Artefact: {
+            /** @description Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+            name: string;
+            /** @description To ask for it: the names of its folders before its own. */
+            path: string;
+            /**
+             * @description Links are not followed.
+             *
+             *     * `file` - file
+             *     * `folder` - folder
+             *     * `link` - link
+             *     * `other` - other
+             */
+            kind: components["schemas"]["ArtefactKindEnum"];
+            /** @description Null: it is no file. */
+            bytes: number | null;
+            /**
+             * Format: date-time
+             * @description As the job left it; null: a time of no calendar.
+             */
+            modified_at: string | null;
+        };
+        /**
+         * @description * `file` - file
+         *     * `folder` - folder
+         *     * `link` - link
+         *     * `other` - other
+         * @enum {string}
+         */
+        ArtefactKindEnum: "file" | "folder" | "link" | "other";
         Attempt: {
             id: number;
             number: number;
@@ -6611,6 +6682,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedArtefactList: {
+            results: components["schemas"]["Artefact"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
             /** @description Path of that page; null when none. */
@@ -9067,6 +9145,8 @@ export type Anomalies = components['schemas']['Anomalies'];
 export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];
 export type Anomaly = components['schemas']['Anomaly'];
 export type ArrayTask = components['schemas']['ArrayTask'];
+export type Artefact = components['schemas']['Artefact'];
+export type ArtefactKindEnum = components['schemas']['ArtefactKindEnum'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptOutcomeEnum = components['schemas']['AttemptOutcomeEnum'];
 export type AttemptState = components['schemas']['AttemptState'];
@@ -9272,6 +9352,7 @@ export type Overrun = components['schemas']['Overrun'];
 export type OwnedCells = components['schemas']['OwnedCells'];
 export type PageAddress = components['schemas']['PageAddress'];
 export type PaginatedAdviceList = components['schemas']['PaginatedAdviceList'];
+export type PaginatedArtefactList = components['schemas']['PaginatedArtefactList'];
 export type PaginatedAttemptList = components['schemas']['PaginatedAttemptList'];
 export type PaginatedAuditEntryList = components['schemas']['PaginatedAuditEntryList'];
 export type PaginatedBudgetOfTenantList = components['schemas']['PaginatedBudgetOfTenantList'];
@@ -12751,6 +12832,205 @@ export interface operations {
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_artefacts_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Names from the job's folder on, separated by /; left out, that folder. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedArtefactList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server does not see the folder, or may not read it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_artefacts_content_get: {
+        parameters: {
+            query: {
+                /** @description Names from the job's folder on, separated by /. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description The range asked for. */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server does not see the folder, or may not read it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
                     [name: string]: unknown;
                 };
                 content: {
