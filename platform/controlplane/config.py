@@ -130,8 +130,8 @@ class Config(BaseSettings):
     archive_bytes_of_tenant: int = Field(default=5 * 1024**3, ge=1024)
     archive_bytes_of_all: int = Field(default=50 * 1024**3, ge=1024)
     archive_days_kept: float = Field(default=7, gt=0)
-    # Where this server sees the folder that is `checkpoint_folder` to the nodes, in which people find the files
-    # of their jobs (docs/artefacts.md). Empty: it does not see it.
+    # Where this server sees the `checkpoint_folder` of the nodes, in which jobs leave files for their people
+    # (docs/artefacts.md). Empty: it does not see it.
     checkpoint_folder: str = ""
     # Where people reach the pages, for links in mails and webhooks: https://gpus.example.org. `manage.py up`
     # fills in its own address.
