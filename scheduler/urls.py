@@ -10,7 +10,7 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api, leaving_api, searches
+from scheduler.jobs import bulk_api, groups_api, leaving_api, searches
 from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.artefacts import api as artefact_api
 from scheduler.jobs.attempts import api as attempt_api
@@ -38,6 +38,7 @@ urlpatterns = [
     path("jobs/check", preview_api.JobsCheck.as_view(), name="jobs-check"),
     path("jobs/counts", bulk_api.JobsCounts.as_view(), name="jobs-counts"),
     path("jobs/export", bulk_api.JobsExport.as_view(), name="jobs-export"),
+    path("jobs/groups", groups_api.JobsGroups.as_view(), name="jobs-groups"),
     path("jobs/searches", searches.SavedSearches.as_view(), name="saved-searches"),
     path("jobs/searches/<int:search_id>", searches.SavedSearchDetail.as_view(), name="saved-search"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),

@@ -555,6 +555,23 @@ class JobCounts(TypedDict):
     cancelled: int
 
 
+class JobGroup(TypedDict):
+    """Jobs that have something in common: how many in each state, how many GPUs, and from when to when."""
+
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    key: str | None
+    name: str
+    jobs: int
+    gpus: int
+    gpus_running: int
+    first_submitted_at: str
+    last_submitted_at: str
+
+
 JobNotices: TypeAlias = Literal['all', 'failures', 'none']
 
 
@@ -923,6 +940,12 @@ class PaginatedEventList(TypedDict):
 
 class PaginatedFairnessMinuteList(TypedDict):
     results: list[FairnessMinute]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedJobGroupList(TypedDict):
+    results: list[JobGroup]
     next: str | None
     previous: str | None
 

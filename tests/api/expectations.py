@@ -71,6 +71,7 @@ POST   /api/v1/jobs/actions                       401    404      403    200    
 POST   /api/v1/jobs/bulk                          401    404      403    201    201   201      403       403
 POST   /api/v1/jobs/check                         401    404      200    200    200   200      403       403
 GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
+GET    /api/v1/jobs/groups                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/export                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/searches                      401    200      200    200    200   200      200       -
 POST   /api/v1/jobs/searches                      401    404      403    201    201   201      403       403
@@ -298,6 +299,7 @@ OWN_SCOPES = {
 
 #: The query parameters of routes that need some.
 QUERIES = {
+    ("GET", "/api/v1/jobs/groups"): {"by": "tenant"},
     ("GET", "/api/v1/webhooks"): {"tenant": "red"},
     ("DELETE", "/api/v1/throughputs/correction"): _SETTING,
     ("GET", "/api/v1/throughputs/export"): {"tenant": "red"},

@@ -1183,6 +1183,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs groups list
+         * @description Count the visible jobs by groups, under the filters of the list, the latest submission first.
+         */
+        get: operations["jobs_groups_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/searches": {
         parameters: {
             query?: never;
@@ -5046,6 +5066,27 @@ export interface components {
             /** @description How many these are in all. */
             awaited_by_count: number;
         };
+        /** @description Jobs that have something in common: how many in each state, how many GPUs, and from when to when. */
+        JobGroup: {
+            queued: number;
+            running: number;
+            succeeded: number;
+            failed: number;
+            cancelled: number;
+            /** @description The array's number, or what the user, tenant or label is called; null: jobs without it. */
+            key: string | null;
+            /** @description Of a job of the group. */
+            name: string;
+            jobs: number;
+            /** @description What all of them ask for together. */
+            gpus: number;
+            /** @description What those ask for that run. */
+            gpus_running: number;
+            /** Format: date-time */
+            first_submitted_at: string;
+            /** Format: date-time */
+            last_submitted_at: string;
+        };
         JobInputWorkers: {
             /** @description How many there are to be now. */
             desired: number;
@@ -6768,6 +6809,13 @@ export interface components {
         };
         PaginatedInvitationList: {
             results: components["schemas"]["Invitation"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedJobGroupList: {
+            results: components["schemas"]["JobGroup"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -9267,6 +9315,7 @@ export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCode = components['schemas']['JobCode'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
+export type JobGroup = components['schemas']['JobGroup'];
 export type JobInputWorkers = components['schemas']['JobInputWorkers'];
 export type JobMaintenance = components['schemas']['JobMaintenance'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
@@ -9365,6 +9414,7 @@ export type PaginatedEventList = components['schemas']['PaginatedEventList'];
 export type PaginatedFailureList = components['schemas']['PaginatedFailureList'];
 export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
 export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
+export type PaginatedJobGroupList = components['schemas']['PaginatedJobGroupList'];
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
 export type PaginatedJobTargetsList = components['schemas']['PaginatedJobTargetsList'];
 export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList'];
@@ -15552,6 +15602,139 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_groups_list: {
+        parameters: {
+            query: {
+                /** @description Its tasks. */
+                array?: number;
+                /** @description "array", "user" or "tenant"; "label:team": by the values of that label. */
+                by: string;
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                ended_since?: string;
+                ended_until?: string;
+                /** @description A class of failures, such as import_error, of one of its attempts. */
+                failure?: string;
+                /** @description One row for each array: the first task under the other filters. */
+                fold?: boolean;
+                /** @description Asks for this model, or is on it now. */
+                gpu_model?: string;
+                /**
+                 * @description * `guaranteed` - guaranteed
+                 *     * `opportunistic` - opportunistic
+                 */
+                guarantee?: "guaranteed" | "opportunistic";
+                /** @description Numbers of jobs, separated by commas. */
+                id?: number[];
+                /** @description A label, "team=vision", or its name, "team". */
+                label?: string;
+                /** @description The whole name. */
+                name?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Part of the name. */
+                q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
+                /** @description Has not ended before. */
+                since?: string;
+                /** @description By its first start. */
+                started_since?: string;
+                started_until?: string;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `queued` - queued
+                 *     * `running` - running
+                 *     * `succeeded` - succeeded
+                 *     * `failed` - failed
+                 *     * `cancelled` - cancelled
+                 */
+                state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
+                submitted_by?: string;
+                submitted_since?: string;
+                submitted_until?: string;
+                tenant?: string;
+                /** @description Was submitted before. */
+                until?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobGroupList"];
                 };
             };
             /** @description Malformed, or wrong fields. */

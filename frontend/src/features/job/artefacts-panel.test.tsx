@@ -51,7 +51,7 @@ describe("The files of a job", () => {
   it("that there are none is said with where the job would write them", async () => {
     server.on("GET /jobs/7/artefacts", page([]));
     await renderPage(() => <ArtefactsPanel job={7} path="" />);
-    expect(await screen.findByText(/ALLOT_CHECKPOINT_DIR/)).toBeTruthy();
+    expect(await screen.findByText("Nothing in $ALLOT_CHECKPOINT_DIR")).toBeTruthy();
   });
 
   it("that the server does not see are told in its words", async () => {

@@ -6,7 +6,6 @@ import { Fragment } from "react";
 import { artefactsQuery } from "@/api/queries";
 import type { Artefact } from "@/api/schema";
 import { bytes, moment } from "@/components/format";
-import { Button } from "@/ui/button";
 import { DataTable } from "@/ui/data-table";
 import { EmptyState } from "@/ui/feedback";
 import { muted, oneLine, Panel, prose } from "@/ui/layout";
@@ -15,15 +14,7 @@ import { muted, oneLine, Panel, prose } from "@/ui/layout";
 export function ArtefactsPanel({ job, path }: { job: number; path: string }) {
   const query = useInfiniteQuery(artefactsQuery(job, path));
   return (
-    <Panel
-      title={<Way job={job} path={path} />}
-      flush
-      actions={
-        <Button busy={query.isRefetching} onClick={() => void query.refetch()}>
-          Look again
-        </Button>
-      }
-    >
+    <Panel title={<Way job={job} path={path} />} flush>
       <DataTable
         label="Files"
         rows={query.data?.pages.flatMap((page) => page.results)}
@@ -34,11 +25,7 @@ export function ArtefactsPanel({ job, path }: { job: number; path: string }) {
           { header: "Modified", className: `${oneLine} ${muted}`, cell: (entry) => moment(entry.modified_at) },
         ]}
         query={query}
-        empty={
-          <EmptyState title="No files">
-            {!path && "What the job writes to $ALLOT_CHECKPOINT_DIR is shown here."}
-          </EmptyState>
-        }
+        empty={<EmptyState title="Nothing in $ALLOT_CHECKPOINT_DIR" />}
       />
     </Panel>
   );
