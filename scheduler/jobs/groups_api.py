@@ -42,7 +42,7 @@ class JobGroup(JobCounts):
         allow_null=True,
         help_text="The array's number, or what the user, tenant or label is called; null: jobs without it.",
     )
-    name = serializers.CharField(help_text="Of a job of the group.")
+    name = serializers.CharField(help_text="The name of one of its jobs, the last in the alphabet.")
     jobs = serializers.IntegerField()
     gpus = serializers.IntegerField(help_text="What all of them ask for together.")
     gpus_running = serializers.IntegerField(help_text="What those ask for that run.")
@@ -55,7 +55,7 @@ class JobsGroups(GenericAPIView[Job]):
     queryset = Job.objects.none()
     filterset_class = JobFilter
     query_serializer = GroupsQuery
-    serializer_class = JobGroup
+    serializer_class = JobGroup  # type: ignore[assignment]  # a row is no job
     #: The newest job of a group, by which its pages go on; no two groups have the same.
     ordering = "-newest"
 

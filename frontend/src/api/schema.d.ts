@@ -5075,7 +5075,7 @@ export interface components {
             cancelled: number;
             /** @description The array's number, or what the user, tenant or label is called; null: jobs without it. */
             key: string | null;
-            /** @description Of a job of the group. */
+            /** @description The name of one of its jobs, the last in the alphabet. */
             name: string;
             jobs: number;
             /** @description What all of them ask for together. */
@@ -13009,7 +13009,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description The range asked for. */
+            /** @description The requested range. */
             206: {
                 headers: {
                     [name: string]: unknown;

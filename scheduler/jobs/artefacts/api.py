@@ -29,7 +29,7 @@ from tenants.selectors import viewer
 
 _REFUSALS = {409: "The server does not see the folder, or may not read it."}
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})")
-#: What a name in a header, or in a folder of whoever downloads it, could be taken for something else by.
+#: What has a meaning of its own in a header, or in a name on another system.
 _UNSAFE = re.compile(r'[\\/:*?"<>|%]')
 
 
@@ -76,7 +76,7 @@ class JobArtefactContent(APIView):
         parameters=[schemas.WhichFile],
         responses={
             (200, ARCHIVE_TYPE): OpenApiResponse(OpenApiTypes.BINARY),
-            (206, ARCHIVE_TYPE): OpenApiResponse(OpenApiTypes.BINARY, description="The range asked for."),
+            (206, ARCHIVE_TYPE): OpenApiResponse(OpenApiTypes.BINARY, description="The requested range."),
         },
     )
     def get(self, request: Request, job_id: int) -> FileResponse:
@@ -98,7 +98,7 @@ class JobArtefactContent(APIView):
         )
         if response.status_code == 206:
             response.headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{file.size}"
-        # Looked at again while it is sent (`controlplane.rights`): whoever may see the job may go on.
+        # Checked again while it is sent (`controlplane.rights`): who may see the job may go on.
         response.may_read = partial(job_visible, job_id=job.id)  # type: ignore[attr-defined]
         return response
 
@@ -115,15 +115,15 @@ def _represented(folder: str, entry: Entry) -> dict[str, Any]:
 
 
 def _range_of(request: Request, size: int, tag: str) -> tuple[int, int]:
-    """Return from where on how many bytes are to be sent.
+    """Return from where on how many bytes are sent.
 
-    All of them where a range is not asked for, lies beyond the file, or was begun when the file was another:
-    a server may always send the whole.
+    All of them where no range is requested, where it lies beyond the file, or where the file has changed
+    since: a server may always send the whole.
     """
-    asked = _RANGE.fullmatch(request.headers.get("Range", ""))
-    if asked is None or request.headers.get("If-Range", tag) != tag:
+    requested = _RANGE.fullmatch(request.headers.get("Range", ""))
+    if requested is None or request.headers.get("If-Range", tag) != tag:
         return 0, size
-    first, last = asked["first"], asked["last"]
+    first, last = requested["first"], requested["last"]
     if not first:
         length = min(int(last or 0), size)
         return (size - length, length) if length else (0, size)

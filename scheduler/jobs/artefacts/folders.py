@@ -1,9 +1,9 @@
 """The checkpoint folders of jobs, read here while jobs write to them.
 
-Whoever writes a job may put anything there, and change it at any instant. So no path is ever handed to the
-system: each name is opened below the folder opened before it, and never through a link, so that no link that
-is put there meanwhile leads out. Only regular files are opened. Of a folder a page is kept, whatever it
-holds; of a file no more is read than it had when it was opened.
+A job may put anything there, and change it at any instant. So no path is ever handed to the system: each
+name is opened below the folder opened before it, and never through a link, so that no link that is put there
+meanwhile leads out. Only regular files are opened. A page of a folder is kept, whatever the folder holds, and a
+file is read as far as it went when it was opened.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Entry:
 
 
 def entries_of(job_id: int, parts: Sequence[bytes], *, after: bytes, most: int) -> list[Entry]:
-    """Return what the folder holds behind the name `after`, by name, at most so many.
+    """Return what the folder holds behind the name `after`, by name, at most `most` entries.
 
     A job that has left nothing has an empty folder. Raises NotFound, Conflict, and Invalid where it is no
     folder.
@@ -112,7 +112,7 @@ def file_open(job_id: int, parts: Sequence[bytes]) -> OpenFile:
 
 @contextmanager
 def _opened_folder(job_id: int, parts: Sequence[bytes]) -> Iterator[int]:
-    """Open a folder of the job's, name by name. What the system refuses in the block is said in words."""
+    """Open a folder of the job's, name by name. What the system refuses meanwhile is said in words."""
     folder = _opened_root()
     try:
         for name in [str(job_id).encode(), *parts]:
@@ -153,15 +153,15 @@ def _open(name: bytes, flags: int, folder: int) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError:
-        wanted: Kind = "folder" if flags & os.O_DIRECTORY else "file"
-        _require(wanted, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        expected: Kind = "folder" if flags & os.O_DIRECTORY else "file"
+        _require(expected, os.stat(name, dir_fd=folder, follow_symlinks=False))
         raise
 
 
-def _require(wanted: Kind, facts: os.stat_result) -> None:
+def _require(expected: Kind, facts: os.stat_result) -> None:
     kind = _kind(facts)
-    if kind != wanted:
-        raise Invalid.of(FieldError("path", f"leads to {_WORDS[kind]}", _WORDS[wanted]))
+    if kind != expected:
+        raise Invalid.of(FieldError("path", f"leads to {_WORDS[kind]}", _WORDS[expected]))
 
 
 def _names(folder: int) -> Iterator[bytes]:

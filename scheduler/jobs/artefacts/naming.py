@@ -9,7 +9,7 @@ import re
 
 from tenants.errors import FieldError, Invalid
 
-#: Of one name, on every file system that Linux knows.
+#: The longest name on every file system that Linux knows.
 LONGEST_NAME_BYTES = 255
 _ESCAPE = re.compile(r"\\(\\|x[0-9a-f]{2})?")
 _PATH_EXPECTED = "names separated by /, from the job's folder on, such as step-100/model.pt"
