@@ -2,8 +2,8 @@
 
 A job may put anything there, and change it at any instant. So no path is ever handed to the system: each
 name is opened below the folder opened before it, and never through a link, so that no link that is put there
-meanwhile leads out. Only regular files are opened. A page of a folder is kept, whatever the folder holds, and a
-file is read as far as it went when it was opened.
+meanwhile leads out. Only regular files are opened. A page of a folder is kept, whatever the folder holds, and
+a file is read as far as it went when it was opened.
 """
 
 from __future__ import annotations
