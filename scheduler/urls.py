@@ -11,8 +11,9 @@ from scheduler.forecasts.adviser import api as adviser_api
 from scheduler.forecasts.fairness import api as fairness_api
 from scheduler.forecasts.previews import api as preview_api
 from scheduler.jobs import api as job_api
-from scheduler.jobs import bulk_api, leaving_api, searches
+from scheduler.jobs import bulk_api, groups_api, leaving_api, searches
 from scheduler.jobs.archives import api as archive_api
+from scheduler.jobs.artefacts import api as artefact_api
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
 from scheduler.jobs.failures import api as failure_api
@@ -38,6 +39,7 @@ urlpatterns = [
     path("jobs/check", preview_api.JobsCheck.as_view(), name="jobs-check"),
     path("jobs/counts", bulk_api.JobsCounts.as_view(), name="jobs-counts"),
     path("jobs/export", bulk_api.JobsExport.as_view(), name="jobs-export"),
+    path("jobs/groups", groups_api.JobsGroups.as_view(), name="jobs-groups"),
     path("jobs/searches", searches.SavedSearches.as_view(), name="saved-searches"),
     path("jobs/searches/<int:search_id>", searches.SavedSearchDetail.as_view(), name="saved-search"),
     path("jobs/usage", metrics_api.JobsUsage.as_view(), name="jobs-usage"),
@@ -47,6 +49,12 @@ urlpatterns = [
     path("jobs/<int:job_id>/hold", job_api.JobHold.as_view(), name="job-hold"),
     path("jobs/<int:job_id>/release", job_api.JobRelease.as_view(), name="job-release"),
     path("jobs/<int:job_id>/requeue", job_api.JobRequeue.as_view(), name="job-requeue"),
+    path("jobs/<int:job_id>/artefacts", artefact_api.JobArtefacts.as_view(), name="job-artefacts"),
+    path(
+        "jobs/<int:job_id>/artefacts/content",
+        artefact_api.JobArtefactContent.as_view(),
+        name="job-artefact-content",
+    ),
     path("jobs/<int:job_id>/attempts", attempt_api.JobAttempts.as_view(), name="job-attempts"),
     path("jobs/<int:job_id>/dependencies", job_api.JobDependencies.as_view(), name="job-dependencies"),
     path("jobs/<int:job_id>/input-workers", job_api.JobInputWorkers.as_view(), name="job-input-workers"),

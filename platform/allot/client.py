@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from allot.administration import Administration
-from allot.archives import Archives
+from allot.archives import Archives, Artefacts
 from allot.credentials import find_account
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of, secrets_path, with_tenant
@@ -398,9 +398,8 @@ class Client:
 
     def fairness(self, virtual_cluster: str) -> schema.Fairness:
         """How a virtual cluster is divided among its tenants."""
-        return cast(
-            "schema.Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness")
-        )
+        path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"
+        return cast("schema.Fairness", self._read(path))
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
@@ -417,6 +416,10 @@ class Client:
     @property
     def archives(self) -> Archives:
         return Archives(read=self._read, upload=self._transport.upload)
+
+    @property
+    def artefacts(self) -> Artefacts:
+        return Artefacts(pages=self._pages, save=self._transport.download)
 
     @property
     def audit(self) -> Audit:

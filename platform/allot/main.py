@@ -16,6 +16,7 @@ from allot import VERSION
 from allot.commands import (
     admin,
     advice,
+    artefacts,
     audit,
     budgets,
     changing,
@@ -169,6 +170,7 @@ def _registered() -> typer.Typer:
         slurm,
         history,
         logs,
+        artefacts,
         sessions,
         metrics,
         nodes,

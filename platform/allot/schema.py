@@ -107,6 +107,9 @@ class ArrayTask(TypedDict):
     at_most: int | None
 
 
+ArtefactKindEnum: TypeAlias = Literal['file', 'folder', 'link', 'other']
+
+
 AttemptOutcomeEnum: TypeAlias = Literal['succeeded', 'failed', 'preempted', 'cancelled', 'lost']
 
 
@@ -552,6 +555,23 @@ class JobCounts(TypedDict):
     cancelled: int
 
 
+class JobGroup(TypedDict):
+    """Jobs that have something in common: how many in each state, how many GPUs, and from when to when."""
+
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    key: str | None
+    name: str
+    jobs: int
+    gpus: int
+    gpus_running: int
+    first_submitted_at: str
+    last_submitted_at: str
+
+
 JobNotices: TypeAlias = Literal['all', 'failures', 'none']
 
 
@@ -920,6 +940,12 @@ class PaginatedEventList(TypedDict):
 
 class PaginatedFairnessMinuteList(TypedDict):
     results: list[FairnessMinute]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedJobGroupList(TypedDict):
+    results: list[JobGroup]
     next: str | None
     previous: str | None
 
@@ -1909,6 +1935,16 @@ class Anomaly(TypedDict):
     round: int | None
 
 
+class Artefact(TypedDict):
+    """What a job's checkpoint folder, or a folder in it, holds under one name."""
+
+    name: str
+    path: str
+    kind: ArtefactKindEnum
+    bytes: int | None
+    modified_at: str | None
+
+
 class AuditEntry(TypedDict):
     id: int
     at: str
@@ -2652,6 +2688,12 @@ class Offer(TypedDict):
 
 class PaginatedAdviceList(TypedDict):
     results: list[Advice]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedArtefactList(TypedDict):
+    results: list[Artefact]
     next: str | None
     previous: str | None
 

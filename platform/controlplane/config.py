@@ -50,7 +50,7 @@ class Config(BaseSettings):
     # Signs sessions, and keys the hashes of API and node tokens: changing it signs everybody out.
     secret_key: SecretStr
     # Seal the secrets of jobs, which the database holds: base64 of 32 bytes each, separated by commas. The
-    # first one seals, all of them open (docs/secrets.md). Empty: nobody can store a secret.
+    # first one seals, all of them open (docs/secrets.md). Empty: no secret can be stored.
     secrets_keys: SecretStr = SecretStr("")
     debug: bool = False
     # Names by which browsers and agents reach this server, comma-separated (Host and Origin allow-list).
@@ -75,7 +75,7 @@ class Config(BaseSettings):
     # waiting for their computations included; then the view gets a cheap policy and placer.
     view_budget_seconds: float = Field(default=8.0, gt=0, validate_default=True)
     # The process in which they compute: how long its start may take, its address space, and after how many
-    # computations, or above how much memory, it is started anew.
+    # computations, or above how much memory, it is restarted.
     solver_start_seconds: float = Field(default=5.0, gt=0)
     solver_memory_bytes: int = Field(default=4 * 1024**3, ge=512 * 1024**2)
     solver_recycle_calls: int = Field(default=1_000, ge=1)
@@ -133,6 +133,9 @@ class Config(BaseSettings):
     archive_bytes_of_tenant: int = Field(default=5 * 1024**3, ge=1024)
     archive_bytes_of_all: int = Field(default=50 * 1024**3, ge=1024)
     archive_days_kept: float = Field(default=7, gt=0)
+    # Where this server sees the `checkpoint_folder` of the nodes, in which jobs leave files for their people
+    # (docs/artefacts.md). Empty: it does not see it.
+    checkpoint_folder: str = ""
     # Where people reach the pages, for links in mails and webhooks: https://gpus.example.org. `manage.py up`
     # fills in its own address.
     public_url: str = "http://localhost:8000"

@@ -71,6 +71,7 @@ POST   /api/v1/jobs/actions                       401    404      403    200    
 POST   /api/v1/jobs/bulk                          401    404      403    201    201   201      403       403
 POST   /api/v1/jobs/check                         401    404      200    200    200   200      403       403
 GET    /api/v1/jobs/counts                        401    200      200    200    200   200      200       -
+GET    /api/v1/jobs/groups                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/export                        401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/searches                      401    200      200    200    200   200      200       -
 POST   /api/v1/jobs/searches                      401    404      403    201    201   201      403       403
@@ -78,6 +79,9 @@ DELETE /api/v1/jobs/searches/<int:search_id>      401    404      403    204    
 GET    /api/v1/jobs/usage                         401    200      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>                  401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/code             401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/artefacts        401    404      409    409    409   409      409       -
+GET    /api/v1/jobs/<int:job_id>/artefacts/content
+                                                  401    404      409    409    409   409      409       -
 POST   /api/v1/jobs/<int:job_id>/cancel           401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/hold             401    404      403    200    200   200      403       403
 POST   /api/v1/jobs/<int:job_id>/requeue          401    404      403    409    409   409      403       403
@@ -300,10 +304,12 @@ OWN_SCOPES = {
 
 #: The query parameters of routes that need some.
 QUERIES = {
+    ("GET", "/api/v1/jobs/groups"): {"by": "tenant"},
     ("GET", "/api/v1/webhooks"): {"tenant": "red"},
     ("DELETE", "/api/v1/throughputs/correction"): _SETTING,
     ("GET", "/api/v1/throughputs/export"): {"tenant": "red"},
     ("GET", "/api/v1/jobs/<int:job_id>/logs/search"): {"q": "lines"},
+    ("GET", "/api/v1/jobs/<int:job_id>/artefacts/content"): {"path": "model.pt"},
 }
 
 #: A body that is right, so that what refuses it is never the body.

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.patience import until
+
 pytestmark = pytest.mark.browser
 
 
@@ -109,6 +111,31 @@ def test_jobs_are_filtered_by_the_address_and_cancelled_together(garden, open_pa
         garden.platform.wait_for(job, "cancelled")
     # They leave the list of running jobs by themselves.
     expect(page.get_by_text("No job matches these filters")).to_be_visible()
+
+
+def test_an_array_unfolds_to_its_tasks_of_which_one_is_requeued_and_all_are_cancelled(garden, open_page):
+    first = garden.submit("sleep 600", name="sweep", array={"indices": "0-2"}, labels={"team": "sweepers"})
+    tasks = [first, first + 1, first + 2]
+    for job in tasks:
+        garden.platform.wait_for(job, "running")
+    page = open_page("vera", "/jobs?state=running,queued")
+    expect(page.get_by_role("link", name="array of 3: 3 running")).to_be_visible()
+    page.get_by_role("button", name="Jobs of sweep").click()
+    row = page.get_by_role("row", name=f"#{first + 1} [1]")
+    row.get_by_role("button", name="Requeue").last.click()
+    until(lambda: garden.platform.job(first + 1)["attempts"] == 2, "the task to start again")
+
+    page.get_by_label("Group by").select_option("Group by: label")
+    page.get_by_label("Name of the label").fill("team")
+    expect(page).to_have_url(re.compile("group=label%3Ateam"))
+    page.get_by_role("button", name="Jobs of sweepers").click()
+    expect(page.get_by_role("link", name=re.compile("array of 3"))).to_be_visible()
+    page.reload()
+    group = page.get_by_role("row").filter(has_text="sweepers")
+    group.get_by_role("button", name="Change all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 3 jobs").click()
+    for job in tasks:
+        garden.platform.wait_for(job, "cancelled")
 
 
 def test_a_clone_starts_from_the_same_specification(garden, open_page):

@@ -107,6 +107,11 @@ class Installation:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder that the nodes share."""
+        return self.home.parent / "checkpoints"
+
     def start(self, *arguments: str) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in SERVER_VARIABLES}
         command = [sys.executable, str(self.root / "manage.py"), "up", "--home", str(self.home)]
@@ -174,7 +179,7 @@ class Installation:
                     "node": name,
                     "token": token,
                     "work_folder": str(folder / name),
-                    "checkpoint_folder": str(self.home.parent / "checkpoints"),
+                    "checkpoint_folder": str(self.checkpoints),
                     "address": "127.0.0.1",
                     "examples_folder": str(ROOT / "examples"),
                     "python": sys.executable,
@@ -262,6 +267,7 @@ class Installation:
 def installation(folder: Path, prepare: Callable[[Path], None] | None = None) -> Iterator[Installation]:
     """A running, empty platform with a signed-in operator. `prepare` lays out its home before it starts."""
     platform = Installation(home=folder / "home", port=ports.pick())
+    platform.settings = {**FAST, "ALLOT_CHECKPOINT_FOLDER": str(platform.checkpoints)}
     if prepare is not None:
         prepare(platform.home)
     try:

@@ -143,6 +143,19 @@ export const fetchMergedLog = (
   answerOf(api.GET("/jobs/{job_id}/logs/merged", { params: { path: { job_id: job }, query }, signal: signal ?? null }));
 
 /** Lines of an attempt's whole output; each page goes on where the last one stopped. */
+/** What a folder of a job's checkpoints holds; "" is the job's own. */
+export const artefactsQuery = (job: number, path: string) =>
+  infiniteQueryOptions({
+    queryKey: ["job", job, "artefacts", path],
+    queryFn: ({ pageParam: cursor, signal }) => {
+      const query = { path, cursor, page_size: 200 };
+      return answerOf(api.GET("/jobs/{job_id}/artefacts", { params: { path: { job_id: job }, query }, signal }));
+    },
+    initialPageParam: "",
+    getNextPageParam: (page) => cursorOf(page.next),
+    retry: false,
+  });
+
 export const logSearchQuery = (
   job: number,
   { matchCase, ...where }: { attempt: number; q: string; regex: boolean; matchCase: boolean },

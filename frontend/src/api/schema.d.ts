@@ -597,6 +597,46 @@ export interface paths {
         patch: operations["jobs_change"];
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/artefacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the files of a job's checkpoint folder, or of a folder in it, by name
+         * @description List the files of a job's checkpoint folder, or of a folder in it, by name.
+         */
+        get: operations["jobs_artefacts_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/artefacts/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a file of a job's checkpoint folder, as long as it is now, or one range of it
+         * @description Download a file of a job's checkpoint folder, as long as it is now, or one range of it.
+         */
+        get: operations["jobs_artefacts_content_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/attempts": {
         parameters: {
             query?: never;
@@ -1135,6 +1175,26 @@ export interface paths {
          * @description The same jobs as CSV, the oldest first; of more than 100,000 the newest, as the last row says.
          */
         get: operations["jobs_export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs groups list
+         * @description Count the visible jobs by groups, under the filters of the list, the latest submission first.
+         */
+        get: operations["jobs_groups_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3446,6 +3506,37 @@ export interface components {
             /** @description Tasks that run at once; null: any number. */
             at_most: number | null;
         };
+        /** @description What a job's checkpoint folder, or a folder in it, holds under one name. */
+        Artefact: {
+            /** @description Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+            name: string;
+            /** @description To ask for it: the names of its folders before its own. */
+            path: string;
+            /**
+             * @description Links are not followed.
+             *
+             *     * `file` - file
+             *     * `folder` - folder
+             *     * `link` - link
+             *     * `other` - other
+             */
+            kind: components["schemas"]["ArtefactKindEnum"];
+            /** @description Null: it is no file. */
+            bytes: number | null;
+            /**
+             * Format: date-time
+             * @description As the job left it; null: a time of no calendar.
+             */
+            modified_at: string | null;
+        };
+        /**
+         * @description * `file` - file
+         *     * `folder` - folder
+         *     * `link` - link
+         *     * `other` - other
+         * @enum {string}
+         */
+        ArtefactKindEnum: "file" | "folder" | "link" | "other";
         Attempt: {
             id: number;
             number: number;
@@ -5028,6 +5119,27 @@ export interface components {
             awaited_by: components["schemas"]["Dependency"][];
             /** @description How many these are in all. */
             awaited_by_count: number;
+        };
+        /** @description Jobs that have something in common: how many in each state, how many GPUs, and from when to when. */
+        JobGroup: {
+            queued: number;
+            running: number;
+            succeeded: number;
+            failed: number;
+            cancelled: number;
+            /** @description The array's number, or what the user, tenant or label is called; null: jobs without it. */
+            key: string | null;
+            /** @description The name of one of its jobs, the last in the alphabet. */
+            name: string;
+            jobs: number;
+            /** @description What all of them ask for together. */
+            gpus: number;
+            /** @description What those ask for that run. */
+            gpus_running: number;
+            /** Format: date-time */
+            first_submitted_at: string;
+            /** Format: date-time */
+            last_submitted_at: string;
         };
         JobInputWorkers: {
             /** @description How many there are to be now. */
@@ -6677,6 +6789,13 @@ export interface components {
             /** @description Path of that page; null when none. */
             previous: string | null;
         };
+        PaginatedArtefactList: {
+            results: components["schemas"]["Artefact"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
             /** @description Path of that page; null when none. */
@@ -6756,6 +6875,13 @@ export interface components {
         };
         PaginatedInvitationList: {
             results: components["schemas"]["Invitation"][];
+            /** @description Path of that page; null when none. */
+            next: string | null;
+            /** @description Path of that page; null when none. */
+            previous: string | null;
+        };
+        PaginatedJobGroupList: {
+            results: components["schemas"]["JobGroup"][];
             /** @description Path of that page; null when none. */
             next: string | null;
             /** @description Path of that page; null when none. */
@@ -9217,6 +9343,8 @@ export type Anomalies = components['schemas']['Anomalies'];
 export type AnomaliesStateEnum = components['schemas']['AnomaliesStateEnum'];
 export type Anomaly = components['schemas']['Anomaly'];
 export type ArrayTask = components['schemas']['ArrayTask'];
+export type Artefact = components['schemas']['Artefact'];
+export type ArtefactKindEnum = components['schemas']['ArtefactKindEnum'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptOutcomeEnum = components['schemas']['AttemptOutcomeEnum'];
 export type AttemptState = components['schemas']['AttemptState'];
@@ -9337,6 +9465,7 @@ export type JobChangesRequest = components['schemas']['JobChangesRequest'];
 export type JobCode = components['schemas']['JobCode'];
 export type JobCounts = components['schemas']['JobCounts'];
 export type JobDependencies = components['schemas']['JobDependencies'];
+export type JobGroup = components['schemas']['JobGroup'];
 export type JobInputWorkers = components['schemas']['JobInputWorkers'];
 export type JobMaintenance = components['schemas']['JobMaintenance'];
 export type JobMetricsAnswer = components['schemas']['JobMetricsAnswer'];
@@ -9422,6 +9551,7 @@ export type Overrun = components['schemas']['Overrun'];
 export type OwnedCells = components['schemas']['OwnedCells'];
 export type PageAddress = components['schemas']['PageAddress'];
 export type PaginatedAdviceList = components['schemas']['PaginatedAdviceList'];
+export type PaginatedArtefactList = components['schemas']['PaginatedArtefactList'];
 export type PaginatedAttemptList = components['schemas']['PaginatedAttemptList'];
 export type PaginatedAuditEntryList = components['schemas']['PaginatedAuditEntryList'];
 export type PaginatedBudgetOfTenantList = components['schemas']['PaginatedBudgetOfTenantList'];
@@ -9434,6 +9564,7 @@ export type PaginatedEventList = components['schemas']['PaginatedEventList'];
 export type PaginatedFailureList = components['schemas']['PaginatedFailureList'];
 export type PaginatedFairnessMinuteList = components['schemas']['PaginatedFairnessMinuteList'];
 export type PaginatedInvitationList = components['schemas']['PaginatedInvitationList'];
+export type PaginatedJobGroupList = components['schemas']['PaginatedJobGroupList'];
 export type PaginatedJobList = components['schemas']['PaginatedJobList'];
 export type PaginatedJobTargetsList = components['schemas']['PaginatedJobTargetsList'];
 export type PaginatedJobUsageList = components['schemas']['PaginatedJobUsageList'];
@@ -12978,6 +13109,205 @@ export interface operations {
             };
         };
     };
+    jobs_artefacts_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Names from the job's folder on, separated by /; left out, that folder. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedArtefactList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server does not see the folder, or may not read it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_artefacts_content_get: {
+        parameters: {
+            query: {
+                /** @description Names from the job's folder on, separated by /. Bytes that are not printable are written as `\x1b`, a backslash as `\\`. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description The requested range. */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The server does not see the folder, or may not read it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     jobs_attempts_list: {
         parameters: {
             query?: {
@@ -15491,6 +15821,139 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    /** @description Seconds to wait. */
+                    "Retry-After"?: number;
+                    /** @description The limit that was met: its name, `q` requests, and what these are. */
+                    "RateLimit-Policy"?: string;
+                    /** @description The same limit now: `r` requests are left, in `t` seconds there are more. */
+                    RateLimit?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_groups_list: {
+        parameters: {
+            query: {
+                /** @description Its tasks. */
+                array?: number;
+                /** @description "array", "user" or "tenant"; "label:team": by the values of that label. */
+                by: string;
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                ended_since?: string;
+                ended_until?: string;
+                /** @description A class of failures, such as import_error, of one of its attempts. */
+                failure?: string;
+                /** @description One row for each array: the first task under the other filters. */
+                fold?: boolean;
+                /** @description Asks for this model, or is on it now. */
+                gpu_model?: string;
+                /**
+                 * @description * `guaranteed` - guaranteed
+                 *     * `opportunistic` - opportunistic
+                 */
+                guarantee?: "guaranteed" | "opportunistic";
+                /** @description Numbers of jobs, separated by commas. */
+                id?: number[];
+                /** @description A label, "team=vision", or its name, "team". */
+                label?: string;
+                /** @description The whole name. */
+                name?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+                /** @description Part of the name. */
+                q?: string;
+                /** @description The input workers of this job, which are in no other list. */
+                serves?: number;
+                /** @description Has not ended before. */
+                since?: string;
+                /** @description By its first start. */
+                started_since?: string;
+                started_until?: string;
+                /**
+                 * @description One or more states, separated by commas.
+                 *
+                 *     * `queued` - queued
+                 *     * `running` - running
+                 *     * `succeeded` - succeeded
+                 *     * `failed` - failed
+                 *     * `cancelled` - cancelled
+                 */
+                state?: ("cancelled" | "failed" | "queued" | "running" | "succeeded")[];
+                submitted_by?: string;
+                submitted_since?: string;
+                submitted_until?: string;
+                tenant?: string;
+                /** @description Was submitted before. */
+                until?: string;
+                virtual_cluster?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobGroupList"];
                 };
             };
             /** @description Malformed, or wrong fields. */

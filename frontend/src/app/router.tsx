@@ -30,9 +30,10 @@ const jobs = createRoute({
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$id",
-  validateSearch: (search: Record<string, unknown>): { tab?: string; rank?: number } => ({
+  validateSearch: (search: Record<string, unknown>): { tab?: string; rank?: number; path?: string } => ({
     tab: text(search.tab),
     rank: whole(search.rank ?? ""),
+    path: text(search.path),
   }),
   component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
 });

@@ -25,6 +25,8 @@ export interface JobSearch {
   /** The number of an array, of which the tasks are listed one by one. */
   array?: string;
   q?: string;
+  /** By what the jobs are grouped: array, user, tenant, or label:NAME. */
+  group?: string;
 }
 
 const KEYS = [
@@ -40,6 +42,7 @@ const KEYS = [
   "sort",
   "array",
   "q",
+  "group",
 ] as const;
 
 /** Since when a job has not ended, by what stands in the address. */
@@ -71,9 +74,9 @@ export function statesOf(search: JobSearch): JobState[] {
   return JOB_STATES.filter((state) => named.includes(state));
 }
 
-/** What of a search narrows the list down; its order does not. */
+/** What of a search narrows the list down; its order and its groups do not. */
 export function isFiltered(search: JobSearch): boolean {
-  return Object.keys(search).some((name) => name !== "sort");
+  return Object.keys(search).some((name) => name !== "sort" && name !== "group");
 }
 
 export function filtersOf(search: JobSearch): JobFilters {

@@ -18,7 +18,7 @@ import {
   type SortDirection,
 } from "@tanstack/react-table";
 import { ArrowDown, ArrowUp } from "lucide-react";
-import { type HTMLAttributes, type ReactNode } from "react";
+import { Fragment, type HTMLAttributes, type ReactNode } from "react";
 
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { numeric, TableFrame } from "@/ui/layout";
@@ -70,6 +70,8 @@ export interface DataTableProps<Row> {
   /** Columns may be left out by a condition. */
   columns: readonly (Column<Row> | false | undefined)[];
   rowAttributes?: (row: Row) => Attributes;
+  /** What stands below a row over the whole width while it is unfolded. */
+  below?: (row: Row) => ReactNode;
   /** The order that the server was asked for, among those of the columns. */
   order?: { value: string | undefined; onChange: (value: string | undefined) => void };
   /** Where the rows come from; left out where they are there already. */
@@ -108,7 +110,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 const NO_ROWS: readonly never[] = [];
 
 function Filled<Row extends RowData>(props: DataTableProps<Row>) {
-  const { label, rows, rowKey, rowAttributes, columns, limit, order } = props;
+  const { label, rows, rowKey, rowAttributes, below, columns, limit, order } = props;
   const shown = columns.filter((column) => column !== false && column !== undefined);
   const byId = new Map(shown.map((column) => [idOf(column), column]));
   const table = useTable({
@@ -148,20 +150,30 @@ function Filled<Row extends RowData>(props: DataTableProps<Row>) {
         {table
           .getRowModel()
           .rows.slice(0, limit)
-          .map((row) => (
-            <tr key={row.id} {...rowAttributes?.(row.original)}>
-              {row.getAllCells().map(({ id, column }) => {
-                const declared = byId.get(column.id);
-                return (
-                  declared && (
-                    <Cell key={id} column={declared} attributes={declared.attributes?.(row.original)}>
-                      {declared.cell(row.original, row.index)}
-                    </Cell>
-                  )
-                );
-              })}
-            </tr>
-          ))}
+          .map((row) => {
+            const unfolded = below?.(row.original);
+            return (
+              <Fragment key={row.id}>
+                <tr {...rowAttributes?.(row.original)}>
+                  {row.getAllCells().map(({ id, column }) => {
+                    const declared = byId.get(column.id);
+                    return (
+                      declared && (
+                        <Cell key={id} column={declared} attributes={declared.attributes?.(row.original)}>
+                          {declared.cell(row.original, row.index)}
+                        </Cell>
+                      )
+                    );
+                  })}
+                </tr>
+                {unfolded && (
+                  <tr>
+                    <td colSpan={shown.length}>{unfolded}</td>
+                  </tr>
+                )}
+              </Fragment>
+            );
+          })}
       </tbody>
       {footers > 0 && (
         <tfoot>

@@ -25,6 +25,11 @@ class Home:
         """Written by `manage.py demo prepare`, one file per demonstration node."""
         return self.path / "demo" / "agents"
 
+    @property
+    def checkpoints(self) -> Path:
+        """Where the demonstration's nodes keep checkpoints, as the server sees it."""
+        return self.path / "demo" / "checkpoints"
+
     def create(self) -> None:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -89,6 +89,8 @@ class _Start:
             self.environment.setdefault("ALLOT_PROXY_PORT", str(pages))
         if "ALLOT_PUBLIC_URL" not in values:
             self.environment.setdefault("ALLOT_PUBLIC_URL", _url(self.options))
+        if self.options.demo and "ALLOT_CHECKPOINT_FOLDER" not in values:
+            self.environment.setdefault("ALLOT_CHECKPOINT_FOLDER", str(self.home.checkpoints))
         chosen: dict[str, Postgres | Redis] = {}
         addresses = {name: self.environment.get(name) for name in children.SERVER_ONLY}
         if not addresses["DATABASE_URL"]:

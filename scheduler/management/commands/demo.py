@@ -97,6 +97,7 @@ class Command(BaseCommand):
         choices = {"server_url": server_url, "sandbox": "preferred" if is_unsafe else "required"}
         first = _prepare_agent(demo.NODES[0], folder, usual_folders(folder), choices)
         folders = reachable_folders(folder, Path(first))
+        _make_checkpoint_folder(folder, folders.data)
         agents = [_prepare_agent(node, folder, folders, choices) for node in demo.NODES]
         logins = [login for tenant in demo.TENANTS if (login := _prepare_tenant(tenant, by))]
         self.stdout.write(json.dumps({"logins": logins, "agents": agents}))
@@ -138,6 +139,14 @@ def _operator() -> Viewer:
     if user is None:
         raise CommandError("There is no operator yet: run `manage.py create_operator` first.")
     return viewer_of(user)
+
+
+def _make_checkpoint_folder(home: Path, data: Path) -> None:
+    """Make the folder that all nodes share. The server looks for it in `home` (`controlplane.up`)."""
+    shared = data / "checkpoints"
+    shared.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if data != home and not os.path.lexists(home / "checkpoints"):
+        (home / "checkpoints").symlink_to(shared)
 
 
 def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choices: Mapping[str, Any]) -> str:

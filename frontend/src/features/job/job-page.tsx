@@ -16,6 +16,7 @@ import { useNow } from "@/components/now";
 import { writeSpec } from "@/components/spec-text";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
+import { ArtefactsPanel } from "@/features/job/artefacts-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { FailurePanel } from "@/features/job/failure-panel";
 import { JobActions } from "@/features/job/job-actions";
@@ -36,7 +37,7 @@ import { CopyButton, EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui
 import { Facts, PageLayout, Panel, Stack } from "@/ui/layout";
 
 const route = getRouteApi("/jobs/$id");
-const TABS = ["overview", "log", "terminal", "metrics", "events", "spec"] as const;
+const TABS = ["overview", "log", "terminal", "metrics", "files", "events", "spec"] as const;
 type Tab = (typeof TABS)[number];
 
 export function JobPage() {
@@ -65,7 +66,7 @@ export function JobPage() {
 }
 
 function JobView({ job }: { job: Job }) {
-  const { tab = "overview", rank } = route.useSearch();
+  const { tab = "overview", rank, path } = route.useSearch();
   const navigate = route.useNavigate();
   const attempts = useAttempts(job);
   const open = TABS.find((each) => each === tab) ?? "overview";
@@ -79,6 +80,7 @@ function JobView({ job }: { job: Job }) {
           { value: "overview", label: "Overview", content: () => <Overview job={job} attempts={attempts} /> },
           { value: "log", label: "Log", content: () => <LogPanel job={job} attempts={attempts} rank={rank} /> },
           { value: "metrics", label: "Metrics", content: () => <JobMetricsPanel job={job} /> },
+          { value: "files", label: "Files", content: () => <ArtefactsPanel job={job.id} path={path ?? ""} /> },
           { value: "terminal", label: "Terminal", content: () => <TerminalPanel job={job} /> },
           { value: "events", label: "Events", content: () => <Events job={job} /> },
           { value: "spec", label: "Specification", content: () => <Specification job={job} /> },

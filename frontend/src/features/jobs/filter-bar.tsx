@@ -9,8 +9,10 @@ import { failureClass, words } from "@/components/format";
 import { filtersOf, isFiltered, JOB_STATES, type JobSearch, PERIODS, statesOf } from "@/components/job-search";
 import { mayActFor, useSession } from "@/components/session";
 import { actionFilter, ActOnJobs } from "@/features/jobs/job-actions";
+import { LABEL } from "@/features/jobs/job-groups";
 import styles from "@/features/jobs/jobs-page.module.css";
 import { Button, buttonClass } from "@/ui/button";
+import { Select } from "@/ui/field";
 
 interface FilterBarProps {
   search: JobSearch;
@@ -61,6 +63,7 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
           options={Object.entries(PERIODS).map(([value, { label }]) => ({ value, label }))}
           onChange={(within) => onChange({ within })}
         />
+        <Grouping group={search.group ?? ""} onChange={(group) => onChange({ group: group || undefined })} />
         <Button look="quiet" aria-expanded={isWide} onClick={() => setWide(!isWide)}>
           {isWide ? "Fewer filters" : "More filters"}
         </Button>
@@ -84,6 +87,29 @@ export function JobFilterBar({ search, onChange, onClear, children }: FilterBarP
       </div>
       {isWide && <FurtherFilters search={search} onChange={onChange} />}
     </div>
+  );
+}
+
+const GROUPINGS = ["none", "array", "user", "tenant", LABEL];
+
+function Grouping({ group, onChange }: { group: string; onChange: (group: string) => void }) {
+  const isByLabel = group.startsWith(LABEL);
+  return (
+    <>
+      <Select
+        aria-label="Group by"
+        value={isByLabel ? LABEL : group || "none"}
+        onChange={(event) => onChange(event.target.value.replace("none", ""))}
+        options={GROUPINGS.map((value) => ({ value, label: `Group by: ${value.replace(":", "")}` }))}
+      />
+      {isByLabel && (
+        <TypedSearch
+          label="Name of the label"
+          value={group.slice(LABEL.length)}
+          onChange={(name) => onChange(LABEL + name)}
+        />
+      )}
+    </>
   );
 }
 

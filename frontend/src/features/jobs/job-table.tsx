@@ -1,33 +1,45 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useSearch } from "@tanstack/react-router";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 
+import { answerOf, api, once } from "@/api/client";
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
 import { count, duration, gpuHours, moment, secondsBetween } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
 import { useNow } from "@/components/now";
-import { JOB_STATES } from "@/components/job-search";
+import { mayActFor, useSession } from "@/components/session";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
+import { ActOnJobs } from "@/features/jobs/job-actions";
+import { countWords, StateBar, Unfold } from "@/features/jobs/state-counts";
+import { Button } from "@/ui/button";
 import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
 import { Checkbox } from "@/ui/field";
 import { oneLine } from "@/ui/layout";
+import { useSay } from "@/ui/toasts";
 import styles from "@/features/jobs/jobs-page.module.css";
 
-interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines" | "order"> {
+interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines" | "order" | "below"> {
   jobs: readonly Job[];
+  /** Whether a row of an array stands for all its tasks. */
+  isFolded: boolean;
+  /** The numbers of the arrays whose tasks stand below them. */
+  unfolded: ReadonlySet<number>;
+  onUnfold: (array: number) => void;
   /** The columns beside the job's name and state. */
   shown: readonly ColumnName[];
   selected: ReadonlySet<number>;
   onSelect: (selected: ReadonlySet<number>) => void;
 }
 
-export function JobTable({ jobs, shown, selected, onSelect, ...rest }: JobTableProps) {
+export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
+  const next = new Set(all);
+  if (!next.delete(one)) next.add(one);
+  return next;
+}
+
+export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, onUnfold, ...rest }: JobTableProps) {
   const open = jobs.filter((job) => job.ended_at === null);
-  const toggle = (id: number) => {
-    const next = new Set(selected);
-    if (!next.delete(id)) next.add(id);
-    onSelect(next);
-  };
+  const arrayOf = ({ array }: Job) => (isFolded && array !== null && array.size > 1 ? array : null);
   const selection: Column<Job> = {
     id: "selection",
     header: (
@@ -45,7 +57,7 @@ export function JobTable({ jobs, shown, selected, onSelect, ...rest }: JobTableP
         bare
         checked={selected.has(job.id)}
         disabled={job.ended_at !== null}
-        onChange={() => toggle(job.id)}
+        onChange={() => onSelect(toggled(selected, job.id))}
       />
     ),
   };
@@ -55,71 +67,115 @@ export function JobTable({ jobs, shown, selected, onSelect, ...rest }: JobTableP
       rows={jobs}
       rowKey={({ id }) => id}
       rowAttributes={({ id }) => ({ "data-selected": selected.has(id) || undefined })}
-      columns={[selection, ...FIXED, ...COLUMN_NAMES.map((name) => shown.includes(name) && COLUMNS[name])]}
+      columns={[
+        selection,
+        {
+          header: "Job",
+          order: "name",
+          isRowHeader: true,
+          className: styles.name,
+          cell: (job) => {
+            const array = arrayOf(job);
+            const isOpen = array !== null && unfolded.has(array.number);
+            return (
+              <>
+                {array && <Unfold name={job.name} isOpen={isOpen} onToggle={() => onUnfold(array.number)} />}
+                <JobName job={job} array={array} />
+              </>
+            );
+          },
+        },
+        {
+          header: "State",
+          headerClassName: styles.wide,
+          className: styles.wide,
+          cell: (job) => <StateBadge job={job} array={arrayOf(job)} />,
+        },
+        ...COLUMN_NAMES.map((name) => shown.includes(name) && COLUMNS[name]),
+        !isFolded && {
+          header: "Actions",
+          isHeaderHidden: true,
+          cell: (job) => <Requeue job={job} />,
+        },
+      ]}
       {...rest}
     />
   );
 }
 
-/** How many tasks of a row that stands for an array are in each state. */
-function useTaskCounts({ array }: Job) {
-  const { array: listed } = useSearch({ strict: false });
-  const isFolded = array !== null && array.size > 1 && !listed;
-  const counts = useQuery({ ...jobCountsQuery({ array: array?.number ?? 0 }), enabled: isFolded }).data;
-  return { isFolded, counts: isFolded ? counts : undefined };
+type JobArray = NonNullable<Job["array"]>;
+
+/** How many tasks of an array are in each state. */
+function useTaskCounts(array: JobArray | null) {
+  const { data } = useQuery({ ...jobCountsQuery({ array: array?.number ?? 0 }), enabled: array !== null });
+  return array ? data : undefined;
 }
 
 /** What an array is as a whole: the first of these that one of its tasks is. */
 const FIRST_STATES = ["running", "queued", "failed", "cancelled", "succeeded"] as const;
 
-function StateBadge({ job }: { job: Job }) {
-  const { counts } = useTaskCounts(job);
+function StateBadge({ job, array }: { job: Job; array: JobArray | null }) {
+  const counts = useTaskCounts(array);
   const state = counts && FIRST_STATES.find((each) => counts[each]);
   const whole = state && ({ state, phase: state === "running" ? state : "waiting", cancelling: false } as const);
   return <Badge look={jobLook(whole ?? job)} />;
 }
 
 /** A row that stands for an array says how its tasks are doing, and leads to the list of them. */
-function ArrayLink({ job, array }: { job: Job; array: NonNullable<Job["array"]> }) {
-  const { isFolded, counts } = useTaskCounts(job);
-  if (!isFolded) return <Tag>[{array.index}]</Tag>;
-  const told = JOB_STATES.filter((state) => counts?.[state]).map((state) => `${count(counts?.[state] ?? 0)} ${state}`);
+function ArrayTasks({ array, mayAct }: { array: JobArray; mayAct: boolean }) {
+  const counts = useTaskCounts(array);
+  const number = String(array.number);
   return (
-    <Link to="/jobs" search={{ array: String(array.number) }}>
-      array of {count(array.size)}
-      {told.length > 0 && `: ${told.join(", ")}`}
-    </Link>
+    <>
+      <Link to="/jobs" search={{ array: number }}>
+        array of {count(array.size)}
+        {counts && `: ${countWords(counts)}`}
+      </Link>
+      {counts && <StateBar counts={counts} />}
+      {mayAct && <ActOnJobs filter={{ array: number }}>Change the array</ActOnJobs>}
+    </>
   );
 }
 
-const FIXED: readonly Column<Job>[] = [
-  {
-    header: "Job",
-    order: "name",
-    isRowHeader: true,
-    className: styles.name,
-    cell: (job) => (
-      <>
-        <Link to="/jobs/$id" params={{ id: String(job.id) }}>
-          {job.name}
-        </Link>{" "}
-        <span className={styles.id}>#{job.id}</span>{" "}
-        {job.array && job.array.size > 1 && <ArrayLink job={job} array={job.array} />}
-        {job.priority !== 0 && <Tag title="Higher goes first">priority {job.priority}</Tag>}
-        <span className={styles.narrow}>
-          <StateBadge job={job} />
-        </span>
-        <p className={styles.note}>{noteOf(job)}</p>
-      </>
-    ),
-  },
-  {
-    header: "State",
-    headerClassName: styles.wide,
-    className: styles.wide,
-    cell: (job) => <StateBadge job={job} />,
-  },
-];
+function JobName({ job, array }: { job: Job; array: JobArray | null }) {
+  const me = useSession();
+  return (
+    <>
+      <Link to="/jobs/$id" params={{ id: String(job.id) }}>
+        {job.name}
+      </Link>{" "}
+      <span className={styles.id}>#{job.id}</span>{" "}
+      {array ? (
+        <ArrayTasks array={array} mayAct={mayActFor(me, job.tenant)} />
+      ) : (
+        job.array && job.array.size > 1 && <Tag>[{job.array.index}]</Tag>
+      )}
+      {job.priority !== 0 && <Tag title="Higher goes first">priority {job.priority}</Tag>}
+      <span className={styles.narrow}>
+        <StateBadge job={job} array={array} />
+      </span>
+      <p className={styles.note}>{noteOf(job)}</p>
+    </>
+  );
+}
+
+/** Lets a running task wait again, with its checkpoint. */
+function Requeue({ job }: { job: Job }) {
+  const me = useSession();
+  const say = useSay();
+  const act = useMutation({
+    mutationFn: () =>
+      answerOf(api.POST("/jobs/{job_id}/requeue", { params: { path: { job_id: job.id }, header: once() } })),
+    onSuccess: () => say("done", `${job.name} #${job.id} stops and waits again.`),
+    onError: (error) => say("failed", error.message),
+  });
+  if (job.state !== "running" || !mayActFor(me, job.tenant)) return null;
+  return (
+    <Button look="quiet" busy={act.isPending} onClick={() => act.mutate()}>
+      Requeue
+    </Button>
+  );
+}
 
 /** The columns that a person chooses, in the order in which they stand. */
 const COLUMNS = {

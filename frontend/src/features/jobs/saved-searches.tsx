@@ -29,7 +29,7 @@ export function SavedSearches({ search }: { search: JobSearch }) {
         <Dialog open onClose={() => setOpen(false)} title="Saved searches">
           <Stack>
             <SearchList onOpen={() => setOpen(false)} />
-            {(isFiltered(search) || search.sort) && (
+            {(isFiltered(search) || search.sort || search.group) && (
               <SaveForm key={saved} search={search} onSaved={() => setSaved(saved + 1)} />
             )}
           </Stack>

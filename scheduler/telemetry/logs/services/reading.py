@@ -69,11 +69,11 @@ class Chunk:
         return self.text.encode() if self.raw is None else bytes(self.raw)
 
 
-def note_foreign_read(viewer: Viewer, job: Job) -> None:
-    """Write down that somebody reads the output of a tenant that is not his."""
+def note_foreign_read(viewer: Viewer, job: Job, action: str = "log.read") -> None:
+    """Write down that somebody reads the output, or a file, of a tenant that is not his."""
     if job.tenant_id not in viewer.roles:
         subject = f"job {job.id} ({job.name})"
-        record_read("log.read", object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
+        record_read(action, object_kind="job", object_id=job.id, subject=subject, tenant=job.tenant)
 
 
 def may_watch(viewer: Viewer, job_id: int) -> bool:
