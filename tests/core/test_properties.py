@@ -126,6 +126,9 @@ def test_nobody_is_stopped_for_nothing(snapshot: Snapshot) -> None:
             if "promised" in action.message:
                 assert running[action.allocation].phase == "planned"
                 continue
+            if "is reserved for" in action.message:
+                assert any(each.is_in_force(snapshot.now) for each in snapshot.reservations)
+                continue
             assert not action.guaranteed
             assert action.preempted_by
             assert taken.intersection(running[action.allocation].gpus)
@@ -191,6 +194,7 @@ def test_whatever_can_run_runs_to_its_end(snapshot: Snapshot, policy: str) -> No
             for node in snapshot.nodes
         ),
         jobs=tuple(replace(job, held=False, cancelling=False, eligible_at=0.0) for job in snapshot.jobs),
+        reservations=(),
     )
     loop = VirtualLoop(under(policy, repaired), {job.id: 10.0 for job in snapshot.jobs})
     loop.run(rounds=40)

@@ -60,6 +60,8 @@ class Reservations:
         self._reservations = facts.frame.reservations
         #: (instant, job): when to look at a job again.
         self._alarms: list[tuple[float, JobId]] = []
+        #: The instant of the alarm that counts.
+        self._changes_at: dict[JobId, float] = {}
 
     def refresh(self) -> None:
         """Take in the jobs that changed, and the time."""
@@ -69,12 +71,14 @@ class Reservations:
         while self._alarms and self._alarms[0][0] <= now:
             facts.changed_jobs.add(heappop(self._alarms)[1])
         for number in sorted(facts.changed_jobs):
+            self._changes_at.pop(number, None)
             if number not in facts.jobs:
                 continue
             job = facts.jobs[number]
             lasts = lasts_seconds(job, facts.virtual_clusters.get(job.virtual_cluster))
             reserved, changes_at = where(job, self._reservations, now, lasts)
             if changes_at < math.inf:
+                self._changes_at[number] = changes_at
                 heappush(self._alarms, (changes_at, number))
             if reserved != job.reserved:
                 facts.put_job(replace(job, reserved=reserved))
@@ -82,6 +86,8 @@ class Reservations:
     @property
     def wake_at(self) -> float | None:
         """When more jobs may be started, or fewer, though nothing happens; None: never."""
+        while self._alarms and self._changes_at.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None
 
 

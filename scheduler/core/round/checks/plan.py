@@ -92,7 +92,11 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     check_tags(snapshot, given, {job: running.replicas for job, running in kept.items()}, where)
     check_auxiliary(snapshot, plan, given, kept, where)
     check_processors(snapshot, plan, kept)
-    silent = [job for job in jobs if job not in placed and job not in kept and not plan.reasons.get(job)]
+    _check_reasons(plan, jobs.keys() - placed.keys() - kept.keys())
+
+
+def _check_reasons(plan: Plan, waiting: Collection[JobId]) -> None:
+    silent = sorted([job for job in waiting if not plan.reasons.get(job)])
     if silent:
         raise PlanError(f"no reason is given why these jobs wait: {silent[:10]}")
 

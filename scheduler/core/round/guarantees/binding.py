@@ -39,7 +39,7 @@ from scheduler.core.fitting.holding import Holding
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Decision, Placement, Reason
-from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, Running
+from scheduler.core.model.snapshot import AllocationId, GpuId, Job, JobId, Memory, Running
 from scheduler.core.round.admit import Admission
 from scheduler.core.round.facts import Facts
 from scheduler.core.round.guarantees.bound_cells import Hints, Remembered, as_memory, hints_of, remember
@@ -327,13 +327,7 @@ class Binding:
                 real = self._real(view.name, placement, demand, kept)
             except Unbindable:
                 if kept or demand.candidates:
-                    lapsed = held_by_lapsed(view.name, "cells", kept) if kept else None
-                    first = view.jobs[grant.jobs[0]]
-                    reason = lapsed or (
-                        waits_for_candidates(demand, self._facts.cluster)
-                        if first.reserved is None
-                        else waits_for_reserved(first, demand, self._facts)
-                    )
+                    reason = self._why_unbindable(view, view.jobs[grant.jobs[0]], demand, kept)
                     unbound.update(dict.fromkeys(grant.jobs, reason))
                 continue
             objection = whereabouts.objection(grant.jobs, real)
@@ -354,6 +348,13 @@ class Binding:
                 found[position] = real
                 whereabouts.put(grant.jobs, real.replicas)
         return found, after, unbound
+
+    def _why_unbindable(self, view: View, job: Job, demand: Demand, kept: Sequence[Running]) -> Reason:
+        if kept:
+            return held_by_lapsed(view.name, "cells", kept)
+        if job.reserved is not None:
+            return waits_for_reserved(job, demand, self._facts)
+        return waits_for_candidates(demand, self._facts.cluster)
 
     def _downgrade(self, allocation: AllocationId) -> None:
         """Take the cells of an allocation; its GPUs are then better left alone."""
