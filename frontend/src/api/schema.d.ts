@@ -20672,6 +20672,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20737,7 +20739,10 @@ export interface operations {
     reservations_delete: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 reservation_id: number;
             };
@@ -20806,6 +20811,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Error"];
                 };
             };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
             /** @description Too many requests are under way; see Retry-After. */
             429: {
                 headers: {
@@ -20820,7 +20834,10 @@ export interface operations {
     reservations_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of the edition that you read; 412 where there is another one by now. */
+                "If-Match"?: string;
+            };
             path: {
                 reservation_id: number;
             };
@@ -20834,6 +20851,8 @@ export interface operations {
         responses: {
             200: {
                 headers: {
+                    /** @description The edition of the thing: another one once somebody has changed it. */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20887,6 +20906,15 @@ export interface operations {
             };
             /** @description The state of the thing, or a quota, does not allow it. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description It was changed since you read what If-Match names. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -10,7 +10,6 @@ from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from scheduler.agents.reservations import representations, schemas
 from scheduler.agents.reservations.services import (
@@ -24,6 +23,7 @@ from scheduler.models.selectors.reservations import reservations_visible
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.rest import CommaSeparatedChoices
 from tenants.api.answers import created
+from tenants.api.editions import Edited
 from tenants.api.strict import StrictSerializer
 from tenants.errors import FieldError, Invalid, NotFound
 from tenants.models import Scope, User, VirtualCluster
@@ -114,8 +114,9 @@ class Reservations(ListAPIView[Reservation]):
         return created(request, representations.reservation(made, database_now()), made.id)
 
 
-class ReservationDetail(APIView):
+class ReservationDetail(Edited):
     scope = Scope.OPERATE
+    edition = ("id", "ends_at", "starts_at", "nodes", "note")
 
     @extend_schema(responses=schemas.Reservation)
     def get(self, request: Request, reservation_id: int) -> Response:
