@@ -314,7 +314,7 @@ _DECLARED = (
     ReasonCode(
         "reserved",
         (Tier.HELD, Tier.CAPACITY),
-        Cause.OTHER,
+        Cause.HARDWARE,
         "its reservation has yet to begin; or there is room for it, but outside its reservation, or on nodes"
         " that are reserved for others before it would have ended ([reservations.md](reservations.md))",
         "`reservations` (names), `starts_at`, `until` (Unix seconds, of the first)",
