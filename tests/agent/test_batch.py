@@ -237,6 +237,30 @@ async def test_whoever_comes_to_a_job_late_does_nothing(tmp_path: Path) -> None:
     assert not folder.take("first")
 
 
+@pytest.mark.parametrize("first", ["shim", "command"])
+async def test_what_the_system_ends_is_lost_though_the_remote_runner_hears_of_it_last(
+    node: BatchNodeOfTests, first: str
+) -> None:
+    name = await node.start(make_part(SLEEPS, attempt=1))
+    status, remote_runner = read_json(node.runtime.folder(1).status), node.system.running[name]
+    remote_runner.send_signal(signal.SIGSTOP)
+    os.kill(status["pid"] if first == "shim" else status["replicas"][0]["pid"], signal.SIGTERM)
+    await until_async(lambda: not is_alive(status["pid"]))
+    # The end is there already when it goes on.
+    remote_runner.terminate()
+    remote_runner.send_signal(signal.SIGCONT)
+    outcome = await node.end_of(1)
+    assert (outcome.category, outcome.message) == ("lost", "Local ended job 7: STATUS 0.")
+
+
+async def test_a_command_that_ends_itself_by_that_signal_is_not_ended_by_the_system(
+    node: BatchNodeOfTests,
+) -> None:
+    await node.start(make_part(shell("kill -TERM $$"), attempt=1))
+    outcome = await node.end_of(1)
+    assert (outcome.category == "lost", outcome.signal) == (False, "SIGTERM")
+
+
 async def test_the_shortest_grace_counts_and_nothing_is_left(node: BatchNodeOfTests) -> None:
     await node.start(make_part(shell("trap '' TERM; echo up; sleep 600"), attempt=1))
     log = Path(node.runtime.folder(1).log(0))

@@ -13,6 +13,7 @@ is a deadline by the node's own clock that lies no later than the server's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -51,6 +52,8 @@ BEAT_SHARE = 0.05
 SAMPLE_SECONDS = 5.0
 #: An agent that says nothing for so long will not say anything.
 FIRST_LEASE_SECONDS = 60.0
+#: How long a batch system takes at most to signal all that it started.
+SIGNALS_SECONDS = 1.0
 ENDED_BY_SYSTEM = "The batch system ended it before the attempt started."
 
 #: How far a batch job has come; the next one follows.
@@ -151,6 +154,7 @@ class RemoteRunner:
                     await self.changed.wait()
             except TimeoutError:
                 continue
+        await self.hear_of_system()
         self.write_state()
         sampling.cancel()
         self.runtime.close()
@@ -163,9 +167,24 @@ class RemoteRunner:
             case AttemptStarted(at=at):
                 self.stage, self.started_at = "running", at
             case AttemptExited(outcome=outcome):
+                # Written by `run`, which may have to find out first who ended it.
                 self.end(outcome)
-        self.write_state()
+        if self.outcome is None:
+            self.write_state()
         self.changed.set()
+
+    async def hear_of_system(self) -> None:
+        """Wait for the batch system's signal where the attempt ended as if by one: the system signals all
+        that it started one after another, and this process may come last."""
+        assert self.outcome is not None
+        if self.stop_order is None and self.outcome.category == "stopped":
+            self.is_ended_by_system = True  # Nothing else stops it without an order.
+        elif self.stop_order is None and self.outcome.signal == "SIGTERM":
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SIGNALS_SECONDS):
+                    while not self.is_ended_by_system:
+                        self.changed.clear()
+                        await self.changed.wait()
 
     async def keep_sampling(self) -> None:
         """A broken device can block its driver; orders and leases must not wait for it."""
@@ -220,7 +239,7 @@ class RemoteRunner:
             self.runtime.stop(self.desired.attempt, self.desired.grace_seconds, is_leaving=True)
         else:
             self.end(lost(ENDED_BY_SYSTEM))
-            self.changed.set()
+        self.changed.set()
 
     def end(self, outcome: Outcome) -> None:
         if self.outcome is None:
