@@ -7,17 +7,24 @@ there, and to say what happened.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 
-from scheduler.core.model.lifecycle import AttemptState, PartState, StopCause
+from scheduler.agents.planned import (
+    attempts_on,
+    check_end,
+    check_new_end,
+    check_start,
+    in_words,
+    outlasts,
+)
+from scheduler.core.model.lifecycle import AttemptState, StopCause
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
 from scheduler.jobs.attempts.services.steps import attempt_event, lock_jobs
 from scheduler.jobs.representations import publish_jobs
-from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.events import Event
 from scheduler.models.maintenance import ACTIVE, MaintenanceWindow, WindowState
 from scheduler.models.nodes import Node
@@ -31,8 +38,6 @@ from tenants.errors import Conflict, FieldError, Invalid, NotFound
 
 MAX_WINDOWS = 1_000
 MAX_NODES = 5_000
-#: How far ahead a window may start, and how long it may be.
-FARTHEST = timedelta(days=366)
 #: The actor of what a window does at its start and its end.
 ACTOR = "maintenance"
 _NAMED = 5
@@ -52,8 +57,8 @@ def window_create(
 ) -> MaintenanceWindow:
     """Announce a window. From now on no job starts on its nodes that would not have ended before it."""
     now = database_now()
-    _check_start(starts_at, now)
-    _check_end(ends_at, starts_at)
+    check_start(starts_at, now)
+    check_end(ends_at, starts_at)
     if active_windows().count() >= MAX_WINDOWS:
         raise Conflict(f"There are already {MAX_WINDOWS} maintenance windows; cancel some first.")
     nodes = _locked(_chosen(choice))
@@ -92,11 +97,8 @@ def window_change(
     for name, value in columns.items():
         setattr(window, name, value)
     if moves:
-        _check_start(window.starts_at, now)
-    if window.ends_at <= now:
-        expected = "an instant in the future; cancel it to end it now"
-        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
-    _check_end(window.ends_at, window.starts_at)
+        check_start(window.starts_at, now)
+    check_new_end(window.ends_at, window.starts_at, now)
     if choice is not None:
         window.nodes = sorted(_chosen(choice))
     nodes = _locked(before.union(window.nodes))
@@ -105,7 +107,7 @@ def window_change(
     _record(window, nodes.values(), "node.maintenance_changed", actor=actor, at=now)
     if moves:
         _tell_jobs(window, actor=actor, at=now)
-    publish_jobs(_attempts_on(before).values_list("job_id", flat=True))
+    publish_jobs(attempts_on(before).values_list("job_id", flat=True))
     return window
 
 
@@ -147,7 +149,7 @@ def _begun(window_id: int) -> bool:
 @transaction.atomic
 def _empty(window_id: int) -> None:
     window = MaintenanceWindow.objects.get(id=window_id)
-    attempts = _attempts_on(window.nodes)
+    attempts = attempts_on(window.nodes)
     jobs = sorted(set(attempts.exclude(state=AttemptState.STOPPING).values_list("job_id", flat=True)))
     lock_jobs(jobs)
     message = f"Its node is in maintenance: {window.reason}. The job is queued again."
@@ -163,7 +165,7 @@ def _empty(window_id: int) -> None:
 def _end(window: MaintenanceWindow, state: WindowState, kind: str, *, actor: str) -> None:
     _set_state(window, state)
     _record(window, _locked(window.nodes).values(), kind, actor=actor, at=database_now())
-    publish_jobs(_attempts_on(window.nodes).values_list("job_id", flat=True))
+    publish_jobs(attempts_on(window.nodes).values_list("job_id", flat=True))
 
 
 def _set_state(window: MaintenanceWindow, state: WindowState) -> None:
@@ -214,30 +216,17 @@ def _refuse_overlap(window: MaintenanceWindow) -> None:
     other = beside.exclude(id=window.id).filter(nodes__overlap=window.nodes).order_by("starts_at").first()
     if other is not None:
         both = _named(sorted(set(window.nodes) & set(other.nodes)))
-        when = f"from {_at(other.starts_at)} to {_at(other.ends_at)}"
+        when = f"from {in_words(other.starts_at)} to {in_words(other.ends_at)}"
         problem = f"{both}: maintenance window {other.id} ({other.reason}) is {when}"
         expected = "another time, or other nodes"
         raise Conflict(f"nodes: {problem}.", [FieldError("nodes", problem[:500], expected)])
-
-
-def _check_start(starts_at: datetime, now: datetime) -> None:
-    if not now < starts_at <= now + FARTHEST:
-        expected = "an instant in the future, at most a year away"
-        raise Invalid.of(FieldError("starts_at", f"{_at(starts_at)} is not ahead, or too far", expected))
-
-
-def _check_end(ends_at: datetime, starts_at: datetime) -> None:
-    if not starts_at < ends_at <= starts_at + FARTHEST:
-        expected = "an instant after starts_at, at most a year after it"
-        problem = f"{_at(ends_at)} is not after the start, or too far"
-        raise Invalid.of(FieldError("ends_at", problem, expected))
 
 
 def _record(window: MaintenanceWindow, nodes: Iterable[Node], kind: str, *, actor: str, at: datetime) -> None:
     """Write an event of each node, publish the nodes, and let a round see them."""
     nodes = list(nodes)
     ids = [node.id for node in nodes]
-    why = f"{window.reason} ({_at(window.starts_at)} to {_at(window.ends_at)})"
+    why = f"{window.reason} ({in_words(window.starts_at)} to {in_words(window.ends_at)})"
     data = {"maintenance": _facts_of(window)}
     Event.objects.bulk_create(
         node_event(node, kind, at=at, actor=actor, why=why, data=data) for node in nodes
@@ -249,10 +238,10 @@ def _record(window: MaintenanceWindow, nodes: Iterable[Node], kind: str, *, acto
 
 def _tell_jobs(window: MaintenanceWindow, *, actor: str, at: datetime) -> None:
     """Write an event of each attempt on the nodes that would still run there when the window starts."""
-    attempts = list(_attempts_on(window.nodes).exclude(state=AttemptState.STOPPING).order_by("id"))
-    affected = [attempt for attempt in attempts if _outlasts(attempt, window.starts_at, at)]
+    attempts = list(attempts_on(window.nodes).exclude(state=AttemptState.STOPPING).order_by("id"))
+    affected = [attempt for attempt in attempts if outlasts(attempt, window.starts_at, at)]
     message = (
-        f"A node of it closes on {_at(window.starts_at)} for maintenance: {window.reason}."
+        f"A node of it closes on {in_words(window.starts_at)} for maintenance: {window.reason}."
         " Then the job is stopped, with time to save, and goes on elsewhere."
     )
     data = {"maintenance": _facts_of(window)}
@@ -261,13 +250,6 @@ def _tell_jobs(window: MaintenanceWindow, *, actor: str, at: datetime) -> None:
         for attempt in affected
     )
     publish_jobs([attempt.job_id for attempt in attempts])
-
-
-def _outlasts(attempt: Attempt, starts_at: datetime, now: datetime) -> bool:
-    """Whether the attempt's time limit ends after the instant."""
-    job = attempt.job
-    seconds = job.time_limit_seconds or job.virtual_cluster.default_time_limit_seconds
-    return (attempt.running_at or now) + timedelta(seconds=seconds) > starts_at
 
 
 def _facts_of(window: MaintenanceWindow) -> Mapping[str, object]:
@@ -279,16 +261,6 @@ def _facts_of(window: MaintenanceWindow) -> Mapping[str, object]:
     }
 
 
-def _attempts_on(nodes: Collection[str]) -> QuerySet[Attempt]:
-    parts = AttemptPart.objects.filter(node__name__in=nodes).exclude(state=PartState.EXITED)
-    unended = Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
-    return unended.select_related("job__virtual_cluster")
-
-
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
-
-
-def _at(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M %Z}"

@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 from django.db.models import Count, Q
 
+from scheduler.agents.planned import in_words
 from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import AttemptPart
@@ -35,6 +37,18 @@ class Terms:
     #: The reservation itself, once it has a row.
     own_id: int | None = None
     keeps: Collection[str] = ()
+
+    @classmethod
+    def of(cls, reservation: Reservation) -> Self:
+        """Return the terms of a reservation that has a row."""
+        return cls(
+            gpu_model=reservation.gpu_model,
+            gpus=reservation.gpus,
+            starts_at=reservation.starts_at,
+            ends_at=reservation.ends_at,
+            own_id=reservation.id,
+            keeps=reservation.nodes,
+        )
 
 
 def lock_nodes(gpu_model: str) -> None:
@@ -81,14 +95,7 @@ def chosen_nodes(terms: Terms, now: datetime) -> list[str]:
 def unfit_nodes(reservation: Reservation) -> set[str]:
     """Return those of its nodes that could not be had if it began now: gone, lost, or out of service."""
     rows = {node.name: node for node in Node.objects.filter(name__in=reservation.nodes)}
-    maintained = _maintained(
-        Terms(
-            gpu_model=reservation.gpu_model,
-            gpus=reservation.gpus,
-            starts_at=reservation.starts_at,
-            ends_at=reservation.ends_at,
-        )
-    )
+    maintained = _maintained(Terms.of(reservation))
     return {
         name
         for name in reservation.nodes
@@ -106,8 +113,8 @@ def _reserved(terms: Terms) -> Mapping[str, str]:
     beside = lasting_reservations().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
     others = beside.exclude(id=terms.own_id or 0).select_related("tenant")
     return {
-        node: f"reservation {each.name} of tenant {each.tenant.name} from {at(each.starts_at)} to"
-        f" {at(each.ends_at)}"
+        node: f"reservation {each.name} of tenant {each.tenant.name} from {in_words(each.starts_at)} to"
+        f" {in_words(each.ends_at)}"
         for each in others
         for node in each.nodes
     }
@@ -116,7 +123,7 @@ def _reserved(terms: Terms) -> Mapping[str, str]:
 def _maintained(terms: Terms) -> Mapping[str, str]:
     windows = active_windows().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
     return {
-        node: f"maintenance window {each.id} from {at(each.starts_at)} to {at(each.ends_at)}"
+        node: f"maintenance window {each.id} from {in_words(each.starts_at)} to {in_words(each.ends_at)}"
         for each in windows
         for node in each.nodes
     }
@@ -138,7 +145,7 @@ def _busy(terms: Terms, now: datetime) -> Mapping[str, list[str]]:
             continue
         ends_at = (since or now) + timedelta(seconds=limit)
         if ends_at > terms.starts_at:
-            found[node].append(f"job {job}, which may run until {at(ends_at)}")
+            found[node].append(f"job {job}, which may run until {in_words(ends_at)}")
     return found
 
 
@@ -151,8 +158,8 @@ def _refusal(
     busy: Mapping[str, Sequence[str]],
 ) -> Conflict:
     summary = (
-        f"{wording.gpus(had, [terms.gpu_model])} can be reserved from {at(terms.starts_at)} to"
-        f" {at(terms.ends_at)}, and {terms.gpus} were asked for"
+        f"{wording.gpus(had, [terms.gpu_model])} can be reserved from {in_words(terms.starts_at)} to"
+        f" {in_words(terms.ends_at)}, and {terms.gpus} were asked for"
     )
     fields = [FieldError("gpus", summary, f"at most {had}" if had else "another time, or another gpu_model")]
     others = list(dict.fromkeys(taken.values()))
@@ -171,7 +178,3 @@ def _refusal(
 def _some(words: Sequence[str]) -> str:
     more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
     return f"{'; '.join(words[:_NAMED])}{more}"
-
-
-def at(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M %Z}"

@@ -5,16 +5,22 @@ one begins. What is left to do here is to choose nodes, to choose others when on
 """
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
-from scheduler.agents.reservations.choosing import Terms, at, chosen_nodes, lock_nodes, unfit_nodes
-from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.agents.planned import (
+    attempts_on,
+    check_end,
+    check_new_end,
+    check_start,
+    in_words,
+    outlasts,
+)
+from scheduler.agents.reservations.choosing import Terms, chosen_nodes, lock_nodes, unfit_nodes
+from scheduler.core.model.lifecycle import AttemptState
 from scheduler.jobs.attempts.services.steps import attempt_event
-from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.events import Event
 from scheduler.models.nodes import GpuModel, Node
 from scheduler.models.reservations import Reservation
@@ -26,8 +32,6 @@ from tenants.errors import Conflict, FieldError, Invalid, NotFound
 from tenants.models import Tenant, User, VirtualCluster
 
 MAX_RESERVATIONS = 1_000
-#: How far ahead a reservation may start, and how long it may be.
-FARTHEST = timedelta(days=366)
 #: The actor of what happens when a node is lost.
 ACTOR = "reservations"
 
@@ -48,8 +52,8 @@ def reservation_create(
 ) -> Reservation:
     """Reserve nodes that have the GPUs. From now on nothing guaranteed starts there that would outlast it."""
     now = database_now()
-    _check_start(starts_at, now)
-    _check_end(ends_at, starts_at)
+    check_start(starts_at, now)
+    check_end(ends_at, starts_at)
     if not GpuModel.objects.filter(name=gpu_model).exists():
         known = ", ".join(GpuModel.objects.order_by("name").values_list("name", flat=True)[:20])
         raise Invalid.of(FieldError("gpu_model", f"there is no GPU model {gpu_model!r}", f"one of: {known}"))
@@ -97,11 +101,8 @@ def reservation_change(reservation: Reservation, *, actor: str, **columns: Any) 
     for name, value in changed.items():
         setattr(reservation, name, value)
     if "starts_at" in changed:
-        _check_start(reservation.starts_at, now)
-    if reservation.ends_at <= now:
-        expected = "an instant in the future; cancel it to end it now"
-        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
-    _check_end(reservation.ends_at, reservation.starts_at)
+        check_start(reservation.starts_at, now)
+    check_new_end(reservation.ends_at, reservation.starts_at, now)
     before = set(reservation.nodes)
     if reservation.starts_at > now and changed.keys() - {"note"}:
         _choose_again(reservation, now)
@@ -158,15 +159,7 @@ def _repair(number: int) -> None:
 
 def _choose_again(reservation: Reservation, now: datetime) -> None:
     lock_nodes(reservation.gpu_model)
-    terms = Terms(
-        gpu_model=reservation.gpu_model,
-        gpus=reservation.gpus,
-        starts_at=reservation.starts_at,
-        ends_at=reservation.ends_at,
-        own_id=reservation.id,
-        keeps=reservation.nodes,
-    )
-    reservation.nodes = chosen_nodes(terms, now)
+    reservation.nodes = chosen_nodes(Terms.of(reservation), now)
 
 
 def _refuse_later_end(reservation: Reservation) -> None:
@@ -176,7 +169,7 @@ def _refuse_later_end(reservation: Reservation) -> None:
     other = later.exclude(id=reservation.id).select_related("tenant").order_by("starts_at").first()
     if other is not None:
         whose = f"reservation {other.name} of tenant {other.tenant.name}"
-        problem = f"{whose} begins there at {at(other.starts_at)}"
+        problem = f"{whose} begins there at {in_words(other.starts_at)}"
         raise Conflict.of(FieldError("ends_at", problem, "an instant before that"))
 
 
@@ -194,25 +187,12 @@ def _locked(reservation: Reservation, now: datetime) -> Reservation:
 def _check_members(tenant: Tenant, user: User | None, virtual_cluster: VirtualCluster | None) -> None:
     if user is not None and not user.memberships.filter(tenant=tenant).exists():
         problem = f"{user.username} is not a member of tenant {tenant.name}"
-        raise Invalid.of(FieldError("user", problem, "a member, or nobody: all of them"))
+        raise Invalid.of(FieldError("user", problem, "a member, or null: all of them"))
     if virtual_cluster is None:
         return
     if not virtual_cluster.members.filter(tenant=tenant).exists():
         problem = f"tenant {tenant.name} is not a member of virtual cluster {virtual_cluster.name}"
-        raise Invalid.of(FieldError("virtual_cluster", problem, "one of its own, or none: all of them"))
-
-
-def _check_start(starts_at: datetime, now: datetime) -> None:
-    if not now < starts_at <= now + FARTHEST:
-        expected = "an instant in the future, at most a year away"
-        raise Invalid.of(FieldError("starts_at", f"{at(starts_at)} is not ahead, or too far", expected))
-
-
-def _check_end(ends_at: datetime, starts_at: datetime) -> None:
-    if not starts_at < ends_at <= starts_at + FARTHEST:
-        expected = "an instant after starts_at, at most a year after it"
-        problem = f"{at(ends_at)} is not after the start, or too far"
-        raise Invalid.of(FieldError("ends_at", problem, expected))
+        raise Invalid.of(FieldError("virtual_cluster", problem, "one of its own, or null: all of them"))
 
 
 def _record(
@@ -220,7 +200,7 @@ def _record(
 ) -> None:
     """Write an event of each node and one of the tenant, and let a round see the change."""
     facts = _facts_of(reservation)
-    when = f"from {at(reservation.starts_at)} to {at(reservation.ends_at)}"
+    when = f"from {in_words(reservation.starts_at)} to {in_words(reservation.ends_at)}"
     whom = f"tenant {reservation.tenant.name}" + (f", user {reservation.user}" if reservation.user else "")
     why = f"reservation {reservation.name} for {whom} {when}"
     rows = Node.objects.filter(name__in=nodes).order_by("id")
@@ -251,27 +231,16 @@ def _record(
 def _tell_jobs(reservation: Reservation, nodes: Collection[str], *, actor: str, now: datetime) -> None:
     """Write an event of each attempt on the nodes that would still run there when the reservation begins."""
     message = (
-        f"A node of it is reserved for tenant {reservation.tenant.name} from {at(reservation.starts_at)} on."
-        " Then the job is stopped, with time to save, and goes on elsewhere."
+        f"A node of it is reserved for tenant {reservation.tenant.name} from"
+        f" {in_words(reservation.starts_at)} on. Then the job is stopped, with time to save, and goes on"
+        " elsewhere."
     )
     data = {"reservation": _facts_of(reservation)}
     Event.objects.bulk_create(
         attempt_event(attempt, "attempt.reserved", at=now, actor=actor, why=message, data=data)
-        for attempt in _attempts_on(nodes).exclude(state=AttemptState.STOPPING).order_by("id")
-        if _outlasts(attempt, reservation.starts_at, now)
+        for attempt in attempts_on(nodes).exclude(state=AttemptState.STOPPING).order_by("id")
+        if outlasts(attempt, reservation.starts_at, now)
     )
-
-
-def _outlasts(attempt: Attempt, starts_at: datetime, now: datetime) -> bool:
-    job = attempt.job
-    seconds = job.time_limit_seconds or job.virtual_cluster.default_time_limit_seconds
-    return (attempt.running_at or now) + timedelta(seconds=seconds) > starts_at
-
-
-def _attempts_on(nodes: Collection[str]) -> QuerySet[Attempt]:
-    parts = AttemptPart.objects.filter(node__name__in=nodes).exclude(state=PartState.EXITED)
-    unended = Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
-    return unended.select_related("job__virtual_cluster")
 
 
 def _facts_of(reservation: Reservation) -> dict[str, object]:

@@ -1,0 +1,54 @@
+"""What operators plan for nodes, maintenance windows and reservations: their times, and jobs in their way."""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from scheduler.core.model.lifecycle import AttemptState, PartState
+from scheduler.models.attempts import Attempt, AttemptPart
+from tenants.errors import FieldError, Invalid
+
+#: How far ahead it may start, and how long it may be.
+FARTHEST = timedelta(days=366)
+
+
+def check_start(starts_at: datetime, now: datetime) -> None:
+    """Raise Invalid where it would not start ahead, or too far."""
+    if not now < starts_at <= now + FARTHEST:
+        expected = "an instant in the future, at most a year away"
+        raise Invalid.of(FieldError("starts_at", f"{in_words(starts_at)} is not ahead, or too far", expected))
+
+
+def check_end(ends_at: datetime, starts_at: datetime) -> None:
+    """Raise Invalid where it would not end after its start, or too long after."""
+    if not starts_at < ends_at <= starts_at + FARTHEST:
+        expected = "an instant after starts_at, at most a year after it"
+        problem = f"{in_words(ends_at)} is not after the start, or too far"
+        raise Invalid.of(FieldError("ends_at", problem, expected))
+
+
+def check_new_end(ends_at: datetime, starts_at: datetime, now: datetime) -> None:
+    """Raise Invalid where what is changed would be over, or for what `check_end` refuses."""
+    if ends_at <= now:
+        expected = "an instant in the future; cancel it to end it now"
+        raise Invalid.of(FieldError("ends_at", "is not ahead", expected))
+    check_end(ends_at, starts_at)
+
+
+def attempts_on(nodes: Collection[str]) -> QuerySet[Attempt]:
+    """Return the attempts that have not ended on nodes of these names."""
+    parts = AttemptPart.objects.filter(node__name__in=nodes).exclude(state=PartState.EXITED)
+    unended = Attempt.objects.filter(id__in=parts.values("attempt_id")).exclude(state=AttemptState.ENDED)
+    return unended.select_related("job__virtual_cluster")
+
+
+def outlasts(attempt: Attempt, instant: datetime, now: datetime) -> bool:
+    """Whether the attempt's time limit ends after the instant."""
+    job = attempt.job
+    seconds = job.time_limit_seconds or job.virtual_cluster.default_time_limit_seconds
+    return (attempt.running_at or now) + timedelta(seconds=seconds) > instant
+
+
+def in_words(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M %Z}"
