@@ -237,14 +237,16 @@ def _fairness() -> Iterator[Metric]:
 
 
 def _overcommitment() -> Iterator[Metric]:
+    rates = violation_rates()
     names = dict(VirtualCluster.objects.values_list("id", "name"))
     violations = GaugeMetricFamily(
         "allot_overcommit_violation_ratio",
         "How often more was used of nodes than was predicted, of the samples of the last seven days",
         labels=["virtual_cluster"],
     )
-    for row, rate in sorted(violation_rates().items()):
-        violations.add_metric([names[row]], rate.rate)
+    for row, rate in sorted(rates.items()):
+        if row in names:  # Not deleted meanwhile.
+            violations.add_metric([names[row]], rate.rate)
     yield violations
 
 

@@ -42,6 +42,17 @@ def wanted(**fields: Any) -> dict[str, Any]:
     }
 
 
+def test_another_number_of_gpus_is_another_edition_though_its_nodes_are_the_same(
+    people: dict[str, Caller],
+) -> None:
+    olga = people["olga"]
+    where = f"/api/v1/reservations/{olga.post('/api/v1/reservations', wanted()).json()['id']}"
+    read = olga.get(where)
+    fewer = olga.patch(where, {"gpus": 5}, headers={"If-Match": read["ETag"]})
+    assert (fewer.status_code, fewer.json()["nodes"]) == (200, read.json()["nodes"])
+    assert olga.patch(where, {"note": "late"}, headers={"If-Match": read["ETag"]}).status_code == 412
+
+
 def test_operators_make_change_and_cancel_and_the_audit_log_says_so(people: dict[str, Caller]) -> None:
     olga = people["olga"]
     made = olga.post("/api/v1/reservations", wanted(user="bob", virtual_cluster="shared", note="ICML"))

@@ -116,7 +116,7 @@ class Reservations(ListAPIView[Reservation]):
 
 class ReservationDetail(Edited):
     scope = Scope.OPERATE
-    edition = ("id", "ends_at", "starts_at", "nodes", "note")
+    edition = ("id", "gpus", "starts_at", "ends_at", "nodes", "note")
 
     @extend_schema(responses=schemas.Reservation)
     def get(self, request: Request, reservation_id: int) -> Response:

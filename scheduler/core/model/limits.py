@@ -20,8 +20,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserLimits:
-    """What admins of a tenant allow one of its users. The most that
-    the user's jobs hold at once there; None: no limit besides the tenant's."""
+    """What admins of a tenant allow one of its users there: the most that the user's jobs hold at once. None:
+    no limit besides the tenant's."""
 
     user: str
     gpus: int | None = None
