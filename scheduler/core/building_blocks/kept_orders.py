@@ -13,7 +13,8 @@ from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from scheduler.core.fitting.demand import shape_of
+from scheduler.core.fitting.cluster import Cluster
+from scheduler.core.fitting.demand import shape_in
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import AllocationId, Job, JobId, Running
 
@@ -30,20 +31,15 @@ class Row:
 
     __slots__ = ("jobs", "ranks")
 
-    def __init__(self) -> None:
-        self.ranks: list[Rank] = []
+    def __init__(self, ranks: list[Rank]) -> None:
+        self.ranks = ranks
         #: Position by position.
-        self.jobs: list[JobId] = []
+        self.jobs = [rank[2] for rank in ranks]
 
     def put(self, rank: Rank) -> None:
         place = bisect_left(self.ranks, rank)
         self.ranks.insert(place, rank)
         self.jobs.insert(place, rank[2])
-
-    def append(self, rank: Rank) -> None:
-        """Put one that comes after all others."""
-        self.ranks.append(rank)
-        self.jobs.append(rank[2])
 
     def drop(self, rank: Rank) -> None:
         place = bisect_left(self.ranks, rank)
@@ -56,50 +52,60 @@ class Row:
 
 
 class WaitingLine:
-    """The waiting jobs, in one row and by kinds: jobs of a kind fit equally well and may run equally long."""
+    """The waiting jobs in one row, and by kinds: jobs of a kind fit equally well and may run equally long."""
 
-    __slots__ = ("_known", "all", "kinds")
+    __slots__ = ("_by_kind", "_cluster", "_jobs", "_kinds", "all")
 
-    def __init__(self, jobs: Iterable[Job] = ()) -> None:
-        self.all = Row()
-        self.kinds: dict[Hashable, Row] = {}
-        self._known: dict[JobId, tuple[Rank, Hashable]] = {}
-        for rank, job in sorted([(rank_of(job), job) for job in jobs], key=_first):
-            kind = _kind_of(job)
-            self._known[job.id] = rank, kind
-            for row in (self.all, self._row_of(kind)):
-                row.append(rank)
+    def __init__(self, cluster: Cluster, jobs: Iterable[Job] = ()) -> None:
+        ranked = sorted([(rank_of(job), job) for job in jobs], key=_first)
+        self._cluster = cluster
+        self._jobs = {job.id: job for _, job in ranked}
+        self.all = Row([rank for rank, _ in ranked])
+        #: None: it was not asked for.
+        self._by_kind: dict[Hashable, Row] | None = None
+        self._kinds: dict[JobId, Hashable] = {}
+
+    @property
+    def by_kind(self) -> Mapping[Hashable, Row]:
+        """The same jobs, a row for each kind."""
+        if self._by_kind is None:
+            ranks: dict[Hashable, list[Rank]] = {}
+            for rank in self.all.ranks:
+                kind = self._kinds[rank[2]] = self._kind_of(self._jobs[rank[2]])
+                ranks.setdefault(kind, []).append(rank)
+            self._by_kind = {kind: Row(same) for kind, same in ranks.items()}
+        return self._by_kind
+
+    def _kind_of(self, job: Job) -> Hashable:
+        return shape_in(self._cluster, job), job.priority, job.time_limit_seconds
 
     def put(self, job: Job) -> None:
         """Take in a waiting job, or what has changed of it."""
-        rank, kind = rank_of(job), _kind_of(job)
-        if self._known.get(job.id) == (rank, kind):
+        before, rank = self._jobs.get(job.id), rank_of(job)
+        kind = None if self._by_kind is None else self._kind_of(job)
+        if before is not None and rank_of(before) == rank and self._kinds.get(job.id) == kind:
+            self._jobs[job.id] = job
             return
         self.drop(job.id)
-        self._known[job.id] = rank, kind
-        for row in (self.all, self._row_of(kind)):
-            row.put(rank)
+        self._jobs[job.id] = job
+        self.all.put(rank)
+        if self._by_kind is not None:
+            self._kinds[job.id] = kind
+            self._by_kind.setdefault(kind, Row([])).put(rank)
 
-    def _row_of(self, kind: Hashable) -> Row:
-        if kind not in self.kinds:
-            self.kinds[kind] = Row()
-        return self.kinds[kind]
-
-    def drop(self, job: JobId) -> None:
+    def drop(self, number: JobId) -> None:
         """Forget a job that no longer waits, if it did."""
-        known = self._known.pop(job, None)
-        if known is None:
+        job = self._jobs.pop(number, None)
+        if job is None:
             return
-        rank, kind = known
+        rank = rank_of(job)
         self.all.drop(rank)
-        row = self.kinds[kind]
-        row.drop(rank)
-        if not row.jobs:
-            del self.kinds[kind]
-
-
-def _kind_of(job: Job) -> Hashable:
-    return shape_of(job), job.priority, job.time_limit_seconds
+        if self._by_kind is not None:
+            kind = self._kinds.pop(number)
+            row = self._by_kind[kind]
+            row.drop(rank)
+            if not row.jobs:
+                del self._by_kind[kind]
 
 
 class _Entry(NamedTuple):

@@ -111,7 +111,7 @@ class View:
     def line(self) -> WaitingLine:
         """Those who wait, by priority and submission."""
         if self.orders.line is None:
-            self.orders.line = WaitingLine(self.waiting.values())
+            self.orders.line = WaitingLine(self.capacity.cluster, self.waiting.values())
         return self.orders.line
 
     @property

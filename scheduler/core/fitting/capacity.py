@@ -179,8 +179,7 @@ class Capacity(Searching):
         """Stop many at once: each node is looked at once, however many are there."""
         several: dict[tuple[str, int], dict[int, Part]] = {}
         for holding in holdings:
-            is_plain = holding not in self.dropped and not any([part.shares for part in holding.parts])
-            if not is_plain or self._is_pinned(holding):
+            if holding.shared or holding in self.dropped or self._is_pinned(holding):
                 self.drop(holding)
                 continue
             if holding.running is not None:
@@ -191,8 +190,7 @@ class Capacity(Searching):
             stop = EVICTING if holding.evictable else len(self._layers[holding.model])
             parts = several.setdefault((holding.model, stop), {})
             for part in holding.parts:
-                before = parts.get(part.node)
-                parts[part.node] = part if before is None else together_on(before, part)
+                parts[part.node] = together_on(parts[part.node], part) if part.node in parts else part
         for (model, stop), parts in several.items():
             usable = self.cluster.fleets[model].usable
             for layer in self._own_layers(model, RELEASING, stop):

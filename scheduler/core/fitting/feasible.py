@@ -78,7 +78,9 @@ class Feasibility:
     def never_fits(self, job: Job) -> Reason | None:
         """Return why the job could never run, or None."""
         kind = (self._owned.get(job.virtual_cluster) if job.guaranteed else None, shape_in(self.cluster, job))
-        reason = self._membership(job) or self._shares_parts(job) or self._lacks_gpus_in_cells(job)
+        reason = self._membership(job) or self._shares_parts(job)
+        if self._layout is not None:
+            reason = reason or self._lacks_gpus_in_cells(job)
         if reason is None and kind not in self._sound:
             reason = self._well_formed(job) or self._models(job) or self._containers(job)
             reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)

@@ -97,7 +97,8 @@ class Layer:
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
         if cpus:
-            self.cpus[node] = canonical(self.cpus[node] + cpus)
+            there = self.cpus[node] + cpus
+            self.cpus[node] = canonical(there) if there % 1 else there
         self.memory[node] += memory
 
     def remove(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
@@ -113,7 +114,8 @@ class Layer:
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] & ~mask)
         if cpus:
-            self.cpus[node] = canonical(self.cpus[node] - cpus)
+            left = self.cpus[node] - cpus
+            self.cpus[node] = canonical(left) if left % 1 else left
         self.memory[node] -= memory
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:

@@ -178,7 +178,7 @@ class _Line:
     def _rows_behind(self, head: Job) -> list[tuple[Rank, int, Row]]:
         """Return a heap of kinds by their first job behind the head: its rank, its place, and its row."""
         line: list[tuple[Rank, int, Row]] = []
-        for row in self.view.line.kinds.values():
+        for row in self.view.line.by_kind.values():
             place = bisect_right(row.ranks, rank_of(head))
             if place < len(row.ranks):
                 line.append((row.ranks[place], place, row))

@@ -8,7 +8,7 @@ same tenant back for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
@@ -84,15 +84,18 @@ class Admission:
         for allocation in self.giving_way:
             facts.changed_jobs.update(facts.running[allocation].jobs)
         looked_at = self._concerned()
+        self._forget(facts.changed_jobs)
         candidates: dict[str, list[Job]] = {}
         #: Those who are looked at for the sake of others, as they were admitted before.
         before: dict[JobId, Job | None] = {}
         for number in sorted(looked_at):
-            if number in facts.changed_jobs:
-                self._consider(number)
-            if number not in self._considered:
+            job = facts.jobs.get(number)
+            if job is None:
                 continue
-            job = facts.jobs[number]
+            if number not in self._considered:
+                if number not in facts.changed_jobs or not self._may_be_considered(job):
+                    continue
+                self._considered.add(number)
             before[number] = self.admitted.pop(number, None)
             self.held_back.pop(number, None)
             if self._arrays.has_place(job):
@@ -121,17 +124,13 @@ class Admission:
             if sharing is not None and len(sharing.jobs) > 1:
                 facts.changed_jobs.update(sharing.jobs)
         looked_at = set(facts.changed_jobs)
-        capped = {
-            facts.jobs[job].tenant
-            for job in facts.changed_jobs
-            if job in facts.jobs and self._is_capped(facts.jobs[job])
-        }
         # A job that ended left its tenant more to hand out.
-        capped.update(
-            job.tenant
-            for number in facts.changed_jobs
-            if (job := self.admitted.get(number)) and self._is_capped(job)
-        )
+        tenants = {
+            known[number].tenant
+            for known in (facts.jobs, self.admitted)
+            for number in known.keys() & facts.changed_jobs
+        }
+        capped = {tenant for tenant in tenants & facts.tenants.keys() if facts.tenants[tenant].is_capped}
         # Until then what it held was not to be handed out.
         capped.update(self._ending_of.pop(number) for number in facts.changed_jobs & self._ending_of.keys())
         for tenant in capped | self._crowded:
@@ -139,14 +138,12 @@ class Admission:
         # Last, so that no job keeps a place of its array from an earlier round.
         return looked_at | self._arrays.siblings(looked_at)
 
-    def _consider(self, number: JobId) -> None:
-        """Look at a job that changed, or whose time has come: whether anything holds it back by itself."""
+    def _forget(self, jobs: Set[JobId]) -> None:
+        """Forget what was found out about jobs that changed, or whose time has come."""
         for known in (self.admitted, self.held_back, self.outgrown, self.partings):
-            known.pop(number, None)
-        self._considered.discard(number)
-        job = self._facts.jobs.get(number)
-        if job is not None and self._may_be_considered(job):
-            self._considered.add(number)
+            for number in known.keys() & jobs:
+                del known[number]
+        self._considered -= jobs
 
     @property
     def wake_at(self) -> float | None:
@@ -258,10 +255,6 @@ class Admission:
             rule.virtual_cluster == job.virtual_cluster and rule.may_serve(least_gpus(job), models)
             for rule in lending.borrow_rules
         )
-
-    def _is_capped(self, job: Job) -> bool:
-        tenant = self._facts.tenants.get(job.tenant)
-        return tenant is not None and tenant.is_capped
 
     def _renewed_at(self, job: Job) -> tuple[float, ...]:
         """Return when a job's tenant, and its user there, have new budgets, where those are used up."""
@@ -400,7 +393,7 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
         reasons.extend(awaiting(job.awaits))
     if job.eligible_at > facts.frame.now:
         reasons.append(_too_early(job))
-    if later := not_begun(job, facts):
+    if facts.frame.reservations and (later := not_begun(job, facts)):
         reasons.append(later)
     if borrows and job.may_borrow_at > facts.frame.now:
         times = "once" if job.short_runs == 1 else f"{job.short_runs} times in a row"
@@ -414,7 +407,8 @@ def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tup
                 hint="As a guaranteed job, it would start at once where its virtual cluster has free GPUs.",
             )
         )
-    if tenant := facts.tenants.get(job.tenant):
+    tenant = facts.tenants.get(job.tenant)
+    if tenant is not None and (tenant.budget_spent or tenant.users):
         reasons.extend(_budgets_spent(job, tenant, facts.frame.now))
     if job.id in facts.stopping:
         reasons.append(

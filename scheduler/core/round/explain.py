@@ -35,18 +35,18 @@ def explain(
     found: dict[JobId, list[Reason]] = {job: list(held) for job, held in admission.held_back.items()}
     placed: set[JobId] = set().union(*[outcome.kept for outcome in outcomes])
     nominated = [running for running in facts.nominated.values() if placed.issuperset(running.jobs)]
+    holders = _holders(facts) if actions or nominated else {}
     for action in actions:
         if action.placement is not None:
             placed.update(action.jobs)
             # A guest that joins a host does not wait for any GPU to come free.
-            if action.kind is not ActionKind.JOIN:
+            if action.kind is not ActionKind.JOIN and _may_wait(action.placement, holders):
                 nominated.append(_granted(action, action.placement))
         elif action.kind is ActionKind.REGRADE:
             placed.update(action.jobs)
         else:
             for job in action.jobs:
                 found.setdefault(job, []).append(_stopped(action, facts, admission))
-    holders = _holders(facts) if nominated else {}
     for running in nominated:
         waits = _waits_for(running, holders) or _waits_for_nodes(running, facts, actions)
         if waits:
@@ -77,6 +77,11 @@ def _holders(facts: Facts) -> dict[GpuId, Running]:
     """Return who is on each GPU now, be it to leave."""
     held = [running for running in facts.running.values() if running.phase == "held"]
     return {gpu: running for running in held for gpu in running.gpus}
+
+
+def _may_wait(placement: Placement, holders: Mapping[GpuId, Running]) -> bool:
+    """Whether others may have some of this still: few starts have to wait for anything."""
+    return bool(placement.nodes) or not holders.keys().isdisjoint(placement.gpus)
 
 
 def _granted(action: Action, placement: Placement) -> Running:

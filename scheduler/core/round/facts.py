@@ -99,7 +99,8 @@ class Facts:
 
     def put_job(self, job: Job) -> None:
         """Take in a new job, or what is now true of a known one."""
-        self._forget_tags(job.id)
+        if job.id in self.tagged:
+            self._forget_tags(job.id)
         self.jobs[job.id] = job
         if job.tags or job.constraints:
             self.tagged[job.id] = job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from scheduler.core.fitting.demand import least_gpus, models_of
@@ -22,12 +22,16 @@ class _Had:
     def add(self, owner: str, priority: int, gpus: Sequence[GpuId]) -> None:
         self.by_owner.setdefault(owner, {}).setdefault(priority, []).append(gpus)
 
-    def holders(self, is_usable: Callable[[GpuId], bool], *, is_guaranteed: bool) -> Counter[GpuId]:
+    def holders(self, model: str, facts: Facts, *, is_guaranteed: bool) -> Counter[GpuId]:
         """Return how many have each usable GPU, guaranteed or at all: one that comes free has several."""
         if is_guaranteed not in self._holders:
             owners = [own for owner, own in self.by_owner.items() if owner or not is_guaranteed]
             every = [gpus for own in owners for group in own.values() for gpus in group]
-            self._holders[is_guaranteed] = Counter(filter(is_usable, chain.from_iterable(every)))
+            found = self._holders[is_guaranteed] = Counter(chain.from_iterable(every))
+            fleet = facts.cluster.fleets[model]
+            some_are_not = fleet.total_usable < fleet.total or not facts.cluster.where.keys() >= found.keys()
+            for gpu in [gpu for gpu in found if not facts.is_usable(gpu)] if some_are_not else ():
+                del found[gpu]
         return self._holders[is_guaranteed]
 
 
@@ -40,12 +44,13 @@ class IdleNow:
         self._known: dict[tuple[str, int, str], int] = {}
         self._had = {model: _Had() for model in facts.cluster.fleets}
         for running in facts.running.values():
-            first = facts.jobs.get(running.jobs[0])
-            owner = first.virtual_cluster if first is not None and facts.is_guaranteed(running) else ""
             # The last GPUs of a model may be gone.
             if running.gpu_model in self._had:
-                had = self._had[running.gpu_model]
-                had.add(owner, facts.priority_of(running.jobs), running.gpus)
+                first, *others = running.jobs
+                job = facts.jobs.get(first)
+                owner = job.virtual_cluster if job is not None and facts.is_guaranteed(running) else ""
+                priority = facts.priority_of(running.jobs) if others or job is None else job.priority
+                self._had[running.gpu_model].add(owner, priority, running.gpus)
 
     def are_enough_for(self, job: Job) -> bool:
         """Whether a job that waits might start without the end of any job that has a claim as good."""
@@ -63,7 +68,7 @@ class IdleNow:
 
     def _open_to(self, owner: str, highest: int, model: str) -> int:
         had, facts = self._had[model], self._facts
-        own, holders = had.by_owner.get(owner, {}), had.holders(facts.is_usable, is_guaranteed=bool(owner))
+        own, holders = had.by_owner.get(owner, {}), had.holders(model, facts, is_guaranteed=bool(owner))
         below = Counter[GpuId]()
         for priority, group in own.items():
             if priority < highest:

@@ -20,6 +20,7 @@ from typing import Any
 from scheduler.core.building_blocks.computing import Compute, of_view, run_inline
 from scheduler.core.building_blocks.kept_orders import KeptOrders
 from scheduler.core.building_blocks.policy import Dice, View
+from scheduler.core.cells.chains import Layout
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.fitting.holding import Holding, together
@@ -151,18 +152,20 @@ class Reservation:
         facts, admitted = self._facts, self._admission.admitted
         moved = set(allocations)
         for number in sorted(jobs):
-            job, running = admitted.get(number), facts.current.get(number)
-            if job is not None and running is not None and running.opportunistic_gpus:
-                job = _capped(job, running)
+            job, running, view = admitted.get(number), facts.current.get(number), None
             # Who needs no GPUs is served beside the views (`without_gpus`).
-            is_apart = number in facts.without_gpus
-            view = None if job is None or is_apart else self._view_for(job, running)
+            if job is not None and number not in facts.without_gpus:
+                if running is not None and running.opportunistic_gpus:
+                    job = _capped(job, running)
+                view = self._view_for(job, running)
+                if facts.layout is not None and view != SPARE:
+                    job = self._outside_cells(job, facts.layout)
             before = self._view_of_job.pop(number, None)
             if before is not None and before != view:
                 self._parts[before].drop_job(number)
             if job is not None and view is not None:
                 self._view_of_job[number] = view
-                self._parts[view].put_job(self._outside_cells(job) if view != SPARE else job)
+                self._parts[view].put_job(job)
             if before != view and number in facts.current:
                 moved.add(facts.current[number].allocation)
         for allocation in sorted(moved):
@@ -171,13 +174,12 @@ class Reservation:
             if allocation in facts.running:
                 self._join(facts.running[allocation])
 
-    def _outside_cells(self, job: Job) -> Job:
+    def _outside_cells(self, job: Job, layout: Layout) -> Job:
         """Return a guaranteed job as its view sees it: cells are of GPUs, so that a gang some replicas of
         which have none goes to models that are divided by counts."""
-        layout, cluster = self._facts.layout, self._facts.cluster
-        if layout is None or all([task.gpus for task in job.tasks]):
+        if all([task.gpus for task in job.tasks]):
             return job
-        models = [model for model in models_of(job, cluster) if model not in layout.gpu_models]
+        models = [model for model in models_of(job, self._facts.cluster) if model not in layout.gpu_models]
         return replace(job, gpu_models=tuple(models))
 
     def _view_for(self, job: Job, running: Running | None) -> str:

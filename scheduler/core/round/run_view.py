@@ -214,8 +214,10 @@ def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
     """
 
     def is_forbidden(grant: Grant) -> bool:
+        if len(grant.jobs) == 1:
+            return False
         jobs = [view.jobs[job] for job in grant.jobs if job in view.jobs]
-        return len(grant.jobs) > 1 and any(
+        return any(
             [
                 job.has_parts
                 or bool(job.tags or job.constraints)

@@ -8,19 +8,21 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.building_blocks.kept_orders import Ends, WaitingLine
+from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, JobId, Running
-from tests.builders import NOW, make_job, make_running
+from tests.builders import NOW, make_job, make_node, make_running
 
 
 def as_read(line: WaitingLine) -> tuple[list[JobId], dict[object, list[JobId]]]:
     assert [rank[2] for rank in line.all.ranks] == line.all.jobs
-    return line.all.jobs, {kind: row.jobs for kind, row in line.kinds.items()}
+    return line.all.jobs, {kind: row.jobs for kind, row in line.by_kind.items()}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
-    dice, kept, waiting = random.Random(seed), WaitingLine(), dict[JobId, Job]()
+    cluster = Cluster([make_node(1)], ("node", "rack"))
+    dice, kept, waiting = random.Random(seed), WaitingLine(cluster), dict[JobId, Job]()
     for _ in range(300):
         number = JobId(dice.randrange(1, 40))
         if dice.random() < 0.4:
@@ -36,10 +38,10 @@ def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
             )
             waiting[number] = job
             kept.put(job)
-    assert as_read(kept) == as_read(WaitingLine(waiting.values()))
+    assert as_read(kept) == as_read(WaitingLine(cluster, waiting.values()))
     expected = sorted(waiting.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
     assert kept.all.jobs == [job.id for job in expected]
-    assert sorted(job for row in kept.kinds.values() for job in row.jobs) == sorted(waiting)
+    assert sorted(job for row in kept.by_kind.values() for job in row.jobs) == sorted(waiting)
 
 
 def plain_ends(
