@@ -60,9 +60,15 @@ class BackfillReservation:
 
     def spares(self, fit: Fit) -> bool:
         """Whether a job may hold these GPUs for ever; if so, it is counted as holding them."""
-        then = self._then.fork()
-        then.take(fit)
-        if then.find(self._demand) is None:
+        if fit.victims:
+            then = self._then.fork()
+            then.take(fit)
+            if then.find(self._demand) is None:
+                return False
+            self._then = then
+            return True
+        take_back = self._then.take_for_now(fit)
+        if self._then.find(self._demand) is None:
+            take_back()
             return False
-        self._then = then
         return True

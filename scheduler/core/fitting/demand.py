@@ -130,7 +130,9 @@ def amount_of(job: Job, gpus: int | None = None) -> float:
 
 def least_amount(job: Job) -> float:
     """Return what the smallest size of a gang is in GPUs, of which parts count as such: for quotas."""
-    return amount_of(job, least_gpus(job))
+    if job.has_parts:
+        return job.milligpus / WHOLE_GPU
+    return job.gpus if job.elastic is None else job.elastic[0]
 
 
 def sizes_of(job: Job) -> tuple[int, ...]:

@@ -125,9 +125,12 @@ def processors_of(needs: Iterable[Need]) -> tuple[float, float]:
 
 def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mapping[int, int]) -> Holding:
     """Return what the gang would hold on these nodes, with these GPUs of each."""
-    parts = [
-        Part(node, masks[node], *processors_of(needs)) for node, needs in by_node(nodes, demand.needs).items()
-    ]
+    if len(nodes) == 1:  # As nearly all gangs.
+        need = demand.needs[0]
+        parts = [Part(nodes[0], masks[nodes[0]], need.cpus, need.memory_bytes)]
+    else:
+        grouped = by_node(nodes, demand.needs)
+        parts = [Part(node, masks[node], *processors_of(needs)) for node, needs in grouped.items()]
     return Holding(fleet.model, demand.gpus, tuple(parts))
 
 

@@ -224,12 +224,13 @@ def locate_gpus(
     nodes = locate(layer, fleet, demand, rank, node_rank) if chosen is None else chosen
     if nodes is None:
         return None
+    masks, layouts = layer.masks, fleet.layouts
+    if len(nodes) == 1:  # As nearly all gangs.
+        return nodes, {nodes[0]: layouts[nodes[0]].nearest(masks[nodes[0]], demand.gpus)[1]}
     gpus: dict[int, int] = {}
     for node, need in zip(nodes, demand.needs, strict=True):
         gpus[node] = gpus.get(node, 0) + need.gpus
-    return nodes, {
-        node: fleet.layouts[node].nearest(layer.masks[node], count)[1] for node, count in gpus.items()
-    }
+    return nodes, {node: layouts[node].nearest(masks[node], count)[1] for node, count in gpus.items()}
 
 
 def single_nodes(

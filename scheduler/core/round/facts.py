@@ -15,7 +15,7 @@ from scheduler.core.cells.compiling import compiled
 from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
-from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.holding import Holding, Part, together_on
 from scheduler.core.model.changing import changed
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action, Placement
@@ -382,30 +382,28 @@ class Facts:
         `whole`: the allocation of which that is a surplus.
         """
         running = running.base
-        jobs = [self.jobs[job] for job in (*running.jobs, *running.leaving) if job in self.jobs]
+        units = (*running.jobs, *running.leaving) if running.leaving else running.jobs
+        jobs = [self.jobs[job] for job in units if job in self.jobs]
         where = cluster.where
         gangs = [_needs(job, cluster, whole or running) for job in jobs]
         needs = shared_needs(gangs) if gangs else (UNKNOWN_NEED,) * len(running.replicas)
         parts: dict[int, Part] = {}
         for number, (need, replica) in enumerate(zip(needs, running.replicas, strict=False)):
-            # GPUs that left the inventory hold nothing any more.
-            places = [where[gpu] for gpu in replica if gpu in where]
+            mask, model, node = 0, "", -1
+            for gpu in replica:
+                # GPUs that left the inventory hold nothing any more.
+                if gpu in where:
+                    model, node, bit = where[gpu]
+                    mask |= bit
             if not replica and running.nodes:
-                home = cluster.place_of(running.nodes[number])
-                places = [] if home is None else [(*home, 0)]
-            if places:
-                model, node, _ = places[0]
-                mask = sum([bit for _, _, bit in places])
+                model, node = cluster.place_of(running.nodes[number]) or ("", -1)
+            if node >= 0:
                 shares: tuple[Share, ...] = ()
                 if need.part is not None:
                     device = cluster.fleets[model].memory_of(node, mask)
                     shares = (share_of(need.part, need.labels, mask, device),)
-                part = parts.get(node)
-                if part is None:
-                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes, shares)
-                else:
-                    cpus, memory = part.cpus + need.cpus, part.memory + need.memory_bytes
-                    parts[node] = Part(node, part.mask | mask, cpus, memory, part.shares + shares)
+                part = Part(node, mask, need.cpus, need.memory_bytes, shares)
+                parts[node] = together_on(parts[node], part) if node in parts else part
         return Holding(
             running.gpu_model,
             sum([part.mask.bit_count() for part in parts.values()]),

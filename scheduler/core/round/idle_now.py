@@ -69,13 +69,12 @@ class IdleNow:
     def _open_to(self, owner: str, highest: int, model: str) -> int:
         had, facts = self._had[model], self._facts
         own, holders = had.by_owner.get(owner, {}), had.holders(model, facts, is_guaranteed=bool(owner))
-        below = Counter[GpuId]()
-        for priority, group in own.items():
-            if priority < highest:
-                below.update(chain.from_iterable(group))
-        # GPUs that only those hold who make room are open, like idle ones.
-        taken = len(holders) - sum([holders[gpu] == count for gpu, count in below.items()])
-        left = facts.cluster.fleets[model].total_usable - taken
+        left = facts.cluster.fleets[model].total_usable - len(holders)
+        lower = [gpus for priority, group in own.items() if priority < highest for gpus in group]
+        if lower:
+            # GPUs that only those hold who make room are open, like idle ones.
+            below = Counter(chain.from_iterable(lower))
+            left += sum([holders[gpu] == count for gpu, count in below.items()])
         if not owner:
             return left
         held = sum([len(gpus) for priority, group in own.items() if priority >= highest for gpus in group])

@@ -197,10 +197,11 @@ def _check_nodes(
 ) -> None:
     """Nothing of it is started on a node that its user rules out."""
     assert action.placement is not None
-    placement = action.placement
-    used = {where[gpu][0].name for gpu in placement.gpus} if job.nodes is not None else set[str]()
-    used |= {nodes[node].name for node in placement.nodes} if job.nodes is not None else set[str]()
-    wrong = [name for name in used if job.nodes is not None and not job.nodes.allow(name)]
+    if job.nodes is None:
+        return
+    used = {where[gpu][0].name for gpu in action.placement.gpus}
+    used |= {nodes[node].name for node in action.placement.nodes}
+    wrong = [name for name in used if not job.nodes.allow(name)]
     if wrong:
         raise PlanError(f"job {job.id} was placed on {sorted(wrong)}, where it is not to run")
 

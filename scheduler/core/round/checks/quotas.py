@@ -26,16 +26,23 @@ def check_quotas(
     if not caps:
         return
     used, before = dict.fromkeys(caps, 0), dict.fromkeys(caps, 0)
+    by_owner: dict[tuple[str, str], list[Line]] = {}
+    for line in caps:
+        by_owner.setdefault(line[:2], []).append(line)
     tenants = {line[0] for line in caps}
     known = {job.id: job for job in snapshot.jobs if job.tenant in tenants}
     for number, action in placed.items():
         if action.placement is not None and number in known:
-            _add((used,), known[number], action.placement.gpu_model, action.placement.replicas)
+            job = known[number]
+            _add(
+                (used,), _lines_of(job, by_owner), job, action.placement.gpu_model, action.placement.replicas
+            )
     for number, running in current.items():
         if number in known:
+            job = known[number]
             # What stays is counted twice, and nearly all stays.
             both = (before, used) if number in kept else (before,)
-            _add(both, known[number], running.gpu_model, running.replicas)
+            _add(both, _lines_of(job, by_owner), job, running.gpu_model, running.replicas)
     for line, cap in caps.items():
         if used[line] > max(cap, before[line]):
             tenant, user, what = line
@@ -65,19 +72,31 @@ def _processors(
         yield (tenant, user, "memory"), memory_bytes
 
 
+def _lines_of(job: Job, by_owner: Mapping[tuple[str, str], Sequence[Line]]) -> Sequence[Line]:
+    """Return the limits under which a job is."""
+    lines = by_owner.get((job.tenant, ""), ())
+    return [*lines, *by_owner.get((job.tenant, job.user), ())] if job.user else lines
+
+
 def _add(
-    counts: Sequence[dict[Line, int]], job: Job, model: str, replicas: tuple[tuple[GpuId, ...], ...]
+    counts: Sequence[dict[Line, int]],
+    lines: Sequence[Line],
+    job: Job,
+    model: str,
+    replicas: tuple[tuple[GpuId, ...], ...],
 ) -> None:
-    """Count what a gang holds on those lines that have a limit."""
+    """Count what a gang holds on these lines."""
     gpus = job.milligpus if job.has_parts else sum(map(len, replicas)) * WHOLE_GPU
-    for user in ("", job.user) if job.user else ("",):
-        for what in (model, "*", "cpus", "memory"):
-            line = job.tenant, user, what
-            if line not in counts[0]:
-                continue
-            amount = _stated(job, len(replicas))[what == "memory"] if what in ("cpus", "memory") else gpus
-            for each in counts:
-                each[line] += amount
+    for line in lines:
+        what = line[2]
+        if what in ("cpus", "memory"):
+            amount = _stated(job, len(replicas))[what == "memory"]
+        elif what in (model, "*"):
+            amount = gpus
+        else:
+            continue
+        for each in counts:
+            each[line] += amount
 
 
 def _stated(job: Job, replicas: int) -> tuple[int, int]:
