@@ -29,38 +29,41 @@ def rank_of(job: Job) -> Rank:
 class Row:
     """Jobs in the order of their ranks."""
 
-    __slots__ = ("jobs", "ranks")
+    __slots__ = ("ranks",)
 
     def __init__(self, ranks: list[Rank]) -> None:
         self.ranks = ranks
-        #: Position by position.
-        self.jobs = [rank[2] for rank in ranks]
 
-    def put(self, rank: Rank) -> None:
+    def put(self, rank: Rank) -> int:
+        """Return the position that it has from now on."""
         place = bisect_left(self.ranks, rank)
         self.ranks.insert(place, rank)
-        self.jobs.insert(place, rank[2])
+        return place
 
-    def drop(self, rank: Rank) -> None:
+    def drop(self, rank: Rank) -> int:
+        """Return the position that it had."""
         place = bisect_left(self.ranks, rank)
-        del self.ranks[place], self.jobs[place]
+        del self.ranks[place]
+        return place
 
     def between(self, first: int, *ends: Rank | None) -> list[JobId]:
         """Return the jobs from a position on that come before each of these ranks; None sets no end."""
         last = min([bisect_left(self.ranks, end) for end in ends if end is not None], default=None)
-        return self.jobs[first:last]
+        return [rank[2] for rank in self.ranks[first:last]]
 
 
 class WaitingLine:
     """The waiting jobs in one row, and by kinds: jobs of a kind fit equally well and may run equally long."""
 
-    __slots__ = ("_by_kind", "_cluster", "_jobs", "_kinds", "all")
+    __slots__ = ("_all", "_by_kind", "_cluster", "_kinds", "_known", "jobs")
 
     def __init__(self, cluster: Cluster, jobs: Iterable[Job] = ()) -> None:
         ranked = sorted([(rank_of(job), job) for job in jobs], key=_first)
         self._cluster = cluster
-        self._jobs = {job.id: job for _, job in ranked}
-        self.all = Row([rank for rank, _ in ranked])
+        self._known = {job.id: job for _, job in ranked}
+        self._all = Row([rank for rank, _ in ranked])
+        #: In order.
+        self.jobs = list(self._known)
         #: None: it was not asked for.
         self._by_kind: dict[Hashable, Row] | None = None
         self._kinds: dict[JobId, Hashable] = {}
@@ -70,8 +73,8 @@ class WaitingLine:
         """The same jobs, a row for each kind."""
         if self._by_kind is None:
             ranks: dict[Hashable, list[Rank]] = {}
-            for rank in self.all.ranks:
-                kind = self._kinds[rank[2]] = self._kind_of(self._jobs[rank[2]])
+            for rank in self._all.ranks:
+                kind = self._kinds[rank[2]] = self._kind_of(self._known[rank[2]])
                 ranks.setdefault(kind, []).append(rank)
             self._by_kind = {kind: Row(same) for kind, same in ranks.items()}
         return self._by_kind
@@ -81,30 +84,30 @@ class WaitingLine:
 
     def put(self, job: Job) -> None:
         """Take in a waiting job, or what has changed of it."""
-        before, rank = self._jobs.get(job.id), rank_of(job)
+        before, rank = self._known.get(job.id), rank_of(job)
         kind = None if self._by_kind is None else self._kind_of(job)
         if before is not None and rank_of(before) == rank and self._kinds.get(job.id) == kind:
-            self._jobs[job.id] = job
+            self._known[job.id] = job
             return
         self.drop(job.id)
-        self._jobs[job.id] = job
-        self.all.put(rank)
+        self._known[job.id] = job
+        self.jobs.insert(self._all.put(rank), job.id)
         if self._by_kind is not None:
             self._kinds[job.id] = kind
             self._by_kind.setdefault(kind, Row([])).put(rank)
 
     def drop(self, number: JobId) -> None:
         """Forget a job that no longer waits, if it did."""
-        job = self._jobs.pop(number, None)
+        job = self._known.pop(number, None)
         if job is None:
             return
         rank = rank_of(job)
-        self.all.drop(rank)
+        del self.jobs[self._all.drop(rank)]
         if self._by_kind is not None:
             kind = self._kinds.pop(number)
             row = self._by_kind[kind]
             row.drop(rank)
-            if not row.jobs:
+            if not row.ranks:
                 del self._by_kind[kind]
 
 
@@ -145,10 +148,7 @@ class Ends:
 
     def _enter(self, running: Running, holding: Holding, jobs: Mapping[JobId, Job]) -> _Entry:
         """Note it everywhere but in the order of those that run."""
-        first, *others = running.jobs
-        at = self._end_of(jobs[first], running)
-        for job in others:
-            at = max(at, self._end_of(jobs[job], running))
+        at = max([self._end_of(jobs[job], running) for job in running.jobs])
         entry = self._entries[running.jobs] = _Entry(at, running.allocation, holding)
         if running.is_nominated:
             self._promised[running.allocation] = entry

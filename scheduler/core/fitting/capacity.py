@@ -221,7 +221,7 @@ class Capacity(Searching):
         self._withdraw(fit.holding)
 
     def take_for_now(self, fit: Fit) -> Callable[[], None]:
-        """Settle a gang for which no job has to leave; return what takes that back, if nothing was done since.
+        """Settle a gang for which no job has to leave; return what takes it back, if nothing was done since.
 
         That is cheaper than a fork, of which all layers are copied.
         """

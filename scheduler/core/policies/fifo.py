@@ -44,7 +44,7 @@ class Fifo:
         if not view.waiting:
             return Decision(grants=(), keep_running=True, stands_until=inf)
         line = _Line(view, view.capacity.fork())
-        queue = view.line.all.jobs
+        queue = view.line.jobs
         ahead = line.start_in_order(queue)
         waiting = queue[ahead:]
         reasons: dict[JobId, tuple[Reason, ...]] = {}

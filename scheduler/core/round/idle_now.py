@@ -15,12 +15,12 @@ class _Had:
     """What is had of one GPU model, by owner: a virtual cluster, or "" for opportunistic jobs."""
 
     def __init__(self) -> None:
-        #: By owner and priority: the GPUs of each holder.
+        #: By owner and priority: the GPUs of each replica.
         self.by_owner: dict[str, dict[int, list[Sequence[GpuId]]]] = {}
         self._holders: dict[bool, Counter[GpuId]] = {}
 
-    def add(self, owner: str, priority: int, gpus: Sequence[GpuId]) -> None:
-        self.by_owner.setdefault(owner, {}).setdefault(priority, []).append(gpus)
+    def add(self, owner: str, priority: int, replicas: Sequence[Sequence[GpuId]]) -> None:
+        self.by_owner.setdefault(owner, {}).setdefault(priority, []).extend(replicas)
 
     def holders(self, model: str, facts: Facts, *, is_guaranteed: bool) -> Counter[GpuId]:
         """Return how many have each usable GPU, guaranteed or at all: one that comes free has several."""
@@ -46,11 +46,11 @@ class IdleNow:
         for running in facts.running.values():
             # The last GPUs of a model may be gone.
             if running.gpu_model in self._had:
-                first, *others = running.jobs
-                job = facts.jobs.get(first)
+                job = facts.jobs.get(running.jobs[0])
                 owner = job.virtual_cluster if job is not None and facts.is_guaranteed(running) else ""
-                priority = facts.priority_of(running.jobs) if others or job is None else job.priority
-                self._had[running.gpu_model].add(owner, priority, running.gpus)
+                is_alone = len(running.jobs) == 1
+                priority = job.priority if job and is_alone else facts.priority_of(running.jobs)
+                self._had[running.gpu_model].add(owner, priority, running.replicas)
 
     def are_enough_for(self, job: Job) -> bool:
         """Whether a job that waits might start without the end of any job that has a claim as good."""

@@ -15,15 +15,17 @@ from tests.builders import NOW, make_job, make_node, make_running
 
 
 def as_read(line: WaitingLine) -> tuple[list[JobId], dict[object, list[JobId]]]:
-    assert [rank[2] for rank in line.all.ranks] == line.all.jobs
-    return line.all.jobs, {kind: row.jobs for kind, row in line.by_kind.items()}
+    return line.jobs, {kind: row.between(0) for kind, row in line.by_kind.items()}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
     cluster = Cluster([make_node(1)], ("node", "rack"))
     dice, kept, waiting = random.Random(seed), WaitingLine(cluster), dict[JobId, Job]()
-    for _ in range(300):
+    for step in range(300):
+        if step == 10 * seed:
+            # From now on they are kept by kind as well.
+            assert sum([len(row.ranks) for row in kept.by_kind.values()]) == len(waiting)
         number = JobId(dice.randrange(1, 40))
         if dice.random() < 0.4:
             waiting.pop(number, None)
@@ -40,8 +42,8 @@ def test_a_line_that_is_kept_is_the_line_of_those_who_wait(seed: int) -> None:
             kept.put(job)
     assert as_read(kept) == as_read(WaitingLine(cluster, waiting.values()))
     expected = sorted(waiting.values(), key=lambda job: (-job.priority, job.submitted_at, job.id))
-    assert kept.all.jobs == [job.id for job in expected]
-    assert sorted(job for row in kept.by_kind.values() for job in row.jobs) == sorted(waiting)
+    assert kept.jobs == [job.id for job in expected]
+    assert sorted(job for row in kept.by_kind.values() for job in row.between(0)) == sorted(waiting)
 
 
 def plain_ends(
