@@ -17,6 +17,7 @@ from scheduler.simulation.arguments import parser
 from scheduler.simulation.experiment import Experiment
 from scheduler.simulation.gavel.workload import KINDS
 from scheduler.simulation.modes import typed
+from scheduler.simulation.report import rendering
 from scheduler.simulation.run import simulate
 from scheduler.simulation.sweep import Case, run_all
 
@@ -43,7 +44,7 @@ MODES: dict[str, tuple[str, ...]] = {
     "trace": ("--trace", "jobs.csv", "--cluster", "v100=4:2", "--json", "out.json"),
     "generator": ("--generate", "generator.json", "--cluster", "v100=4:2", "--json", "out.json"),
     "Gavel's rounds": (
-        *("--rounds", "gavel", "--generate", "gavel:jobs=4", "--throughputs", "table.json"),
+        *("--rounds", "gavel", "--generate", "gavel:jobs=2", "--throughputs", "table.json"),
         *("--cluster", "v100=4:2", "--json", "out.json"),
     ),
     "scenario": ("--scenario", "story.yaml", "--json", "out.json"),
@@ -149,6 +150,9 @@ class Watch:
         monkeypatch.setattr(replay, "simulate", watched)
         monkeypatch.setattr(command, "_progress", progress)
         monkeypatch.setattr(command, "run_all", at_once)
+        # What the files of figures show is told by report/test_page.py; to draw them takes longer than all else.
+        for kind in ("svg_file", "png_file"):
+            monkeypatch.setattr(rendering, kind, lambda drawing: drawing.name.encode())
 
     def run(self, *arguments: str) -> Seen:
         self._simulated.clear()
