@@ -2,11 +2,13 @@
 
 import pytest
 import redis
+import redis.retry
 from celery import current_app
 from channels.layers import get_channel_layer
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
+from controlplane.channel_layer import ChannelLayer
 from controlplane.embedded import ports
 from scheduler.models import Job
 from scheduler.wiring import wakeups
@@ -19,15 +21,24 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def redis_away(monkeypatch):
-    """Every connection to Redis is refused, for hints of rounds, for messages and for tasks."""
-    refused = redis.Redis(host="127.0.0.1", port=ports.pick())
+def redis_away(monkeypatch, settings):
+    """Every connection to Redis is refused, for hints of rounds, for messages and for tasks.
+
+    A request that rests before it tries again fails the test.
+    """
+    url = f"redis://127.0.0.1:{ports.pick()}"
+    settings.CONFIG = settings.CONFIG.model_copy(update={"redis_url": url})
+    refused = wakeups._redis.__wrapped__()
 
     def send_task(*args, **options):
         raise OperationalError("connection refused")
 
+    def rest(seconds):
+        pytest.fail(f"rested {seconds:.1f} s for Redis")
+
+    monkeypatch.setattr(redis.retry, "sleep", rest)
     monkeypatch.setattr(wakeups, "_redis", lambda: refused)
-    monkeypatch.setattr(get_channel_layer(), "_redis", refused)
+    monkeypatch.setattr(get_channel_layer(), "_redis", ChannelLayer(url=url, prefix="away")._redis)
     monkeypatch.setattr(current_app, "send_task", send_task)
 
 

@@ -150,7 +150,7 @@ class Watch:
         monkeypatch.setattr(replay, "simulate", watched)
         monkeypatch.setattr(command, "_progress", progress)
         monkeypatch.setattr(command, "run_all", at_once)
-        # What the files of figures show is told by report/test_page.py; to draw them takes longer than all else.
+        # To draw figures takes longer than all else; what their files show is checked by report/test_page.py.
         for kind in ("svg_file", "png_file"):
             monkeypatch.setattr(rendering, kind, lambda drawing: drawing.name.encode())
 
