@@ -14,6 +14,7 @@ import pytest
 
 from tests import tiers
 from tests.patience import PATIENCE_SECONDS, until
+from tests.processes import is_gone
 from tests.tiers import Tier
 
 #: Writes a JUnit file of one failed and one passed test at first, and of a passed one when run by itself.
@@ -119,7 +120,7 @@ def test_a_killed_tier_fails_and_is_no_unsteady_test(results, monkeypatch, capfd
 def test_what_a_tier_leaves_behind_ends_with_it(results, monkeypatch, capfd):
     assert run(monkeypatch, one=LEAVES)
     pid = int(capfd.readouterr().out.partition("left ")[2].split()[0])
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    until(lambda: is_gone(pid))
 
 
 def test_an_unknown_tier_is_refused():

@@ -1,5 +1,7 @@
 """While Redis is away, a request whose effect is committed is answered as such."""
 
+import socket
+
 import pytest
 import redis
 import redis.retry
@@ -9,7 +11,6 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from controlplane.channel_layer import ChannelLayer
-from controlplane.embedded import ports
 from scheduler.models import Job
 from scheduler.wiring import wakeups
 from tenants.after_commit import after_commit
@@ -26,9 +27,6 @@ def redis_away(monkeypatch, settings):
 
     A request that rests before it tries again fails the test.
     """
-    url = f"redis://127.0.0.1:{ports.pick()}"
-    settings.CONFIG = settings.CONFIG.model_copy(update={"redis_url": url})
-    refused = wakeups._redis.__wrapped__()
 
     def send_task(*args, **options):
         raise OperationalError("connection refused")
@@ -36,10 +34,17 @@ def redis_away(monkeypatch, settings):
     def rest(seconds):
         pytest.fail(f"rested {seconds:.1f} s for Redis")
 
-    monkeypatch.setattr(redis.retry, "sleep", rest)
-    monkeypatch.setattr(wakeups, "_redis", lambda: refused)
-    monkeypatch.setattr(get_channel_layer(), "_redis", ChannelLayer(url=url, prefix="away")._redis)
-    monkeypatch.setattr(current_app, "send_task", send_task)
+    # Bound, so that no other process gets the port meanwhile; it listens to none.
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{bound.getsockname()[1]}"
+        settings.CONFIG = settings.CONFIG.model_copy(update={"redis_url": url})
+        refused = wakeups._redis.__wrapped__()
+        monkeypatch.setattr(wakeups, "_redis", lambda: refused)
+        monkeypatch.setattr(get_channel_layer(), "_redis", ChannelLayer(url=url, prefix="away")._redis)
+        monkeypatch.setattr(redis.retry, "sleep", rest)
+        monkeypatch.setattr(current_app, "send_task", send_task)
+        yield
 
 
 def test_a_job_is_submitted_and_its_key_answers_again(redis_away):

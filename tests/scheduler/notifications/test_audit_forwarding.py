@@ -165,11 +165,10 @@ def test_by_udp_each_entry_is_a_datagram(to) -> None:
 
 
 def test_a_webhook_is_signed_and_a_dead_receiver_keeps_none_of_it_from_another(to) -> None:
-    dead = socket.create_server(("127.0.0.1", 0))
-    port = dead.getsockname()[1]
-    dead.close()
-    with webhook() as (url, taken):
-        to(f"syslog+tcp://127.0.0.1:{port}", url)
+    with webhook() as (url, taken), socket.socket() as dead:
+        # Bound, so that no other process gets the port meanwhile; it listens to none.
+        dead.bind(("127.0.0.1", 0))
+        to(f"syslog+tcp://127.0.0.1:{dead.getsockname()[1]}", url)
         make_tenant("red")
         assert forward() == 1
         operator = caller(make_user("olga", operator=True))
