@@ -290,8 +290,10 @@ def main() -> int:
     known = [each.name for each in TIERS]
     if unknown := [name for name in options.tiers if name not in known]:
         parser.error(f"no tier is called {unknown[0]!r}; there are {', '.join(known)}")
-    # A run that is ended ends its tiers in good order too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A run that is ended ends its tiers in good order too; in the background of a shell it and they would
+    # not hear of SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         passed = run_again() if options.again else run_tiers(options.tiers, words[cut + 1 :], options.slots)
     except KeyboardInterrupt:
