@@ -261,6 +261,22 @@ class CreditAllowance(TypedDict):
     next_at: str
 
 
+class DataSet(TypedDict):
+    """Jobs of a tenant that name the same one read the same bytes."""
+
+    name: str
+    size: int
+    bandwidth: NotRequired[int]
+
+
+class DataSetRequest(TypedDict):
+    """Jobs of a tenant that name the same one read the same bytes."""
+
+    name: str
+    size: str | int
+    bandwidth: NotRequired[str | int | None]
+
+
 DeactivationJobsEnum: TypeAlias = Literal['hold', 'cancel']
 
 
@@ -2658,6 +2674,8 @@ class NodeWithToken(TypedDict):
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
+    storage_bandwidth: float
+    cache_bytes: int
     agent_version: str
     lease_expires_at: str | None
     gpus: list[Gpu]
@@ -3343,6 +3361,7 @@ class JobSpec(TypedDict):
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
     input_workers: NotRequired[InputWorkers | None]
+    data: NotRequired[DataSet | None]
     notify: NotRequired[Notify | None]
     ports: NotRequired[list[Port]]
     secrets: NotRequired[list[SecretUse]]
@@ -3387,6 +3406,7 @@ class JobSpecRequest(TypedDict):
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
     input_workers: NotRequired[InputWorkersRequest | None]
+    data: NotRequired[DataSetRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3440,6 +3460,7 @@ class JobSubmitRequest(TypedDict):
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
     input_workers: NotRequired[InputWorkersRequest | None]
+    data: NotRequired[DataSetRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3483,6 +3504,8 @@ class Node(TypedDict):
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
+    storage_bandwidth: float
+    cache_bytes: int
     agent_version: str
     lease_expires_at: str | None
     gpus: list[Gpu]

@@ -4205,6 +4205,37 @@ export interface components {
             /** @description As "to". */
             from: string;
         };
+        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        DataSet: {
+            /** @description Jobs of the tenant that name the same one share what a node has cached of it. */
+            name: string;
+            /** @description How large it is: what a node's cache needs to hold it. */
+            size: number;
+            /**
+             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @default 0
+             */
+            bandwidth?: number;
+        };
+        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        DataSetRequest: {
+            /**
+             * @description Jobs of the tenant that name the same one share what a node has cached of it.
+             * @example imagenet
+             */
+            name: string;
+            /**
+             * @description How large it is: what a node's cache needs to hold it.
+             * @example 140GiB
+             */
+            size: string | number;
+            /**
+             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @default 0
+             * @example 200MiB
+             */
+            bandwidth?: (string | number) | null;
+        };
         /**
          * @description * `hold` - hold
          *     * `cancel` - cancel
@@ -5414,6 +5445,8 @@ export interface components {
             trial?: components["schemas"]["Trial"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkers"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSet"] | null;
             notify?: components["schemas"]["Notify"] | null;
             /** @description Ports at which people visit programs of the job. */
             ports?: components["schemas"]["Port"][];
@@ -5566,6 +5599,8 @@ export interface components {
             trial?: components["schemas"]["TrialRequest"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -5783,6 +5818,8 @@ export interface components {
             trial?: components["schemas"]["TrialRequest"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -6432,6 +6469,13 @@ export interface components {
             /** Format: double */
             cpus: number;
             memory_bytes: number;
+            /**
+             * Format: double
+             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             */
+            storage_bandwidth: number;
+            /** @description Bytes of what was read that stay in its cache. */
+            cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
             lease_expires_at: string | null;
@@ -6583,6 +6627,13 @@ export interface components {
             /** Format: double */
             cpus: number;
             memory_bytes: number;
+            /**
+             * Format: double
+             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             */
+            storage_bandwidth: number;
+            /** @description Bytes of what was read that stay in its cache. */
+            cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
             lease_expires_at: string | null;
@@ -9399,6 +9450,8 @@ export type CorrectionInputRequest = components['schemas']['CorrectionInputReque
 export type CreditAccount = components['schemas']['CreditAccount'];
 export type CreditAllowance = components['schemas']['CreditAllowance'];
 export type CreditTransfer = components['schemas']['CreditTransfer'];
+export type DataSet = components['schemas']['DataSet'];
+export type DataSetRequest = components['schemas']['DataSetRequest'];
 export type DeactivationJobsEnum = components['schemas']['DeactivationJobsEnum'];
 export type DeactivationRequest = components['schemas']['DeactivationRequest'];
 export type DelayPoint = components['schemas']['DelayPoint'];

@@ -16,6 +16,7 @@ from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part
+from scheduler.core.fitting.storage import merged
 from scheduler.core.model.changing import changed
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action, Placement
@@ -401,10 +402,11 @@ class Facts:
                     shares = (share_of(need.part, need.labels, mask, device),)
                 part = parts.get(node)
                 if part is None:
-                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes, shares)
+                    parts[node] = Part(node, mask, need.cpus, need.memory_bytes, shares, need.readings)
                 else:
                     cpus, memory = part.cpus + need.cpus, part.memory + need.memory_bytes
-                    parts[node] = Part(node, part.mask | mask, cpus, memory, part.shares + shares)
+                    reads = merged(part.readings + need.readings) if need.readings else part.readings
+                    parts[node] = Part(node, part.mask | mask, cpus, memory, part.shares + shares, reads)
         return Holding(
             running.gpu_model,
             sum([part.mask.bit_count() for part in parts.values()]),

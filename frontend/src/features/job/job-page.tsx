@@ -20,7 +20,7 @@ import { ArtefactsPanel } from "@/features/job/artefacts-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { FailurePanel } from "@/features/job/failure-panel";
 import { JobActions } from "@/features/job/job-actions";
-import { auxiliaryLines, CodeLine, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
+import { auxiliaryLines, CodeLine, dataSetText, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { InputWorkersPanel } from "@/features/job/input-workers-panel";
@@ -191,6 +191,7 @@ function factsOf(job: Job) {
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
     ...(job.spec.reservation ? [["Reservation", job.spec.reservation] as const] : []),
+    ...(job.spec.data ? [["Data set", dataSetText(job.spec.data)] as const] : []),
     ...(job.spec.singleton ? [["Singleton", "runs alone of its name and user"] as const] : []),
     ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
     ...(job.code ? [["Code", <CodeLine key="code" job={job.id} code={job.code} />] as const] : []),
