@@ -784,6 +784,9 @@ class MaintenanceJob(TypedDict):
     tenant: str
 
 
+MarksEnum: TypeAlias = Literal['now', 'proportional', 'best']
+
+
 class MeUser(TypedDict):
     username: str
     email: str
@@ -1430,11 +1433,24 @@ class Sensitivity(TypedDict):
     memory: NotRequired[dict[str, float]]
 
 
+class SensitivityPoint(TypedDict):
+    amount: float
+    speed: float
+    marks: list[MarksEnum]
+
+
 class SensitivityRequest(TypedDict):
     """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
 
     cpu: NotRequired[dict[str, float] | None]
     memory: NotRequired[dict[str, float] | None]
+
+
+class SensitivityShare(TypedDict):
+    rank: int
+    cpus: float
+    memory_bytes: int
+    speed: float
 
 
 SeriesKindEnum: TypeAlias = Literal['gpu', 'host', 'replica']
@@ -1565,6 +1581,14 @@ class TaskRequest(TypedDict):
     sensitivity: NotRequired[SensitivityRequest | None]
     command: str | list[str]
     env: NotRequired[dict[str, str | float] | None]
+
+
+class TaskSensitivity(TypedDict):
+    task: str
+    by_cpus: list[SensitivityPoint]
+    by_memory: list[SensitivityPoint]
+    now: SensitivityShare | None
+    proportional: SensitivityShare | None
 
 
 class Tenant(TypedDict):
@@ -2456,6 +2480,11 @@ class JobRunTime(TypedDict):
     usual_by: UsualByEnum | BlankEnum
     usual_jobs: int
     usual_error: float | None
+
+
+class JobSensitivity(TypedDict):
+    attempt: int | None
+    tasks: list[TaskSensitivity]
 
 
 class JobThroughputs(TypedDict):

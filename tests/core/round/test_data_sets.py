@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def words(bandwidth: float = 0.0) -> DataSet:
     return DataSet(name="words", size_bytes=20 * GIB, bandwidth=bandwidth)
 
 
-def node(number: int, bandwidth: float = 0.0, cache: int = 0, **fields: object) -> Node:
+def node(number: int, bandwidth: float = 0.0, cache: int = 0, **fields: Any) -> Node:
     return make_node(number, storage_bandwidth=bandwidth, cache_bytes=cache, **fields)
 
 

@@ -16,7 +16,14 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
-import { gpusOfNode, isolationText, isolationWarning, limitsText, partsText, storageText } from "@/features/nodes/words";
+import {
+  gpusOfNode,
+  isolationText,
+  isolationWarning,
+  limitsText,
+  partsText,
+  storageText,
+} from "@/features/nodes/words";
 import { NodeActions } from "@/features/nodes/node-actions";
 import styles from "@/features/nodes/nodes.module.css";
 import { useLiveState, useNewestOne } from "@/live/live";
