@@ -213,7 +213,7 @@ class Searching(Offers):
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
             claimed = whole & ~free.masks[part.node]
             cpus, memory = lacking_of(part, free)
-            can_read = free.can_read(part.node, part.readings)
+            can_read = not part.readings or free.can_read(part.node, part.readings)
             if not claimed and not part.shares and cpus <= 0 and memory <= 0 and can_read:
                 continue  # All of it is free: nobody has to be asked.
             others, gone = [], list[Part]()
