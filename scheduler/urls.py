@@ -68,6 +68,7 @@ urlpatterns = [
     path("jobs/<int:job_id>/metrics", metrics_api.JobMetrics.as_view(), name="job-metrics"),
     path("jobs/<int:job_id>/progress", attempt_api.JobProgress.as_view(), name="job-progress"),
     path("jobs/<int:job_id>/scaling", attempt_api.ScalingOfJob.as_view(), name="job-scaling"),
+    path("jobs/<int:job_id>/sensitivity", attempt_api.SensitivityOfJob.as_view(), name="job-sensitivity"),
     path("jobs/<int:job_id>/why", forecast_api.JobWhy.as_view(), name="job-why"),
     path("jobs/<int:job_id>/sessions", session_api.JobSessions.as_view(), name="job-sessions"),
     path("jobs/<int:job_id>/ports/<str:port>/open", session_api.JobPortOpen.as_view(), name="job-port-open"),

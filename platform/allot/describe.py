@@ -407,6 +407,23 @@ def task_line(task: Mapping[str, Any]) -> str:
     return f"{task.get('name') or 'main'} ×{replicas}, {', '.join(has)}{each}: {text}"
 
 
+def data_words(data: Mapping[str, Any] | None) -> str:
+    """`imagenet, 140 GiB, 200 MiB/s for each replica`; empty for a job that names none."""
+    if not data:
+        return ""
+    rate = f", {size(data['bandwidth'])}/s for each replica" if data.get("bandwidth") else ""
+    return f"{data['name']}, {size(data['size'])}{rate}"
+
+
+def storage_words(node: Node) -> str:
+    """`storage 2 GiB/s, cache 500 GiB`; empty for a node that says neither."""
+    said = [
+        f"storage {size(round(node['storage_bandwidth']))}/s" if node["storage_bandwidth"] else "",
+        f"cache {size(node['cache_bytes'])}" if node["cache_bytes"] else "",
+    ]
+    return ", ".join(filter(None, said))
+
+
 def _processors_wanted(tasks: Iterable[Mapping[str, Any]]) -> str:
     """`4 CPUs, 8 GiB`, `2×4 CPUs, 8 GiB`."""
     said = []

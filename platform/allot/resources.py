@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Delivery,
         ElasticitySavings,
         JobScaling,
+        JobSensitivity,
         JobThroughputs,
         Loan,
         LogPage,
@@ -140,6 +141,10 @@ class Throughputs:
     def scaling_of_job(self, job_id: int) -> JobScaling:
         """Which GPUs a job had, its batch now, and how fast it would be on more or fewer GPUs."""
         return cast("JobScaling", self.read(f"/jobs/{job_id}/scaling"))
+
+    def sensitivity_of_job(self, job_id: int) -> JobSensitivity:
+        """How fast a job's replicas are by their CPUs and memory, and what they have now."""
+        return cast("JobSensitivity", self.read(f"/jobs/{job_id}/sensitivity"))
 
     def elasticity_savings(self) -> Iterator[ElasticitySavings]:
         """What elasticity saved, by all that was worked out of it, the newest first. For operators."""

@@ -261,6 +261,22 @@ class CreditAllowance(TypedDict):
     next_at: str
 
 
+class DataSet(TypedDict):
+    """Jobs of a tenant that name the same one read the same bytes."""
+
+    name: str
+    size: int
+    bandwidth: NotRequired[int]
+
+
+class DataSetRequest(TypedDict):
+    """Jobs of a tenant that name the same one read the same bytes."""
+
+    name: str
+    size: str | int
+    bandwidth: NotRequired[str | int | None]
+
+
 DeactivationJobsEnum: TypeAlias = Literal['hold', 'cancel']
 
 
@@ -766,6 +782,9 @@ class MaintenanceJob(TypedDict):
     id: int
     name: str
     tenant: str
+
+
+MarksEnum: TypeAlias = Literal['now', 'proportional', 'best']
 
 
 class MeUser(TypedDict):
@@ -1414,11 +1433,24 @@ class Sensitivity(TypedDict):
     memory: NotRequired[dict[str, float]]
 
 
+class SensitivityPoint(TypedDict):
+    amount: float
+    speed: float
+    marks: list[MarksEnum]
+
+
 class SensitivityRequest(TypedDict):
     """Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending."""
 
     cpu: NotRequired[dict[str, float] | None]
     memory: NotRequired[dict[str, float] | None]
+
+
+class SensitivityShare(TypedDict):
+    rank: int
+    cpus: float
+    memory_bytes: int
+    speed: float
 
 
 SeriesKindEnum: TypeAlias = Literal['gpu', 'host', 'replica']
@@ -1549,6 +1581,14 @@ class TaskRequest(TypedDict):
     sensitivity: NotRequired[SensitivityRequest | None]
     command: str | list[str]
     env: NotRequired[dict[str, str | float] | None]
+
+
+class TaskSensitivity(TypedDict):
+    task: str
+    by_cpus: list[SensitivityPoint]
+    by_memory: list[SensitivityPoint]
+    now: SensitivityShare | None
+    proportional: SensitivityShare | None
 
 
 class Tenant(TypedDict):
@@ -2442,6 +2482,11 @@ class JobRunTime(TypedDict):
     usual_error: float | None
 
 
+class JobSensitivity(TypedDict):
+    attempt: int | None
+    tasks: list[TaskSensitivity]
+
+
 class JobThroughputs(TypedDict):
     job: int
     tenant: str
@@ -2658,6 +2703,8 @@ class NodeWithToken(TypedDict):
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
+    storage_bandwidth: float
+    cache_bytes: int
     agent_version: str
     lease_expires_at: str | None
     gpus: list[Gpu]
@@ -3343,6 +3390,7 @@ class JobSpec(TypedDict):
     watch: NotRequired[Watch | None]
     trial: NotRequired[Trial | None]
     input_workers: NotRequired[InputWorkers | None]
+    data: NotRequired[DataSet | None]
     notify: NotRequired[Notify | None]
     ports: NotRequired[list[Port]]
     secrets: NotRequired[list[SecretUse]]
@@ -3387,6 +3435,7 @@ class JobSpecRequest(TypedDict):
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
     input_workers: NotRequired[InputWorkersRequest | None]
+    data: NotRequired[DataSetRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3440,6 +3489,7 @@ class JobSubmitRequest(TypedDict):
     watch: NotRequired[WatchRequest | None]
     trial: NotRequired[TrialRequest | None]
     input_workers: NotRequired[InputWorkersRequest | None]
+    data: NotRequired[DataSetRequest | None]
     notify: NotRequired[NotifyRequest | None]
     ports: NotRequired[list[str | PortRequest] | None]
     secrets: NotRequired[list[str | SecretUseRequest] | None]
@@ -3483,6 +3533,8 @@ class Node(TypedDict):
     enforcement: EnforcementEnum | BlankEnum
     cpus: float
     memory_bytes: int
+    storage_bandwidth: float
+    cache_bytes: int
     agent_version: str
     lease_expires_at: str | None
     gpus: list[Gpu]

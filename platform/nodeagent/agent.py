@@ -413,6 +413,8 @@ class Agent:
             gpus=self.monitor.judged(self.devices.gpus()),
             cpus=configured.cpus or machine_cpus(),
             memory_bytes=configured.memory_bytes or machine_memory_bytes(),
+            storage_bandwidth=configured.storage_bandwidth,
+            cache_bytes=configured.cache_bytes,
             address=self.configuration.address,
             agent_version=VERSION,
             isolation=self.runtime.isolation,

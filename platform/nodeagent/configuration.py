@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +39,10 @@ class InventoryConfiguration:
     gpus: tuple[SimulatedGpu, ...] = ()
     cpus: float | None = None
     memory_bytes: int | None = None
+    #: What the storage that jobs read from delivers in a second, and how much of it stays in the cache; 0:
+    #: nobody counts it.
+    storage_bandwidth: float = 0.0
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +272,10 @@ def _check(path: Path, configuration: Configuration) -> None:
     if configuration.slurm is not None:
         _check_slurm(path, configuration.slurm)
     inventory = configuration.inventory
+    for field in ("storage_bandwidth", "cache_bytes"):
+        amount: float = getattr(inventory, field)
+        if not 0 <= amount < math.inf:
+            raise ConfigurationError(f"{path}: inventory.{field}: must be 0 or more bytes, not {amount:g}")
     if inventory.kind == "simulated":
         if inventory.gpus and not inventory.gpu_model:
             raise ConfigurationError(f"{path}: inventory.gpu_model: is missing, for example V100")

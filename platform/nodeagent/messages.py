@@ -69,6 +69,9 @@ class Inventory:
     #: What the runtime really enforces here, e.g. {"cpu": true, "memory": false, "sandbox": true}; of
     #: "required" true, nothing starts without a sandbox or Landlock.
     isolation: dict[str, bool] = field(default_factory=dict)
+    #: Bytes a second of the storage that its jobs read from, and bytes of that in its cache; 0: not told.
+    storage_bandwidth: float = 0.0
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

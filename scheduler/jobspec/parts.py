@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.failures.taxonomy import KNOWN_FAILURES
+from scheduler.core.model import data_sets
 from scheduler.core.model.gpu_parts import SharingLabels
 from scheduler.core.model.snapshot import (
     ADAPTIVE,
@@ -168,6 +169,31 @@ TOPOLOGY = Object(
             default=False,
             help="Rather wait than be spread wider.",
             flag=Flag(("--topology-required",)),
+        ),
+    },
+)
+DATA = Object(
+    data_sets.DataSet,
+    "DataSet",
+    stated={
+        "name": stated(
+            Word(data_sets.NAME, "1 to 63 letters, digits, '.', '_' and '-', such as imagenet"),
+            help="Jobs of the tenant that name the same one share what a node has cached of it.",
+            example="imagenet",
+        ),
+        "size_bytes": stated(
+            Size(data_sets.MOST_BYTES, "1PiB"),
+            name="size",
+            unit="bytes",
+            help="How large it is: what a node's cache needs to hold it.",
+            example="140GiB",
+        ),
+        "bandwidth": stated(
+            Size(data_sets.MOST_BANDWIDTH, "1TiB"),
+            default=0,
+            unit="bytes per second",
+            help="What each replica reads in a second, for which it waits; 0: it waits for no storage.",
+            example="200MiB",
         ),
     },
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.auxiliary import Auto, Sensitivity
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.tag_constraints import TagConstraint
 
@@ -129,6 +130,15 @@ def _constraints(rows: Sequence[Sequence[Any]]) -> tuple[TagConstraint, ...]:
     )
 
 
+def _data_row(data: DataSet) -> list[Any]:
+    return [data.name, data.size_bytes, data.bandwidth]
+
+
+def _data(row: Sequence[Any]) -> DataSet:
+    name, size_bytes, bandwidth = row
+    return DataSet(name=name, size_bytes=size_bytes, bandwidth=float(bandwidth))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What a round needs of a specification (the form of `Job.shape`)."""
@@ -169,6 +179,7 @@ class Shape:
     constraints: tuple[TagConstraint, ...] = field(
         default=(), metadata=_stored(write=_constraint_rows, read=_constraints, fact=True)
     )
+    data: DataSet | None = field(default=None, metadata=_stored(write=_data_row, read=_data, fact=True))
     #: It waits for earlier jobs of its name and user.
     singleton: bool = field(default=False, metadata=_stored())
     #: Numbers of the node's ports at which it insists to listen.

@@ -13,6 +13,7 @@ from typing import Any
 from nodeagent.messages import Launcher
 from scheduler.core.failures.retrying import RetryRules
 from scheduler.core.model.awaited import Awaited
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import SharingLabels
 from scheduler.core.model.snapshot import (
     DOWNGRADE,
@@ -50,6 +51,7 @@ from scheduler.jobspec.launchers import LAUNCHERS
 from scheduler.jobspec.parts import (
     CHECKPOINT,
     CONSTRAINTS,
+    DATA,
     ELASTIC,
     ELASTIC_MODES,
     INPUT_WORKERS,
@@ -341,6 +343,9 @@ class JobSpec:
         help="Processes that make its batches, which the platform starts as its trainer waits for data.",
         is_sparse=True,
     )
+    data: DataSet | None = stated(
+        DATA, default=None, help="What it reads from the storage of its nodes.", is_sparse=True
+    )
     #: None: as he chose for all his jobs.
     notify_email: tuple[str, ...] | None = stated(
         Words(NOTIFIED),
@@ -458,6 +463,7 @@ class JobSpec:
             needs_containers=bool(self.image),
             tags=self.tags,
             constraints=self.constraints,
+            data=self.data,
             singleton=self.singleton,
             ports=tuple(sorted([port for port in self.ports.values() if port is not None])),
         )

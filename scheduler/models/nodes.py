@@ -107,6 +107,9 @@ class Node(models.Model):
     address = models.CharField(max_length=255, blank=True)
     cpus = models.FloatField(default=0)
     memory_bytes = models.PositiveBigIntegerField(default=0)
+    #: Bytes a second of its storage, and bytes of what it read that stay in its cache; 0: it does not say.
+    storage_bandwidth = models.FloatField(default=0, db_default=0)
+    cache_bytes = models.PositiveBigIntegerField(default=0, db_default=0)
     isolation = models.JSONField(default=dict)
     agent_version = models.CharField(max_length=40, blank=True)
 

@@ -92,6 +92,8 @@ def _node(
         "enforcement": node_enforcement(node.isolation),
         "cpus": node.cpus,
         "memory_bytes": node.memory_bytes,
+        "storage_bandwidth": node.storage_bandwidth,
+        "cache_bytes": node.cache_bytes,
         "agent_version": node.agent_version,
         "lease_expires_at": iso(node.lease_expires_at),
         "gpus": gpus,

@@ -107,6 +107,10 @@ class Node(serializers.Serializer[Mapping[str, object]]):
     )
     cpus = serializers.FloatField()
     memory_bytes = serializers.IntegerField()
+    storage_bandwidth = serializers.FloatField(
+        help_text="Bytes a second of the storage that its jobs read from; 0: it does not say."
+    )
+    cache_bytes = serializers.IntegerField(help_text="Bytes of what was read that stay in its cache.")
     agent_version = serializers.CharField(allow_blank=True)
     lease_expires_at = serializers.DateTimeField(allow_null=True)
     gpus = Gpu(many=True)

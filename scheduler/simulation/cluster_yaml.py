@@ -170,7 +170,19 @@ _CLUSTER = (
     "tenants",
     "serving_pools",
 )
-_NODE = ("name", "count", "gpu_model", "gpus", "cpus", "memory", "sockets", "switches", "serving_pool")
+_NODE = (
+    "name",
+    "count",
+    "gpu_model",
+    "gpus",
+    "cpus",
+    "memory",
+    "storage_bandwidth",
+    "cache",
+    "sockets",
+    "switches",
+    "serving_pool",
+)
 _TENANT = ("name", "quota", "quota_cpus", "quota_memory")
 _VIRTUAL_CLUSTER = (
     "name",
@@ -215,6 +227,8 @@ def _add_nodes(inventory: Inventory, group: _Entry, rack: str) -> None:
                 rack=rack,
                 cpus=_cpus(entry),
                 memory_bytes=_memory_bytes(entry),
+                storage_bandwidth=float(_memory_bytes(entry, "storage_bandwidth")),
+                cache_bytes=_memory_bytes(entry, "cache"),
                 sockets=sockets,
                 switches=switches,
                 serving_pool=entry.name("serving_pool") if "serving_pool" in entry.value else "",

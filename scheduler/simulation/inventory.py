@@ -96,6 +96,8 @@ class Inventory:
         rack: str = ONLY_RACK,
         cpus: float = 0.0,
         memory_bytes: int = 0,
+        storage_bandwidth: float = 0.0,
+        cache_bytes: int = 0,
         sockets: int = 1,
         switches: int = 1,
         serving_pool: str = "",
@@ -120,6 +122,8 @@ class Inventory:
                 loan=NodeLoan(pool=serving_pool) if serving_pool else None,
                 cpus=cpus,
                 memory_bytes=memory_bytes,
+                storage_bandwidth=storage_bandwidth,
+                cache_bytes=cache_bytes,
                 gpus=tuple(
                     Gpu(
                         id=GpuId(first + index),

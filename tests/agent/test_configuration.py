@@ -66,6 +66,11 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"inventory": {"kind": "nvml", "gpus": [{"index": 0, "memory_bytes": 1}]}}, "leave out gpus"),
         ({"inventory": {**GOOD["inventory"], "gpu_model": ""}}, "inventory.gpu_model: is missing"),
         (
+            {"inventory": {**GOOD["inventory"], "storage_bandwidth": -1}},
+            "inventory.storage_bandwidth: must be 0 or more bytes, not -1",
+        ),
+        ({"inventory": {**GOOD["inventory"], "cache_bytes": -1}}, "inventory.cache_bytes: must be 0 or more"),
+        (
             {"inventory": {**GOOD["inventory"], "gpus": [{"index": 0}]}},
             "inventory.gpus.0.memory_bytes: is missing",
         ),

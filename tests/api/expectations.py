@@ -100,6 +100,7 @@ GET    /api/v1/jobs/<int:job_id>/logs/download    401    404      409    409    
 GET    /api/v1/jobs/<int:job_id>/metrics          401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/progress         401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/scaling          401    404      200    200    200   200      200       -
+GET    /api/v1/jobs/<int:job_id>/sensitivity      401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/why              401    404      200    200    200   200      200       -
 GET    /api/v1/jobs/<int:job_id>/sessions         401    404      200    200    200   200      200       -
 POST   /api/v1/jobs/<int:job_id>/ports/<str:port>/open

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.fitting.demand import all_sizes_of
 from scheduler.core.model.auxiliary import Auto, Sensitivity
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.reservations import Reservation
@@ -93,6 +94,9 @@ GANGS: tuple[dict[str, Any], ...] = (
         "constraints": (TagConstraint(tag="a", scope="rack", most=1),),
     },
     {"tasks": (task(2, 2),), "tags": ("b",)},
+    {"tasks": (task(2, 1),), "data": DataSet(name="words", size_bytes=60, bandwidth=3.0)},
+    {"tasks": (task(1, 2),), "data": DataSet(name="images", size_bytes=80, bandwidth=5.0)},
+    {"tasks": (part(1, 500),), "data": DataSet(name="words", size_bytes=60)},
     {
         "tasks": (task(1, 1),),
         "constraints": (
@@ -139,6 +143,7 @@ NODES: tuple[dict[str, Any], ...] = (
     {"schedulable": False},
     {"closes_at": NOW + 60},
     {"cpus": 64.0, "memory_bytes": 2**33},
+    {"storage_bandwidth": 6.0, "cache_bytes": 100},
 )
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.model.auxiliary import Auto, Sensitivity
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import GpuPart, SharingLabels
 from scheduler.core.model.snapshot import Topology
 from scheduler.core.model.tag_constraints import TagConstraint
@@ -656,6 +657,36 @@ SERVICE = {
         {"with": "cache", "scope": "rack", "min": 1, "weight": 2},
     ],
 }
+
+
+def test_a_job_says_which_data_set_it_reads() -> None:
+    stated = parse(spec(data={"name": "imagenet", "size": "140GiB", "bandwidth": "200MiB"}))
+    normal = stated.to_dict()
+    assert normal["data"] == {"name": "imagenet", "size": 140 * 2**30, "bandwidth": 200 * 2**20}
+    assert parse(normal) == stated
+    wanted = DataSet(name="imagenet", size_bytes=140 * 2**30, bandwidth=200.0 * 2**20)
+    assert stated.core_job(tenant="vision").data == wanted
+    assert shape_of(json.dumps(stated.shape())).data == wanted
+    assert "data" not in parse(spec()).to_dict()
+    assert "data" not in parse(spec()).shape()
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "problem"),
+    [
+        ({"name": "imagenet"}, "data.size", "is missing"),
+        ({"size": "1GiB"}, "data.name", "is missing"),
+        ({"name": "a/b", "size": 1}, "data.name", "'a/b'"),
+        ({"name": "a", "size": "2PiB"}, "data.size", "is not a size"),
+        ({"name": "a", "size": 1, "bandwidth": "fast"}, "data.bandwidth", "is not a size"),
+        ({"name": "a", "size": 1, "bandwidth": -1}, "data.bandwidth", "is negative"),
+        ({"name": "a", "size": 1, "speed": 1}, "data.speed", "is not a known field"),
+        ("imagenet", "data", "is not an object"),
+    ],
+)
+def test_a_wrong_data_set_is_named(data: object, field: str, problem: str) -> None:
+    found = problems(spec(data=data))
+    assert problem in found[field].problem
 
 
 def test_a_service_says_by_tags_whom_it_wants_near_it() -> None:

@@ -57,7 +57,7 @@ def places(kind: type) -> list[str]:
 
 
 def test_the_fields_with_parts_are_found() -> None:
-    assert FIELDS.keys() == {"topology", "nodes", "sharing", "constraints"}
+    assert FIELDS.keys() == {"topology", "nodes", "sharing", "constraints", "data"}
 
 
 @pytest.mark.parametrize("field", FIELDS)

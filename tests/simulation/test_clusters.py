@@ -87,7 +87,8 @@ racks:
   - name: rack
     count: 2
     nodes:
-      - {count: 2, gpu_model: V100, gpus: 8, cpus: 64, memory: 512GiB, sockets: 2, switches: 4}
+      - {count: 2, gpu_model: V100, gpus: 8, cpus: 64, memory: 512GiB, sockets: 2, switches: 4,
+         storage_bandwidth: 2GiB, cache: 300GiB}
 nodes:
   - {name: old, gpu_model: K80, gpus: 4}
 prices: {V100: 2.48}
@@ -121,6 +122,7 @@ def test_a_file_describes_racks_nodes_virtual_clusters_and_tenants(tmp_path: Pat
     ]
     node = cluster.nodes[0]
     assert (node.cpus, node.memory_bytes) == (64, 512 * 2**30)
+    assert (node.storage_bandwidth, node.cache_bytes) == (2.0 * 2**30, 300 * 2**30)
     assert [gpu.path for gpu in node.gpus][2:5] == [
         ("socket-0", "switch-1"),
         ("socket-0", "switch-1"),
@@ -154,6 +156,8 @@ WRONG = [
     ("gpus: 8", "gpu: 8", r"nodes\[0\]: gpu: is not a field here; there are name, count, gpu_model, gpus"),
     ("switches: 4", "switches: 3", "8 GPUs cannot be dealt evenly to 2 sockets and 3 switches"),
     ("512GiB", "lots", "memory: 'lots' is not a size such as 512GiB"),
+    ("bandwidth: 2GiB", "bandwidth: fast", "storage_bandwidth: 'fast' is not a size such as 512GiB"),
+    ("300GiB", "[]", r"cache: \[\] is not a size such as 512GiB"),
     ("cpus: 64", "cpus: .nan", "cpus: nan is not a number of at least 0"),
     ("{V100: 24}", "{A100: 24}", "guaranteed: there is no A100; the nodes have K80 or V100"),
     ("{V100: 24}", "{V100: 25}", "33 V100 are guaranteed in all; there are 32"),

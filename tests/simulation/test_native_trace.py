@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.snapshot import ADAPTIVE, Candidates, Job, JobId, Task, Topology
 from scheduler.core.model.training import Profile
 from scheduler.core.sim.workload import Arrival, Truth, Workload
@@ -49,6 +50,15 @@ def profiles() -> st.SearchStrategy[Profile]:
     )
 
 
+def data_sets() -> st.SearchStrategy[DataSet]:
+    return st.builds(
+        DataSet,
+        name=PLAIN.map(lambda name: f"{name}0"),
+        size_bytes=st.integers(0, 2**50),
+        bandwidth=st.just(0.0) | st.floats(1, 1e12),
+    )
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     arrivals = []
@@ -73,6 +83,7 @@ def workloads(draw: st.DrawFn) -> Workload:
                     nodes=draw(st.none() | candidates()),
                     on_reclaim=draw(st.sampled_from(("", "preempt", "downgrade"))),
                     profile=draw(st.none() | profiles()),
+                    data=draw(st.none() | data_sets()),
                 ),
                 truth=Truth(
                     work_seconds=draw(SECONDS), status=draw(st.sampled_from(("passed", "killed", "failed")))
@@ -107,6 +118,23 @@ def test_the_same_workload_is_written_as_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one.csv.gz", "two.csv.gz"):
         write_native(workload, tmp_path / name)
     assert (tmp_path / "one.csv.gz").read_bytes() == (tmp_path / "two.csv.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ("imagenet", "is not a list like name=imagenet|gib=140"),
+        ("name=imagenet", "no gib"),
+        ("name=a b|gib=1", "no name of letters and digits"),
+        ("name=a|gib=-1", "a figure below 0"),
+        ({"name": "a", "gib": 1, "speed": 2}, "of name, gib or mib_per_second"),
+    ],
+)
+def test_a_wrong_data_set_is_named(told: object, problem: str) -> None:
+    with pytest.raises(BadField) as caught:
+        read_job({"submitted_at": 0, "duration_seconds": 60, "gpus": 1, "data": told}, None)
+    assert problem in str(caught.value)
+    assert caught.value.field == "data"
 
 
 def test_a_job_that_the_format_cannot_say_is_refused(tmp_path: Path) -> None:

@@ -129,6 +129,13 @@ export const scalingQuery = (id: number) =>
     queryFn: ({ signal }) => answerOf(api.GET("/jobs/{job_id}/scaling", { params: { path: { job_id: id } }, signal })),
   });
 
+export const sensitivityQuery = (id: number) =>
+  queryOptions({
+    queryKey: ["job", id, "sensitivity"],
+    queryFn: ({ signal }) =>
+      answerOf(api.GET("/jobs/{job_id}/sensitivity", { params: { path: { job_id: id } }, signal })),
+  });
+
 export const fetchLog = (
   job: number,
   query: { attempt?: number | undefined; rank: number; after: number; limit: number; last?: number },

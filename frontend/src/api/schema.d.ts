@@ -1017,6 +1017,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/sensitivity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How fast the job's replicas are by their CPUs and memory, and what they have now
+         * @description How fast the job's replicas are by their CPUs and memory, and what they have now.
+         */
+        get: operations["jobs_sensitivity_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/sessions": {
         parameters: {
             query?: never;
@@ -4205,6 +4225,37 @@ export interface components {
             /** @description As "to". */
             from: string;
         };
+        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        DataSet: {
+            /** @description Jobs of the tenant that name the same one share what a node has cached of it. */
+            name: string;
+            /** @description How large it is: what a node's cache needs to hold it. */
+            size: number;
+            /**
+             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @default 0
+             */
+            bandwidth?: number;
+        };
+        /** @description Jobs of a tenant that name the same one read the same bytes. */
+        DataSetRequest: {
+            /**
+             * @description Jobs of the tenant that name the same one share what a node has cached of it.
+             * @example imagenet
+             */
+            name: string;
+            /**
+             * @description How large it is: what a node's cache needs to hold it.
+             * @example 140GiB
+             */
+            size: string | number;
+            /**
+             * @description What each replica reads in a second, for which it waits; 0: it waits for no storage.
+             * @default 0
+             * @example 200MiB
+             */
+            bandwidth?: (string | number) | null;
+        };
         /**
          * @description * `hold` - hold
          *     * `cancel` - cancel
@@ -5341,6 +5392,12 @@ export interface components {
             curve: components["schemas"]["ScalingPoint"][];
             rests_on: components["schemas"]["ScalingEvidence"] | null;
         };
+        JobSensitivity: {
+            /** @description Whose CPUs and memory `now` and `proportional` are. */
+            attempt: number | null;
+            /** @description Those that leave either to the platform and state a curve. */
+            tasks: components["schemas"]["TaskSensitivity"][];
+        };
         /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
         JobSpec: {
             /** @description Name of the job. */
@@ -5414,6 +5471,8 @@ export interface components {
             trial?: components["schemas"]["Trial"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkers"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSet"] | null;
             notify?: components["schemas"]["Notify"] | null;
             /** @description Ports at which people visit programs of the job. */
             ports?: components["schemas"]["Port"][];
@@ -5566,6 +5625,8 @@ export interface components {
             trial?: components["schemas"]["TrialRequest"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -5783,6 +5844,8 @@ export interface components {
             trial?: components["schemas"]["TrialRequest"] | null;
             /** @description Processes that make its batches, which the platform starts as its trainer waits for data. */
             input_workers?: components["schemas"]["InputWorkersRequest"] | null;
+            /** @description What it reads from the storage of its nodes. */
+            data?: components["schemas"]["DataSetRequest"] | null;
             notify?: components["schemas"]["NotifyRequest"] | null;
             /**
              * @description Ports at which people visit programs of the job.
@@ -6231,6 +6294,13 @@ export interface components {
             made_at: string;
             may_delete: boolean;
         };
+        /**
+         * @description * `now` - now
+         *     * `proportional` - proportional
+         *     * `best` - best
+         * @enum {string}
+         */
+        MarksEnum: "now" | "proportional" | "best";
         MatchedRule: {
             name: string;
             severity: components["schemas"]["SeverityEnum"];
@@ -6432,6 +6502,13 @@ export interface components {
             /** Format: double */
             cpus: number;
             memory_bytes: number;
+            /**
+             * Format: double
+             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             */
+            storage_bandwidth: number;
+            /** @description Bytes of what was read that stay in its cache. */
+            cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
             lease_expires_at: string | null;
@@ -6583,6 +6660,13 @@ export interface components {
             /** Format: double */
             cpus: number;
             memory_bytes: number;
+            /**
+             * Format: double
+             * @description Bytes a second of the storage that its jobs read from; 0: it does not say.
+             */
+            storage_bandwidth: number;
+            /** @description Bytes of what was read that stay in its cache. */
+            cache_bytes: number;
             agent_version: string;
             /** Format: date-time */
             lease_expires_at: string | null;
@@ -8006,6 +8090,20 @@ export interface components {
                 [key: string]: number;
             };
         };
+        SensitivityPoint: {
+            /**
+             * Format: double
+             * @description CPUs, or bytes of memory.
+             */
+            amount: number;
+            /**
+             * Format: double
+             * @description Relative to the others of the task, as its job states them.
+             */
+            speed: number;
+            /** @description now: the slowest replica has so much; proportional: the part of its node that its GPUs are; best: the least with which it is as fast as it can be. */
+            marks: components["schemas"]["MarksEnum"][];
+        };
         /** @description Speed of a replica by its CPUs, and by its bytes of memory: (amount, speed), both ascending. */
         SensitivityRequest: {
             /**
@@ -8028,6 +8126,22 @@ export interface components {
             memory?: {
                 [key: string]: number;
             } | null;
+        };
+        SensitivityShare: {
+            /** @description The slowest replica of the task: the gang is as fast as that. */
+            rank: number;
+            /**
+             * Format: double
+             * @description 0: no limit, or the job states it.
+             */
+            cpus: number;
+            /** @description Likewise. */
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description With both of these: the slower of the two curves decides.
+             */
+            speed: number;
         };
         Series: {
             kind: components["schemas"]["SeriesKindEnum"];
@@ -8345,6 +8459,17 @@ export interface components {
             env?: {
                 [key: string]: string | number;
             } | null;
+        };
+        TaskSensitivity: {
+            task: string;
+            /** @description On the line between two, no faster beyond the last; empty: it does not depend on it. */
+            by_cpus: components["schemas"]["SensitivityPoint"][];
+            /** @description Likewise. */
+            by_memory: components["schemas"]["SensitivityPoint"][];
+            /** @description What it has now or had last; null: it has not run. */
+            now: components["schemas"]["SensitivityShare"] | null;
+            /** @description The part of its node that its GPUs are; null: it has not run. */
+            proportional: components["schemas"]["SensitivityShare"] | null;
         };
         Tenant: {
             name: string;
@@ -9399,6 +9524,8 @@ export type CorrectionInputRequest = components['schemas']['CorrectionInputReque
 export type CreditAccount = components['schemas']['CreditAccount'];
 export type CreditAllowance = components['schemas']['CreditAllowance'];
 export type CreditTransfer = components['schemas']['CreditTransfer'];
+export type DataSet = components['schemas']['DataSet'];
+export type DataSetRequest = components['schemas']['DataSetRequest'];
 export type DeactivationJobsEnum = components['schemas']['DeactivationJobsEnum'];
 export type DeactivationRequest = components['schemas']['DeactivationRequest'];
 export type DelayPoint = components['schemas']['DelayPoint'];
@@ -9475,6 +9602,7 @@ export type JobPreemptions = components['schemas']['JobPreemptions'];
 export type JobProfile = components['schemas']['JobProfile'];
 export type JobRunTime = components['schemas']['JobRunTime'];
 export type JobScaling = components['schemas']['JobScaling'];
+export type JobSensitivity = components['schemas']['JobSensitivity'];
 export type JobSpec = components['schemas']['JobSpec'];
 export type JobSpecRequest = components['schemas']['JobSpecRequest'];
 export type JobState = components['schemas']['JobState'];
@@ -9506,6 +9634,7 @@ export type LotInputRequest = components['schemas']['LotInputRequest'];
 export type MaintenanceJob = components['schemas']['MaintenanceJob'];
 export type MaintenanceWindow = components['schemas']['MaintenanceWindow'];
 export type MarketRule = components['schemas']['MarketRule'];
+export type MarksEnum = components['schemas']['MarksEnum'];
 export type MatchedRule = components['schemas']['MatchedRule'];
 export type Me = components['schemas']['Me'];
 export type MeTenant = components['schemas']['MeTenant'];
@@ -9659,7 +9788,9 @@ export type SecretScope = components['schemas']['SecretScope'];
 export type SecretUse = components['schemas']['SecretUse'];
 export type SecretUseRequest = components['schemas']['SecretUseRequest'];
 export type Sensitivity = components['schemas']['Sensitivity'];
+export type SensitivityPoint = components['schemas']['SensitivityPoint'];
 export type SensitivityRequest = components['schemas']['SensitivityRequest'];
+export type SensitivityShare = components['schemas']['SensitivityShare'];
 export type Series = components['schemas']['Series'];
 export type SeriesKindEnum = components['schemas']['SeriesKindEnum'];
 export type ServingPool = components['schemas']['ServingPool'];
@@ -9684,6 +9815,7 @@ export type TakeInputRequest = components['schemas']['TakeInputRequest'];
 export type Targets = components['schemas']['Targets'];
 export type Task = components['schemas']['Task'];
 export type TaskRequest = components['schemas']['TaskRequest'];
+export type TaskSensitivity = components['schemas']['TaskSensitivity'];
 export type Tenant = components['schemas']['Tenant'];
 export type TenantFairness = components['schemas']['TenantFairness'];
 export type TenantInputRequest = components['schemas']['TenantInputRequest'];
@@ -14989,6 +15121,81 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobScaling"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    jobs_sensitivity_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobSensitivity"];
                 };
             };
             /** @description Malformed, or wrong fields. */

@@ -147,6 +147,8 @@ export function aNode(given: Partial<Node> & { gpu_count?: number }): Node {
     enforcement: "",
     cpus: 32,
     memory_bytes: 256 * 2 ** 30,
+    storage_bandwidth: 0,
+    cache_bytes: 0,
     agent_version: "0.1.0",
     lease_expires_at: null,
     gpus: Array.from({ length: gpu_count }, (_, index) =>

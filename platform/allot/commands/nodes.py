@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allot.commands.options import OutputOption, QuietOption, connect
-from allot.describe import closing_words, in_maintenance, part_words
+from allot.describe import closing_words, in_maintenance, part_words, storage_words
 from allot.output import (
     Format,
     duration,
@@ -173,7 +173,7 @@ def _node_detail(node: Node) -> str:
         if check["verdict"] != "ok" and (check["gpu"] is None or check["verdict"] == "warning")
     ]
     withdrawn = node["withdrawn"]
-    told = [*_facts(node), *broken]
+    told = [*_facts(node), *filter(None, [storage_words(node)]), *broken]
     return "; ".join([*told, *(warn for warn in warned if withdrawn is None or warn not in withdrawn["why"])])
 
 

@@ -1,4 +1,4 @@
-"""scaling, elasticity: how a job scales and which GPUs it had; what elasticity saved all jobs together."""
+"""scaling, sensitivity, elasticity: how a job scales by GPUs, by CPUs and memory; what elasticity saved."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ from allot.output import (
     print_table,
     say,
     since,
+    size,
 )
 
 if TYPE_CHECKING:
     from allot.client import Client
-    from allot.schema import ElasticityFigures, ElasticitySavings, JobScaling, ScalingEvidence, ScalingNow
+    from allot.schema import (
+        ElasticityFigures,
+        ElasticitySavings,
+        JobScaling,
+        ScalingEvidence,
+        ScalingNow,
+        SensitivityPoint,
+        TaskSensitivity,
+    )
 
 #: How long an answer is waited for; a worker may simulate for as long as 100 seconds.
 PATIENCE_SECONDS = 180.0
@@ -50,6 +59,42 @@ def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
     if found["curve"]:
         print_line("")
         _print_curve(found)
+
+
+def sensitivity(job_id: JobId, output: OutputOption = Format.table) -> None:
+    """Show how fast a job's replicas are by their CPUs and memory, where it leaves these to the platform.
+
+    SPEED is relative, as the job states it; the slower of CPUs and memory decides. The proportional share is
+    the part of the node that its GPUs are.
+    """
+    with connect() as client:
+        found = client.throughputs.sensitivity_of_job(job_id)
+    if output is not Format.table:
+        print_objects(found, output)
+        return
+    if not found["tasks"]:
+        say(f"Job {job_id} states no sensitivity of CPUs or memory that it leaves to the platform.")
+    for task in found["tasks"]:
+        print_line(f"Task {task['task']}{_gain(task)}")
+        rows = [
+            *[_sensitivity_row("CPUs", f"{point['amount']:g}", point) for point in task["by_cpus"]],
+            *[_sensitivity_row("memory", size(round(point["amount"])), point) for point in task["by_memory"]],
+        ]
+        print_table(["OF", "AMOUNT", "SPEED", "IS"], rows, right=("AMOUNT", "SPEED"))
+
+
+def _gain(task: TaskSensitivity) -> str:
+    now, fair = task["now"], task["proportional"]
+    if now is None or fair is None:
+        return ": it has not run yet"
+    if not fair["speed"]:
+        return ""
+    return f": {now['speed'] / fair['speed']:.2f} times as fast as with its proportional share"
+
+
+def _sensitivity_row(what: str, amount: str, point: SensitivityPoint) -> list[str]:
+    words = {"now": "now", "proportional": "proportional share", "best": "as fast as it can be"}
+    return [what, amount, f"{point['speed']:.3g}", ", ".join([words[mark] for mark in point["marks"]])]
 
 
 def _range(found: JobScaling) -> str:
@@ -190,4 +235,5 @@ def _verdict(elastic: ElasticityFigures, rigid: ElasticityFigures) -> str:
 
 def register(app: typer.Typer) -> None:
     app.command()(scaling)
+    app.command()(sensitivity)
     app.command()(elasticity)

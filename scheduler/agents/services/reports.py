@@ -161,6 +161,8 @@ def _inventory_set(node: Node, boot: str, inventory: Inventory, *, at: datetime)
         address=inventory.address,
         cpus=inventory.cpus,
         memory_bytes=inventory.memory_bytes,
+        storage_bandwidth=inventory.storage_bandwidth,
+        cache_bytes=inventory.cache_bytes,
         isolation=inventory.isolation,
         agent_version=inventory.agent_version,
         version=F("version") + 1,

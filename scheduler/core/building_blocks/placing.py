@@ -9,7 +9,7 @@ from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, Need
-from scheduler.core.fitting.holding import processors_of
+from scheduler.core.fitting.holding import processors_of, readings_of_all
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Chooser, PartChooser
 from scheduler.core.fitting.settle import settle_all
@@ -135,7 +135,8 @@ def _options(
                     yield option
         return
     site = Site(fleet, layer, fleet.everything)
-    whole = Need(demand.gpus, *processors_of(demand.needs))  # type: ignore[arg-type]
+    cpus, memory = processors_of(demand.needs)
+    whole = Need(demand.gpus, cpus, int(memory), readings=readings_of_all(demand.needs))
     near = [
         node
         for node in _holding(site, whole)
@@ -169,19 +170,30 @@ def _laid_out(rule: Rule, site: Site, demand: Demand) -> Option | None:
         nodes[replica] = node
         before = taken.get(node, Need(0, 0.0, 0))
         taken[node] = Need(
-            before.gpus + need.gpus, before.cpus + need.cpus, before.memory_bytes + need.memory_bytes
+            before.gpus + need.gpus,
+            before.cpus + need.cpus,
+            before.memory_bytes + need.memory_bytes,
+            readings=readings_of_all((before, need)),
         )
     return Option(site.fleet.model, nodes, choices, cost)
 
 
 def _holding(site: Site, need: Need) -> list[int]:
-    """Return the nodes of the site that hold such a replica, in their order."""
+    """Return the nodes of the site that hold such a replica, in their order.
+
+    Those where what it reads is read already come first: rules take the first of equals.
+    """
     layer, large_enough = site.layer, 0
     for count in range(need.gpus, len(layer.by_count)):
         large_enough |= layer.by_count[count]
     cpus, memory = layer.cpus, layer.memory
-    return [
+    found = [
         node
         for node in members(large_enough & site.nodes)
         if cpus[node] >= need.cpus and memory[node] >= need.memory_bytes
     ]
+    if not need.readings:
+        return found
+    liked = layer.readers_of(frozenset([reading.data for reading in need.readings]))
+    able = [node for node in found if layer.can_read(node, need.readings)]
+    return sorted(able, key=lambda node: not liked >> node & 1)

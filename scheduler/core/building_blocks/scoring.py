@@ -269,6 +269,8 @@ class _Remembered:
         # It is another layer. What is open on a node is replaced when it changes.
         cards = list(map(layer.cards.get, range(len(layer.masks))))
         room: list[object] = [*zip(layer.cpus, layer.memory, strict=True)]
+        for node, readings in layer.readings.items():
+            room[node] = room[node], readings
         now: list[list[object]] = [[*layer.masks], room, [*cards], [*kinds]]
         changed: set[int] = set()
         for before, after in zip(self.states, now, strict=True):
@@ -418,7 +420,10 @@ class PartsByScore:
         cpus = layer.cpus[node] - sum([other.cpus for other, _ in taken])
         memory = layer.memory[node] - sum([other.memory_bytes for other, _ in taken])
         among = group & ~_gpus_of(taken)
+        reading = [each for other, _ in taken for each in other.readings]
         if cpus < need.cpus or memory < need.memory_bytes:
+            return None
+        if not layer.can_read(node, (*reading, *need.readings)):
             return None
         able: list[int] = []
         if need.part is not None:

@@ -21,6 +21,7 @@ from scheduler.core.fitting.long_running import Batch, Layout, Service, one_by_o
 from scheduler.core.fitting.long_running_program import place as solve
 from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING
 from scheduler.core.fitting.settle import settle
+from scheduler.core.fitting.storage import merged
 from scheduler.core.model import wording
 from scheduler.core.model.plan import Grant, Locality, Reason, Tier
 from scheduler.core.model.snapshot import DOWNGRADE, Job, JobId, Node, NodeId
@@ -237,6 +238,8 @@ class _LayingOut:
                     fits = int(min(fits, layer.cpus[node] // need.cpus))
                 if need.memory_bytes:
                     fits = int(min(fits, layer.memory[node] // need.memory_bytes))
+                while fits > 0 and not layer.can_read(node, merged(need.readings * fits)):
+                    fits -= 1
                 if fits > 0:
                     room[first + node] = fits
         return _Offer(free, room)

@@ -91,9 +91,9 @@ class Capacity(Searching):
         more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
         twin._own_account().reserve(model, more)
         for layer in twin._own_layers(model):
-            for node, mask, cpus, memory, _ in holding.parts:
+            for node, mask, cpus, memory, _, readings in holding.parts:
                 has_cpus, has_memory = max(layer.cpus[node], 0.0), max(layer.memory[node], 0.0)
-                layer.remove(node, mask, min(cpus, has_cpus), min(memory, has_memory))
+                layer.remove(node, mask, min(cpus, has_cpus), min(memory, has_memory), (), readings)
         return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
@@ -173,7 +173,14 @@ class Capacity(Searching):
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for layer in self._own_layers(holding.model, RELEASING, stop):
             for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
+                layer.add(
+                    part.node,
+                    part.mask & usable[part.node],
+                    part.cpus,
+                    part.memory,
+                    part.shares,
+                    part.readings,
+                )
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
         """Stop many at once: each node is looked at once, however many are there."""
@@ -194,8 +201,8 @@ class Capacity(Searching):
         for (model, stop), parts in several.items():
             usable = self.cluster.fleets[model].usable
             for layer in self._own_layers(model, RELEASING, stop):
-                for node, mask, cpus, memory, _ in parts.values():
-                    layer.add(node, mask & usable[node], cpus, memory)
+                for node, mask, cpus, memory, _, readings in parts.values():
+                    layer.add(node, mask & usable[node], cpus, memory, (), readings)
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if its place is still free."""
@@ -204,11 +211,13 @@ class Capacity(Searching):
         fleet, free = self.cluster.fleets[holding.model], self._layers[holding.model][RELEASING]
         if holding not in self.dropped or self.account.cost(holding) > self.room(holding.model):
             return False
-        for node, mask, cpus, memory, shares in holding.parts:
+        for node, mask, cpus, memory, shares, readings in holding.parts:
             mine = mask & fleet.usable[node] & ~gpus_in(shares)
             if not all([free.takes(node, share, fleet.memory_of(node, share.gpu)) for share in shares]):
                 return False
             if mine & ~free.masks[node] or cpus > free.cpus[node] or memory > free.memory[node]:
+                return False
+            if not free.can_read(node, readings):
                 return False
         self.dropped.remove(holding)
         self._withdraw(holding)
@@ -226,16 +235,15 @@ class Capacity(Searching):
         That is cheaper than a fork, of which all layers are copied.
         """
         assert not fit.victims
+        nodes = [part.node for part in fit.holding.parts]
         before = [
-            (layer, node, layer.masks[node], layer.cpus[node], layer.memory[node], layer.cards.get(node))
-            for layer in self._own_layers(fit.holding.model)
-            for node in [part.node for part in fit.holding.parts]
+            (layer, node, layer.at(node)) for layer in self._own_layers(fit.holding.model) for node in nodes
         ]
         self._withdraw(fit.holding)
 
         def take_back() -> None:
-            for layer, node, mask, cpus, memory, cards in before:
-                layer.set(node, mask, cpus, memory, cards)
+            for layer, node, offered in before:
+                layer.set(node, *offered)
             self._own_account().uncount(fit.holding)
 
         return take_back
@@ -244,14 +252,14 @@ class Capacity(Searching):
         """Take CPUs and memory of nodes, and no GPUs."""
         for layer in self._own_layers(model):
             for part in parts:
-                layer.remove(part.node, 0, part.cpus, part.memory)
+                layer.remove(part.node, 0, part.cpus, part.memory, (), part.readings)
 
     def _withdraw(self, holding: Holding) -> None:
         """Offer no more what a holding has, and count it."""
         account = self._own_account()
         for layer in self._own_layers(holding.model):
             for part in holding.parts:
-                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
+                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares, part.readings)
         account.count(holding)
 
     def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:

@@ -10,6 +10,7 @@ from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.holding import Holding, Part, sum_of, together_on
 from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize
 from scheduler.core.fitting.packing import Layer
+from scheduler.core.fitting.storage import left_after
 from scheduler.core.model.snapshot import AllocationId
 
 _Place = tuple[str, int]
@@ -89,14 +90,25 @@ class Claims:
             self._settle_shared(model, number)
             return
         layers[IDLE].set(
-            number, usable & ~all_claims.mask, cpus - all_claims.cpus, memory - all_claims.memory
+            number,
+            usable & ~all_claims.mask,
+            cpus - all_claims.cpus,
+            memory - all_claims.memory,
+            readings=all_claims.readings,
         )
-        layers[RELEASING].set(number, usable & ~kept.mask, cpus - kept.cpus, memory - kept.memory)
+        layers[RELEASING].set(
+            number,
+            usable & ~kept.mask,
+            cpus - kept.cpus,
+            memory - kept.memory,
+            readings=kept.readings,
+        )
         layers[EVICTING].set(
             number,
             usable & (~kept.mask | evictable.mask),
             cpus - kept.cpus + evictable.cpus,
             memory - kept.memory + evictable.memory,
+            readings=left_after(kept.readings, evictable.readings),
         )
 
     def _settle_shared(self, model: str, number: int) -> None:
@@ -116,6 +128,7 @@ class Claims:
                 fleet.cpus[number] - claimed.cpus,
                 fleet.memory[number] - claimed.memory,
                 _open(parts, usable),
+                claimed.readings,
             )
 
 

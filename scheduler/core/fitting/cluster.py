@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from scheduler.core.fitting.storage import Storage
 from scheduler.core.model.bits import members
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.snapshot import Candidates, GpuId, Job, JobId, Node, NodeId
@@ -105,6 +106,8 @@ class Fleet:
     #: Per node: its CPUs, and its memory in bytes; infinity where nobody said.
     cpus: tuple[float, ...]
     memory: tuple[float, ...]
+    #: Per node what its storage delivers; empty where none of them says.
+    storage: tuple[Storage, ...]
     #: The most CPUs, and bytes of memory, that a node has for each of its GPUs.
     cpus_per_gpu: float
     memory_per_gpu: float
@@ -269,6 +272,9 @@ class Cluster:
             gpu_memory=tuple(gpu_memory),
             cpus=tuple([node.cpus or UNKNOWN for node in nodes]),
             memory=tuple([node.memory_bytes or UNKNOWN for node in nodes]),
+            storage=tuple([Storage(node.storage_bandwidth, node.cache_bytes) for node in nodes])
+            if any([node.storage_bandwidth for node in nodes])
+            else (),
             cpus_per_gpu=max(
                 [(node.cpus or UNKNOWN) / size for node, size in zip(nodes, sizes, strict=True)]
             ),

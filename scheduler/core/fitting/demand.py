@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
+from scheduler.core.fitting.storage import Reading, merged
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels, is_instance
 from scheduler.core.model.plan import Grant, Locality
@@ -25,6 +26,8 @@ class Need(NamedTuple):
     part: GpuPart | None = None
     #: With whom it shares that.
     labels: SharingLabels | None = None
+    #: The data sets that it reads there.
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,16 @@ class Demand:
     lacks_gpus: bool = False
     #: (GPUs, how many replicas need that many or more), the largest first.
     sizes: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+    #: The data sets that it reads: it rather goes where they are read already.
+    data: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         counts = sorted(Counter([need.gpus for need in self.needs if need.gpus]).items(), reverse=True)
         totals = accumulate([count for _, count in counts])
         sizes = tuple([(gpus, total) for (gpus, _), total in zip(counts, totals, strict=True)])
         object.__setattr__(self, "sizes", sizes)
+        data = frozenset([reading.data for need in self.needs if need.readings for reading in need.readings])
+        object.__setattr__(self, "data", data)
 
 
 def needs_of(job: Job, gpus: int) -> tuple[Need, ...]:
@@ -90,19 +97,28 @@ def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
     Of a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
     CPUs that one of them asks for, and all have their memory.
     """
+    readings = readings_of(job)
     if gpus == job.gpus or job.elastic is None:
-        return tuple([need for task in job.tasks for need in (_need_of(task, job.sharing),) * task.replicas])
+        gang = [(_need_of(task, job.sharing, readings),) * task.replicas for task in job.tasks]
+        return tuple([need for needs in gang for need in needs])
     task = job.tasks[0]
     memory, devices = task.memory_bytes, max(gpus // task.gpus, 1)
     if job.elastic_mode == FIXED_WORLD:
         memory *= -(-task.replicas // devices)
-    return (Need(task.gpus, task.cpus, memory),) * (gpus // task.gpus)
+    return (Need(task.gpus, task.cpus, memory, readings=readings),) * (gpus // task.gpus)
 
 
-def _need_of(task: Task, labels: SharingLabels | None) -> Need:
+def readings_of(job: Job) -> tuple[Reading, ...]:
+    """Return what each replica of a job reads of the storage of its node; most jobs do not say."""
+    if job.data is None:
+        return ()
+    return (Reading(f"{job.tenant}/{job.data.name}", job.data.size_bytes, job.data.bandwidth),)
+
+
+def _need_of(task: Task, labels: SharingLabels | None, readings: tuple[Reading, ...]) -> Need:
     if task.part is None:
-        return Need(task.gpus, task.cpus, task.memory_bytes)
-    return Need(task.gpus, task.cpus, task.memory_bytes, task.part, labels)
+        return Need(task.gpus, task.cpus, task.memory_bytes, readings=readings)
+    return Need(task.gpus, task.cpus, task.memory_bytes, task.part, labels, readings)
 
 
 def divides_world(job: Job, gpus: int) -> bool:
@@ -165,6 +181,7 @@ def shape_of(job: Job) -> Hashable:
     nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
     reserved = job.reserved and (job.reserved.only, job.reserved.avoid)
     elastic = job.elastic and (job.elastic, job.elastic_mode)
+    data = readings_of(job)
     if job.has_parts:
         parts = [task.part and (task.part.request, task.part.memory_bytes) for task in job.tasks]
         labels = job.sharing and (job.sharing.affinity, job.sharing.anti_affinity, job.sharing.exclusion)
@@ -179,8 +196,20 @@ def shape_of(job: Job) -> Hashable:
             job.pinned_cell,
             nodes,
             reserved,
+            data,
         )
-    return tasks, job.gpu_models, near, elastic, job.avoid, job.outlasts, job.pinned_cell, nodes, reserved
+    return (
+        tasks,
+        job.gpu_models,
+        near,
+        elastic,
+        job.avoid,
+        job.outlasts,
+        job.pinned_cell,
+        nodes,
+        reserved,
+        data,
+    )
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
@@ -284,7 +313,12 @@ def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
         raise PolicyError(f"jobs with replicas of different sizes cannot share GPUs: {sorted(sizes)}")
     return tuple(
         [
-            Need(row[0].gpus, sum(need.cpus for need in row), sum(need.memory_bytes for need in row))
+            Need(
+                row[0].gpus,
+                sum(need.cpus for need in row),
+                sum(need.memory_bytes for need in row),
+                readings=merged([reading for need in row for reading in need.readings]),
+            )
             for row in zip(*gangs, strict=True)
         ]
     )

@@ -33,6 +33,7 @@ from scheduler.core.fitting.nearest_node import misfit_on_nodes
 from scheduler.core.fitting.own_clusters import own_clusters
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.fitting.quotas import Quota, exceeds_quota, quotas_of
+from scheduler.core.fitting.reading import exceeds_bandwidth
 from scheduler.core.model import wording
 from scheduler.core.model.gpu_parts import SHARE_NEVER, WHOLE_GPU, is_instance
 from scheduler.core.model.plan import Reason, Tier
@@ -418,6 +419,8 @@ class Feasibility:
                 hint=f"Split the task into replicas of at most {wording.gpus(fleet.largest_node)} each.",
             )
         for need in demand.needs:
+            if reason := exceeds_bandwidth(need, fleet):
+                return 2, reason
             if not any(layer.holds(node, (need,)) for node in range(len(fleet.nodes))):
                 return 2, Reason(
                     code="exceeds_node_resources",

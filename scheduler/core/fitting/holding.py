@@ -10,6 +10,7 @@ from typing import NamedTuple
 from scheduler.core.fitting.cards import Share, share_of
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.storage import Reading, merged
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.plan import Placement
@@ -25,12 +26,16 @@ class Part(NamedTuple):
     memory: float
     #: Of some of these GPUs it has only a part.
     shares: tuple[Share, ...] = ()
+    #: What it reads of the node's storage.
+    readings: tuple[Reading, ...] = ()
 
 
 def together_on(one: Part, other: Part) -> Part:
     """Return what two have of a node together."""
     shares = one.shares + other.shares if one.shares or other.shares else ()
-    return Part(one.node, one.mask | other.mask, one.cpus + other.cpus, one.memory + other.memory, shares)
+    readings = one.readings + other.readings if one.readings or other.readings else ()
+    cpus, memory = one.cpus + other.cpus, one.memory + other.memory
+    return Part(one.node, one.mask | other.mask, cpus, memory, shares, readings)
 
 
 def sum_of(node: int, parts: Sequence[Part]) -> Part:
@@ -123,14 +128,23 @@ def processors_of(needs: Iterable[Need]) -> tuple[float, float]:
     return cpus, memory
 
 
+def readings_of_all(needs: Iterable[Need]) -> tuple[Reading, ...]:
+    """Return what replicas of a gang on one node read of its storage together."""
+    found = [reading for need in needs if need.readings for reading in need.readings]
+    return merged(found) if found else ()
+
+
 def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mapping[int, int]) -> Holding:
     """Return what the gang would hold on these nodes, with these GPUs of each."""
     if len(nodes) == 1:  # As nearly all gangs.
         need = demand.needs[0]
-        parts = [Part(nodes[0], masks[nodes[0]], need.cpus, need.memory_bytes)]
+        readings = merged(need.readings) if need.readings else ()
+        parts = [Part(nodes[0], masks[nodes[0]], need.cpus, need.memory_bytes, readings=readings)]
     else:
-        grouped = by_node(nodes, demand.needs)
-        parts = [Part(node, masks[node], *processors_of(needs)) for node, needs in grouped.items()]
+        parts = [
+            Part(node, masks[node], *processors_of(needs), readings=readings_of_all(needs))
+            for node, needs in by_node(nodes, demand.needs).items()
+        ]
     return Holding(fleet.model, demand.gpus, tuple(parts))
 
 
@@ -143,7 +157,8 @@ def holding_in(fleet: Fleet, demand: Demand, nodes: Sequence[int], gpus: Sequenc
         if need.part is not None:
             shares = (*shares, share_of(need.part, need.labels, mask, fleet.memory_of(node, mask)))
         cpus, memory = before.cpus + need.cpus, before.memory + need.memory_bytes
-        parts[node] = Part(node, before.mask | mask, cpus, memory, shares)
+        readings = merged((*before.readings, *need.readings)) if need.readings else ()
+        parts[node] = Part(node, before.mask | mask, cpus, memory, shares, readings)
     return Holding(fleet.model, demand.gpus, tuple(parts.values()))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import candidates_of, demand_of
 from scheduler.core.fitting.holding import Part
+from scheduler.core.fitting.storage import merged
 from scheduler.core.model.snapshot import Job, Running
 
 
@@ -46,7 +47,8 @@ def _beside(capacity: Capacity, running: Running, guest: Job) -> tuple[Part, ...
             return None
         node = places[0][1]
         before = parts.get(node, Part(node, 0, 0.0, 0.0))
-        parts[node] = Part(node, 0, before.cpus + need.cpus, before.memory + need.memory_bytes)
+        cpus, memory = before.cpus + need.cpus, before.memory + need.memory_bytes
+        parts[node] = Part(node, 0, cpus, memory, readings=merged((*before.readings, *need.readings)))
     needed = tuple(parts.values())
     return needed if capacity.has_idle(running.gpu_model, needed) else None
 

@@ -123,6 +123,7 @@ class Offers:
             [
                 (not part.cpus or part.cpus <= idle.cpus[part.node])
                 and (not part.memory or part.memory <= idle.memory[part.node])
+                and idle.can_read(part.node, part.readings)
                 for part in parts
             ]
         )
@@ -145,7 +146,14 @@ class Offers:
         layer, usable = self._but_kept(layers[-1], model, demand).copy(), self.cluster.fleets[model].usable
         for holding in own:
             for part in holding.parts:
-                layer.add(part.node, part.mask & usable[part.node], part.cpus, part.memory, part.shares)
+                layer.add(
+                    part.node,
+                    part.mask & usable[part.node],
+                    part.cpus,
+                    part.memory,
+                    part.shares,
+                    part.readings,
+                )
         return layer
 
     def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
@@ -158,7 +166,7 @@ class Offers:
         left = layer.copy()
         for holding in kept:
             for part in holding.parts:
-                left.remove(part.node, part.mask, part.cpus, part.memory, part.shares)
+                left.remove(part.node, part.mask, part.cpus, part.memory, part.shares, part.readings)
         return left
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:

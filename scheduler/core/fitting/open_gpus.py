@@ -16,6 +16,7 @@ from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.fitting.packing import Layer
+from scheduler.core.fitting.storage import Reading
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 
@@ -25,6 +26,10 @@ CANDIDATES = 64
 Places = tuple[list[int], list[int]]
 #: How many GPUs others lose if a share is taken; None: it is not to be had.
 Loss = Callable[[int, Share], float | None]
+#: What replicas of the gang have of a node already: GPUs, CPUs, memory and what they read.
+_Use = tuple[int, float, float, tuple[Reading, ...]]
+_Taken = Mapping[int, _Use]
+_NOTHING: _Use = (0, 0.0, 0.0, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +108,7 @@ class OpenGpus:
             range(len(demand.needs)),
             key=lambda replica: (-demand.needs[replica].gpus, -_request(demand.needs[replica])),
         )
-        budget, taken = self.budget, dict[int, tuple[int, float, float]]()
+        budget, taken = self.budget, dict[int, _Use]()
         chosen: Places = ([0] * len(order), [0] * len(order))
         for replica in order:
             need = demand.needs[replica]
@@ -117,16 +122,19 @@ class OpenGpus:
                 return None
             cost, node, gpus = found
             budget = None if budget is None else budget - cost
-            mask, cpus, memory = taken.get(node, (0, 0.0, 0.0))
-            taken[node] = mask | gpus, cpus + need.cpus, memory + need.memory_bytes
+            mask, cpus, memory, reading = taken.get(node, _NOTHING)
+            cpus, memory = cpus + need.cpus, memory + need.memory_bytes
+            taken[node] = mask | gpus, cpus, memory, reading + need.readings
             chosen[0][replica], chosen[1][replica] = node, gpus
         return chosen
 
-    def _holds(self, node: int, need: Need, taken: Mapping[int, tuple[int, float, float]]) -> bool:
-        _, cpus, memory = taken.get(node, (0, 0.0, 0.0))
+    def _holds(self, node: int, need: Need, taken: _Taken) -> bool:
+        _, cpus, memory, reading = taken.get(node, _NOTHING)
         cpus, memory = cpus + need.cpus, memory + need.memory_bytes
-        return (not cpus or self.layer.cpus[node] >= cpus) and (
-            not memory or self.layer.memory[node] >= memory
+        return (
+            (not cpus or self.layer.cpus[node] >= cpus)
+            and (not memory or self.layer.memory[node] >= memory)
+            and self.layer.can_read(node, reading + need.readings)
         )
 
     def _whole(
@@ -134,7 +142,7 @@ class OpenGpus:
         need: Need,
         scope: int,
         group: int,
-        taken: Mapping[int, tuple[int, float, float]],
+        taken: _Taken,
         budget: int | None,
     ) -> tuple[int, int, int] | None:
         """Return (cost, node, GPUs) for a replica with whole GPUs, where the fewest would be left."""
@@ -143,7 +151,7 @@ class OpenGpus:
             return None
         for count in range(need.gpus, len(layer.by_count)):
             for node in members(layer.by_count[count] & scope):
-                left = layer.masks[node] & ~taken.get(node, (0,))[0] & group
+                left = layer.masks[node] & ~taken.get(node, _NOTHING)[0] & group
                 if left.bit_count() >= need.gpus and self._holds(node, need, taken):
                     return need.gpus, node, layouts[node].nearest(left, need.gpus)[1]
         return None
@@ -153,7 +161,7 @@ class OpenGpus:
         need: Need,
         scope: int,
         group: int,
-        taken: Mapping[int, tuple[int, float, float]],
+        taken: _Taken,
         budget: int | None,
     ) -> tuple[int, int, int] | None:
         """Return (cost, node, GPU) for a replica with a part: the GPU on which least is left."""
@@ -177,7 +185,7 @@ class OpenGpus:
         return None if cheapest is None else (cheapest[0], cheapest[3], cheapest[4])
 
     def _on_open(
-        self, need: Need, scope: int, group: int, taken: Mapping[int, tuple[int, float, float]]
+        self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
         """Yield (cost, what is left, node, GPU) for the open GPUs that will do."""
         assert need.part is not None
@@ -193,9 +201,9 @@ class OpenGpus:
             if needs_memory and memory[node] < need.memory_bytes:
                 continue
             mine = 0
+            if (node in taken or need.readings) and not self._holds(node, need, taken):
+                continue
             if node in taken:
-                if not self._holds(node, need, taken):
-                    continue
                 mine = taken[node][0]
             for gpu, idle in layer.rooms[node].items():
                 left, card = idle - request, cards[gpu]
@@ -209,7 +217,7 @@ class OpenGpus:
                     yield cost, left, node, gpu
 
     def _on_fresh(
-        self, need: Need, scope: int, group: int, taken: Mapping[int, tuple[int, float, float]]
+        self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
         """Yield the same for GPUs that nobody has, where the fewest of them are left; one is enough, or a few
         where others lose more or less."""
@@ -219,7 +227,7 @@ class OpenGpus:
         layer, yielded = self.layer, 0
         for count in range(1, len(layer.by_count)):
             for node in members(layer.by_count[count] & scope):
-                left = layer.masks[node] & ~taken.get(node, (0,))[0] & group
+                left = layer.masks[node] & ~taken.get(node, _NOTHING)[0] & group
                 if not left or not self._holds(node, need, taken):
                     continue
                 gpu = self.fleet.layouts[node].nearest(left, 1)[1]

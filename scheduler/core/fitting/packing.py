@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.storage import Reading, Storage, is_fast_enough, left_after
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.processors import canonical
@@ -20,7 +21,19 @@ from scheduler.core.model.processors import canonical
 class Layer:
     """GPUs, CPUs and memory that can be had of a fleet, indexed by how many GPUs each node offers."""
 
-    __slots__ = ("by_count", "cards", "changes", "cpus", "gpus", "left", "masks", "memory", "rooms")
+    __slots__ = (
+        "by_count",
+        "cards",
+        "changes",
+        "cpus",
+        "gpus",
+        "left",
+        "masks",
+        "memory",
+        "readings",
+        "rooms",
+        "storage",
+    )
 
     def __init__(self, masks: list[int], cpus: list[float], memory: list[float], largest_node: int) -> None:
         #: Per node: the set of its GPUs on offer.
@@ -40,19 +53,26 @@ class Layer:
         self.left: dict[int, int] = {}
         #: What is left of each open GPU of these nodes.
         self.rooms: dict[int, dict[int, int]] = {}
+        #: What is read of each node's storage, of nodes of which something is; and what they have, empty
+        #: where no node of the fleet says. Neither is changed in place.
+        self.readings: dict[int, tuple[Reading, ...]] = {}
+        self.storage: Sequence[Storage] = ()
         #: Nodes in the order in which something of them changed: who looks again need not look at others.
         self.changes: list[int] = []
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
         """Return what a fleet offers of these GPUs of each node when nobody is there."""
-        return cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
+        layer = cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
+        layer.storage = fleet.storage
+        return layer
 
     def copy(self) -> Layer:
         twin = Layer.__new__(Layer)
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
         twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
+        twin.readings, twin.storage = self.readings.copy(), self.storage
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -76,17 +96,39 @@ class Layer:
         twin.cards = {node: cards for node, cards in self.cards.items() if nodes >> node & 1}
         twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
         twin.rooms = {node: rooms for node, rooms in self.rooms.items() if nodes >> node & 1}
+        twin.readings = {node: each for node, each in self.readings.items() if nodes >> node & 1}
+        twin.storage = self.storage
         twin.changes = []
         return twin
 
     def set(
-        self, node: int, mask: int, cpus: float, memory: float, cards: dict[int, Card] | None = None
+        self,
+        node: int,
+        mask: int,
+        cpus: float,
+        memory: float,
+        cards: dict[int, Card] | None = None,
+        readings: tuple[Reading, ...] = (),
     ) -> None:
         self._replace(node, mask)
         self.cpus[node], self.memory[node] = canonical(cpus), memory
         self._set_cards(node, cards)
+        self._set_readings(node, readings)
 
-    def add(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
+    def at(self, node: int) -> tuple[int, float, float, dict[int, Card] | None, tuple[Reading, ...]]:
+        """Return what a node offers, as `set` takes it."""
+        cards, readings = self.cards.get(node), self.readings.get(node, ())
+        return self.masks[node], self.cpus[node], self.memory[node], cards, readings
+
+    def add(
+        self,
+        node: int,
+        mask: int,
+        cpus: float,
+        memory: float,
+        shares: Sequence[Share] = (),
+        readings: tuple[Reading, ...] = (),
+    ) -> None:
         """Offer what somebody had: GPUs that others still have parts of come back when these do."""
         if shares:
             cards = dict(self.cards.get(node, {}))
@@ -100,8 +142,18 @@ class Layer:
             there = self.cpus[node] + cpus
             self.cpus[node] = canonical(there) if there % 1 else there
         self.memory[node] += memory
+        if readings:
+            self._set_readings(node, left_after(self.readings.get(node, ()), readings))
 
-    def remove(self, node: int, mask: int, cpus: float, memory: float, shares: Sequence[Share] = ()) -> None:
+    def remove(
+        self,
+        node: int,
+        mask: int,
+        cpus: float,
+        memory: float,
+        shares: Sequence[Share] = (),
+        readings: tuple[Reading, ...] = (),
+    ) -> None:
         """Offer no more what somebody has: of GPUs that he has a part of, what is left is offered on."""
         if shares or node in self.cards:
             cards = dict(self.cards.get(node, {}))
@@ -117,6 +169,8 @@ class Layer:
             left = self.cpus[node] - cpus
             self.cpus[node] = canonical(left) if left % 1 else left
         self.memory[node] -= memory
+        if readings:
+            self._set_readings(node, (*self.readings.get(node, ()), *readings))
 
     def takes(self, node: int, share: Share, device_bytes: int) -> bool:
         """Whether this can be had of a GPU as things are; labels and all."""
@@ -131,6 +185,26 @@ class Layer:
             self.cards[node], self.left[node] = cards, max(rooms.values())
         elif node in self.cards:
             del self.cards[node], self.left[node], self.rooms[node]
+
+    def _set_readings(self, node: int, readings: tuple[Reading, ...]) -> None:
+        if readings:
+            self.readings[node] = readings
+        else:
+            self.readings.pop(node, None)
+
+    def can_read(self, node: int, more: Sequence[Reading], leaving: Sequence[Reading] = ()) -> bool:
+        """Whether the node's storage is fast enough for these too, when some of those there leave."""
+        if not more or not self.storage:
+            return True
+        there = self.readings.get(node, ())
+        return is_fast_enough(self.storage[node], left_after(there, leaving) if leaving else there, more)
+
+    def readers_of(self, data: frozenset[str]) -> int:
+        """Return the set of the nodes on which one of these data sets is read."""
+        there = [
+            node for node, readings in self.readings.items() if data.intersection(r.data for r in readings)
+        ]
+        return sum([1 << node for node in there])
 
     def most_left_on(self, node: int) -> int:
         """Return what is left of the GPU of a node of which most is, open or whole, in thousandths."""
@@ -147,7 +221,7 @@ class Layer:
             self.gpus += after - before
 
     def holds(self, node: int, needs: Sequence[Need]) -> bool:
-        """Whether the node has GPUs, CPUs and memory for all of these replicas.
+        """Whether the node has GPUs, CPUs, memory and storage for all of these replicas.
 
         It has enough of what they ask nothing of, also where more is promised than there is.
         """
@@ -155,6 +229,7 @@ class Layer:
             self.masks[node].bit_count() >= sum([need.gpus for need in needs])
             and max(self.cpus[node], 0.0) >= sum([need.cpus for need in needs])
             and max(self.memory[node], 0.0) >= sum([need.memory_bytes for need in needs])
+            and (not self.storage or self.can_read(node, [r for need in needs for r in need.readings]))
         )
 
     def has_gpus_for(self, demand: Demand) -> bool:
@@ -184,7 +259,8 @@ def locate(
 ) -> list[int] | None:
     """Return a node for each replica of the gang inside one group of at most that rank, or None.
 
-    Among nodes that offer equally much, those that offer more in the `easier` layer come first.
+    Among nodes that offer equally much, those that offer more in the `easier` layer come first, then those
+    where its data set is read already.
     """
     if layer.gpus < demand.gpus:
         return None
@@ -192,6 +268,7 @@ def locate(
         return [node] * len(demand.needs)
     if rank <= node_rank or len(demand.needs) == 1:
         return None
+    liked = layer.readers_of(demand.data) if demand.data else 0
     order = sorted(range(len(demand.needs)), key=lambda replica: -demand.needs[replica].gpus)
     # Domains hold levels above the node, the narrowest first: rank node_rank + 1 is the first of them.
     allowed = fleet.domains[: rank - node_rank]
@@ -201,7 +278,7 @@ def locate(
             room = layer.gpus_in(domain)
             if room < demand.gpus:
                 continue
-            nodes = _spread(layer, demand, order, domain, easier)
+            nodes = _spread(layer, demand, order, domain, easier, liked)
             if nodes is None:
                 continue
             score = (len(set(nodes)), distance, room - demand.gpus)
@@ -242,8 +319,9 @@ def single_nodes(
     come nearest first, then tightest fit.
     """
     scattered: list[tuple[int, int, int, int]] = []
+    liked = layer.readers_of(demand.data) if demand.data else 0
     for count in range(demand.gpus, len(layer.by_count)):
-        for node in _by_ease(layer.by_count[count], easier):
+        for node in _by_ease(layer.by_count[count], easier, liked):
             if not layer.holds(node, demand.needs):
                 continue
             layout = fleet.layouts[node]
@@ -259,39 +337,45 @@ def single_nodes(
         yield found, node
 
 
-def _by_ease(nodes: int, easier: Layer | None) -> Iterator[int]:
-    """Yield the nodes of a set, those that offer most in the easier layer first."""
-    if easier is None:
-        yield from members(nodes)
-        return
-    for same in reversed(easier.by_count):
-        yield from members(nodes & same)
+def _by_ease(nodes: int, easier: Layer | None, liked: int) -> Iterator[int]:
+    """Yield the nodes of a set, those that offer most in the easier layer first, then those liked."""
+    for same in (nodes,) if easier is None else reversed(easier.by_count):
+        if liked:
+            yield from members(nodes & same & liked)
+        yield from members(nodes & same & ~liked)
 
 
 def _spread(
-    layer: Layer, demand: Demand, order: Sequence[int], domain: int, easier: Layer | None
+    layer: Layer, demand: Demand, order: Sequence[int], domain: int, easier: Layer | None, liked: int
 ) -> list[int] | None:
     """Return a node for each replica over as few nodes of the domain as possible, or None."""
     needs, nodes = demand.needs, [0] * len(demand.needs)
     rest, rest_gpus = list(order), demand.gpus
     smallest = needs[rest[-1]].gpus
     while rest:
-        node = _tightest(layer, [needs[replica] for replica in rest], rest_gpus, domain, easier)
+        node = _tightest(layer, [needs[replica] for replica in rest], rest_gpus, domain, easier, liked)
         if node is not None:
             for replica in rest:
                 nodes[replica] = node
             return nodes
-        node = _fullest(layer, domain, smallest, easier)
+        node = _fullest(layer, domain, smallest, easier, liked)
         if node is None:
             return None
         domain ^= 1 << node
         gpus = layer.masks[node].bit_count()
         cpus, memory = max(layer.cpus[node], 0.0), max(layer.memory[node], 0.0)
+        reading: tuple[Reading, ...] = ()
         left = []
         for replica in rest:
             need = needs[replica]
-            if need.gpus <= gpus and need.cpus <= cpus and need.memory_bytes <= memory:
+            if (
+                need.gpus <= gpus
+                and need.cpus <= cpus
+                and need.memory_bytes <= memory
+                and layer.can_read(node, (*reading, *need.readings))
+            ):
                 nodes[replica] = node
+                reading += need.readings
                 gpus, cpus, memory = gpus - need.gpus, cpus - need.cpus, memory - need.memory_bytes
                 rest_gpus -= need.gpus
             else:
@@ -301,19 +385,19 @@ def _spread(
 
 
 def _tightest(
-    layer: Layer, needs: Sequence[Need], gpus: int, domain: int, easier: Layer | None
+    layer: Layer, needs: Sequence[Need], gpus: int, domain: int, easier: Layer | None, liked: int
 ) -> int | None:
     """Return the node of the domain that holds all these replicas and leaves least over, or None."""
     for count in range(gpus, len(layer.by_count)):
-        for node in _by_ease(layer.by_count[count] & domain, easier):
+        for node in _by_ease(layer.by_count[count] & domain, easier, liked):
             if layer.holds(node, needs):
                 return node
     return None
 
 
-def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None) -> int | None:
+def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None, liked: int) -> int | None:
     """Return the node of the domain that offers the most GPUs, at least so many, or None."""
     for count in range(len(layer.by_count) - 1, least - 1, -1):
-        for node in _by_ease(layer.by_count[count] & domain, easier):
+        for node in _by_ease(layer.by_count[count] & domain, easier, liked):
             return node
     return None

@@ -22,6 +22,7 @@ from scheduler.core.fitting.holding import (
     freed,
     gpus_of,
     processors_of,
+    readings_of_all,
 )
 from scheduler.core.fitting.packing import Layer, locate, single_nodes
 
@@ -119,7 +120,9 @@ def _disturbing_fewer(
         layer = kept.copy()
         for holding in leaving:
             for part in holding.parts:
-                layer.add(part.node, part.mask & offered.masks[part.node], part.cpus, part.memory)
+                layer.add(
+                    part.node, part.mask & offered.masks[part.node], part.cpus, part.memory, (), part.readings
+                )
         found = locate(layer, fleet, demand, rank, node_rank, kept)
         if found is None:
             continue
@@ -149,6 +152,7 @@ def _make_room(
         layout, count, usable = fleet.layouts[node], gpus_of(needs), offered.masks[node]
         had = free.masks[node]
         cpus, memory = lacking_of(Part(node, 0, *processors_of(needs)), free)
+        readings = readings_of_all(needs)
         staying: list[tuple[Holding, Part]] = []
         left: list[Part] = []
         for holding, part in occupants(node):
@@ -161,7 +165,8 @@ def _make_room(
         choices: list[tuple[int, int, int, list[tuple[Holding, Part]]]] = []
         for group in layout.levels[rank]:
             lacking = count - (had & group).bit_count()
-            chosen = fewest(staying, Part(node, group & usable, cpus, memory), lacking)
+            needed = Part(node, group & usable, cpus, memory, readings=readings)
+            chosen = fewest(staying, needed, lacking, free, left)
             if chosen is not None:
                 loss = sum([holding.gpus for holding, _ in chosen])
                 choices.append((loss, len(choices), group, chosen))
@@ -182,10 +187,11 @@ def lacking_of(part: Part, free: Layer) -> tuple[float, float]:
 
 
 def fewest(
-    occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int
+    occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int, free: Layer, gone: Sequence[Part]
 ) -> list[tuple[Holding, Part]] | None:
     """Choose who must leave for so many GPUs of `lacking.mask`, and its CPUs and memory, to come free.
 
+    What it reads has to be possible too, beside what the node reads in `free` without those who are `gone`.
     Takes occupants in their order until it is enough, then lets off those who turn out not to be needed,
     the most expensive first. None when all of them together are not enough.
     """
@@ -198,11 +204,16 @@ def fewest(
         staying = [pair[1] for pair in occupants if pair not in chosen]
         return (freed([part for _, part in chosen], staying) & lacking.mask).bit_count()
 
+    def can_be_read(chosen: Sequence[tuple[Holding, Part]]) -> bool:
+        leaving = [reading for part in (*gone, *[part for _, part in chosen]) for reading in part.readings]
+        return free.can_read(lacking.node, lacking.readings, leaving)
+
     def enough(chosen: Sequence[tuple[Holding, Part]]) -> bool:
         return (
             gpus_from(chosen) >= gpus
             and sum([part.cpus for _, part in chosen]) >= lacking.cpus
             and sum([part.memory for _, part in chosen]) >= lacking.memory
+            and (not lacking.readings or can_be_read(chosen))
         )
 
     chosen: list[tuple[Holding, Part]] = []

@@ -213,9 +213,10 @@ class Searching(Offers):
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
             claimed = whole & ~free.masks[part.node]
             cpus, memory = lacking_of(part, free)
-            if not claimed and not part.shares and cpus <= 0 and memory <= 0:
+            can_read = not part.readings or free.can_read(part.node, part.readings)
+            if not claimed and not part.shares and cpus <= 0 and memory <= 0 and can_read:
                 continue  # All of it is free: nobody has to be asked.
-            others = []
+            others, gone = [], list[Part]()
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()
             for share in part.shares:
@@ -229,10 +230,11 @@ class Searching(Offers):
                 if there.mask & claimed or occupant in victims or occupant in makes_room:
                     victims[occupant] = None
                     cpus, memory = cpus - there.cpus, memory - there.memory
+                    gone.append(there)
                 else:
                     others.append((occupant, there))
             # Some may have to leave for their CPUs or memory though their GPUs are not wanted.
-            also = fewest(others, Part(part.node, 0, cpus, memory), 0)
+            also = fewest(others, Part(part.node, 0, cpus, memory, readings=part.readings), 0, free, gone)
             if also is None:
                 raise PolicyError(f"what was placed on node {fleet.nodes[part.node].name} is not to be had")
             victims.update((occupant, None) for occupant, _ in also)

@@ -26,6 +26,8 @@ class Profile:
     #: 0: nobody said.
     cpus_per_gpu: float
     memory_bytes_per_gpu: float
+    storage_bandwidth_per_gpu: float
+    cache_bytes_per_gpu: float
     #: By level of the topology, the node's left out: the level of the cells that lie within one group.
     levels: tuple[int, ...]
 
@@ -40,11 +42,13 @@ def profile_of(chain: Chain, nodes: Mapping[str, Node], levels: Sequence[str]) -
     ]
     cpus = min([node.cpus / len(node.gpus) for _, node in there], default=0.0)
     memory = min([node.memory_bytes / len(node.gpus) for _, node in there], default=0.0)
+    bandwidth = min([node.storage_bandwidth / len(node.gpus) for _, node in there], default=0.0)
+    cache = min([node.cache_bytes / len(node.gpus) for _, node in there], default=0.0)
     above = levels.index(NODE_LEVEL)
     found = [_level_above(chain, there, steps) for steps in range(1, above + 1)]
     insides = {_inside(chain, number * size, node) for number, node in there}
     found += [_level_inside(chain, insides, steps) for steps in range(1, len(levels) - above)]
-    return Profile(cpus, memory, tuple(found))
+    return Profile(cpus, memory, bandwidth, cache, tuple(found))
 
 
 def _level_above(chain: Chain, there: Sequence[tuple[int, Node]], steps: int) -> int:
@@ -103,6 +107,8 @@ def virtual_nodes(
                     path=tuple(_steps(chain, profile.levels[:above], place, number * size, level)),
                     cpus=profile.cpus_per_gpu * size,
                     memory_bytes=int(profile.memory_bytes_per_gpu * size),
+                    storage_bandwidth=profile.storage_bandwidth_per_gpu * size,
+                    cache_bytes=int(profile.cache_bytes_per_gpu * size),
                     gpus=tuple(
                         Gpu(
                             id=GpuId(-gpus - index - 1),

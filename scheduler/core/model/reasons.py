@@ -89,6 +89,7 @@ _DECLARED = (
         "a replica needs more CPUs or memory than any node has",
         field="tasks.{largest}.resources",
     ),
+    _never("exceeds_storage_bandwidth", "a replica reads faster than any storage", field="data.bandwidth"),
     _never(
         "exceeds_topology_level", "larger than any single group of the level it requires", field="topology"
     ),
@@ -322,6 +323,7 @@ _DECLARED = (
     _waits(
         "node_resources", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with enough GPUs lack CPUs or memory"
     ),
+    _waits("storage_bandwidth", Tier.CAPACITY, Cause.FRAGMENTATION, "nodes with room lack storage bandwidth"),
     _waits(
         "no_model_runs_it",
         Tier.CAPACITY,

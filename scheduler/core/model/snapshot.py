@@ -14,6 +14,7 @@ from typing import Any, Literal, NewType
 from scheduler.core.model.auxiliary import TUNE, Auto
 from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.cell_specification import Specification
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
 from scheduler.core.model.interference import Branch, PairSpeeds
 from scheduler.core.model.job_array import ArrayTask
@@ -91,6 +92,9 @@ class Node:
     pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
+    #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: nobody said.
+    storage_bandwidth: float = 0.0
+    cache_bytes: int = 0
     version: int = 0
 
     @property
@@ -317,6 +321,7 @@ class Job:
     #: What others of its tenant count it as, and whom it wants near it.
     tags: tuple[str, ...] = ()
     constraints: tuple[TagConstraint, ...] = ()
+    data: DataSet | None = None
     version: int = 0
 
     @property

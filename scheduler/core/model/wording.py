@@ -38,6 +38,12 @@ def gibibytes(memory_bytes: float) -> str:
     return f"{memory_bytes / 1024**3:.4g} GiB"
 
 
+def rate(bytes_per_second: float) -> str:
+    """Say "500 MiB/s", "1.5 GiB/s"."""
+    mebibytes = bytes_per_second / 2**20
+    return f"{mebibytes / 1024:.4g} GiB/s" if mebibytes >= 1024 else f"{mebibytes:.4g} MiB/s"
+
+
 def parts(milligpus: Sequence[int]) -> str:
     """Say "0.3 of a GPU", "parts of 4 GPUs"."""
     return f"{milligpus[0] / 1000:g} of a GPU" if len(milligpus) == 1 else f"parts of {len(milligpus)} GPUs"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from scheduler.core.fitting.candidates import MOST_NODES, needed_words, waits_for_candidates
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.demand import Demand, Need, demand_of, shape_in, sizes_of
+from scheduler.core.fitting.reading import waits_for_storage
 from scheduler.core.lending.in_force import active
 from scheduler.core.lending.lots import gpus_of
 from scheduler.core.model import wording
@@ -242,7 +243,7 @@ class _Shortages:
         if capacity.find(without_processors) is None:
             return self._fragmented(demand, max(offers.values()))
         if capacity.find(anywhere) is None:
-            return self._short_of_processors(demand)
+            return waits_for_storage(anywhere, capacity) or self._short_of_processors(demand)
         return self._scattered(job, demand)
 
     def _lacks_parts(self, job: Job, demand: Demand) -> Reason | None:
@@ -266,6 +267,8 @@ class _Shortages:
             return waits_for_candidates(demand, self._facts.cluster)
         if not any([capacity.room(model) >= demand.gpus for model in demand.models]):
             return self._guarantee_in_use(job, demand)
+        if reason := waits_for_storage(demand, capacity):
+            return reason
         return Reason(
             code="no_part_left",
             tier=Tier.CAPACITY,

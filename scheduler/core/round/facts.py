@@ -16,6 +16,7 @@ from scheduler.core.fitting.cards import Card, Share, has_room, share_of
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Need, amount_of, demand_of, needs_held, shared_needs
 from scheduler.core.fitting.holding import Holding, Part, together_on
+from scheduler.core.fitting.storage import merged
 from scheduler.core.model.changing import changed
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.plan import Action, Placement
@@ -402,8 +403,12 @@ class Facts:
                 if need.part is not None:
                     device = cluster.fleets[model].memory_of(node, mask)
                     shares = (share_of(need.part, need.labels, mask, device),)
-                part = Part(node, mask, need.cpus, need.memory_bytes, shares)
-                parts[node] = together_on(parts[node], part) if node in parts else part
+                part = Part(node, mask, need.cpus, need.memory_bytes, shares, need.readings)
+                if node in parts:
+                    part = together_on(parts[node], part)
+                    # Replicas of one gang read their data set once.
+                    part = part._replace(readings=merged(part.readings)) if part.readings else part
+                parts[node] = part
         return Holding(
             running.gpu_model,
             sum([part.mask.bit_count() for part in parts.values()]),

@@ -122,6 +122,8 @@ def _part_of(node: Node, gpus: Sequence[Gpu]) -> Node:
         closes_at=None,
         cpus=node.cpus * part,
         memory_bytes=int(node.memory_bytes * part),
+        storage_bandwidth=node.storage_bandwidth * part,
+        cache_bytes=int(node.cache_bytes * part),
     )
 
 

@@ -16,6 +16,7 @@ from scheduler.jobs.attempts.services.preemption_cost import (
     preemptions_of_virtual_cluster,
 )
 from scheduler.jobs.attempts.services.scaling_facts import scaling_of_job
+from scheduler.jobs.attempts.services.sensitivity import sensitivity_of_job
 from scheduler.models.attempts import Attempt, AttemptPart
 from scheduler.models.selectors.attempts import failures_visible, progress_points
 from scheduler.models.selectors.jobs import job_get
@@ -150,6 +151,13 @@ class ScalingOfJob(APIView):
     def get(self, request: Request, job_id: int) -> Response:
         """Which GPUs the job had, its batch now, and how fast it would be on more or fewer GPUs."""
         return Response(scaling_of_job(job_get(viewer(request), job_id)))
+
+
+class SensitivityOfJob(APIView):
+    @extend_schema(responses=schemas.JobSensitivity)
+    def get(self, request: Request, job_id: int) -> Response:
+        """How fast the job's replicas are by their CPUs and memory, and what they have now."""
+        return Response(sensitivity_of_job(job_get(viewer(request), job_id)))
 
 
 class PreemptionsOfVirtualCluster(APIView):

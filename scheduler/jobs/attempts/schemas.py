@@ -7,6 +7,7 @@ from rest_framework import serializers
 from scheduler.core.failures.site_rules import Severity
 from scheduler.core.failures.taxonomy import Layer
 from scheduler.core.model.lifecycle import AttemptState, JobState, Outcome, StopCause
+from scheduler.jobs.attempts.services.sensitivity import MARKS
 from scheduler.jobspec import ELASTIC_MODES
 from scheduler.nodes.schemas import ENFORCEMENTS
 
@@ -225,3 +226,40 @@ class JobScaling(serializers.Serializer[Mapping[str, object]]):
     gpu_model = serializers.CharField(allow_null=True, help_text="That of the curve.")
     curve = ScalingPoint(many=True, help_text="Predicted, for at most 64 numbers of GPUs.")
     rests_on = ScalingEvidence(allow_null=True)
+
+
+class SensitivityPoint(serializers.Serializer[Mapping[str, object]]):
+    amount = serializers.FloatField(help_text="CPUs, or bytes of memory.")
+    speed = serializers.FloatField(help_text="Relative to the others of the task, as its job states them.")
+    marks = serializers.ListField(
+        child=serializers.ChoiceField(choices=MARKS),
+        help_text="now: the slowest replica has so much; proportional: the part of its node that its GPUs"
+        " are; best: the least with which it is as fast as it can be.",
+    )
+
+
+class SensitivityShare(serializers.Serializer[Mapping[str, object]]):
+    rank = serializers.IntegerField(help_text="The slowest replica of the task: the gang is as fast as that.")
+    cpus = serializers.FloatField(help_text="0: no limit, or the job states it.")
+    memory_bytes = serializers.IntegerField(help_text="Likewise.")
+    speed = serializers.FloatField(help_text="With both of these: the slower of the two curves decides.")
+
+
+class TaskSensitivity(serializers.Serializer[Mapping[str, object]]):
+    task = serializers.CharField()
+    by_cpus = SensitivityPoint(
+        many=True,
+        help_text="On the line between two, no faster beyond the last; empty: it does not depend on it.",
+    )
+    by_memory = SensitivityPoint(many=True, help_text="Likewise.")
+    now = SensitivityShare(allow_null=True, help_text="What it has now or had last; null: it has not run.")
+    proportional = SensitivityShare(
+        allow_null=True, help_text="The part of its node that its GPUs are; null: it has not run."
+    )
+
+
+class JobSensitivity(serializers.Serializer[Mapping[str, object]]):
+    attempt = serializers.IntegerField(
+        allow_null=True, help_text="Whose CPUs and memory `now` and `proportional` are."
+    )
+    tasks = TaskSensitivity(many=True, help_text="Those that leave either to the platform and state a curve.")

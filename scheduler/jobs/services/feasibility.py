@@ -24,6 +24,8 @@ from scheduler.wiring.clock import database_now
 #: each process keeps it until the inventory changes.
 _built: tuple[tuple[int | None, ...], Cluster] | None = None
 
+_STORAGE = ("storage_bandwidth", "cache_bytes")
+
 
 class Judge:
     """Judges a tenant's jobs against its virtual clusters, quota, cells and the inventory."""
@@ -95,7 +97,7 @@ def _nodes() -> list[core.Node]:
         gpus[node_id].append(
             core.Gpu(id=core.GpuId(gpu_id), index=index, path=path, memory_bytes=memory_bytes)
         )
-    columns = ("id", "name", "gpu_model__name", "rack", "cpus", "memory_bytes")
+    columns = ("id", "name", "gpu_model__name", "rack", "cpus", "memory_bytes", *_STORAGE)
     reported = Node.objects.exclude(gpu_model=None, boot="").values_list(*columns)
     return [
         core.Node(
@@ -106,7 +108,9 @@ def _nodes() -> list[core.Node]:
             path=(rack,),
             cpus=cpus,
             memory_bytes=memory_bytes,
+            storage_bandwidth=bandwidth,
+            cache_bytes=cache,
         )
-        for node_id, name, model, rack, cpus, memory_bytes in reported
+        for node_id, name, model, rack, cpus, memory_bytes, bandwidth, cache in reported
         if gpus[node_id] or model is None
     ]

@@ -32,7 +32,7 @@ from scheduler.core.perf.profiles import first_known
 from scheduler.core.sim.workload import Arrival, Workload
 from scheduler.simulation.errors import InputError
 from scheduler.simulation.file_kinds import json_fault
-from scheduler.simulation.traces import fields, parts, processors
+from scheduler.simulation.traces import data_sets, fields, parts, processors
 from scheduler.simulation.traces.fields import BadField, shown
 from scheduler.simulation.traces.options import TraceOptions
 from scheduler.simulation.traces.pollux import with_profile
@@ -75,6 +75,7 @@ FIELDS = (
     "batch_size",
     "loss",
     "profile",
+    "data",
 )
 _REQUIRED = ("submitted_at", "duration_seconds")
 #: Seconds of an iteration by stage; and what devices tell.
@@ -202,6 +203,7 @@ def _job(
         elastic_mode=_elastic_mode(given.get("elastic_mode", RESIZABLE)),
         loss=None if given.get("loss") is None else loss_curve(str(given["loss"])),
         profile=_profile(given.get("profile", "")),
+        data=data_sets.told(given.get("data", "")),
     )
     job = job._replace(elastic=_elastic(given, job, tasks))
     has_parts = any(task.part is not None for task in tasks or ())
@@ -464,6 +466,7 @@ def _record(arrival: Arrival) -> dict[str, Any]:
         "max_gpus": job.elastic and job.elastic[1],
         "elastic_mode": job.elastic_mode if job.elastic else None,
         "profile": _profile_record(job.profile),
+        "data": data_sets.written(job.data),
     }
 
 

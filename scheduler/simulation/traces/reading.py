@@ -134,6 +134,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
                     elastic_mode=job.elastic_mode,
                     training=_training(job),
                     profile=job.profile,
+                    data=job.data,
                 ),
                 truth=Truth(
                     work_seconds=job.duration_seconds,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler.core.model import wording
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.snapshot import RESIZABLE, Candidates, Task
 from scheduler.core.model.training import Profile, Regime
 from scheduler.core.perf.convergence import LossCurve
@@ -91,6 +92,7 @@ class TracedJob(NamedTuple):
     use: tuple[tuple[float, float], ...] = ()
     #: What it makes of GPUs that it has alone, as the scheduler knows from the beginning.
     profile: Profile | None = None
+    data: DataSet | None = None
 
 
 def check_bounds(job: TracedJob) -> None:

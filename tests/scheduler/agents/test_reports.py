@@ -342,6 +342,16 @@ def test_a_node_without_gpus_is_taken_over_too():
     assert (there.gpu_model, there.gpus, there.cpus, there.takes_work) == ("", (), 8.0, True)
 
 
+def test_a_round_knows_what_the_storage_of_a_node_delivers():
+    node = make_node(gpus=0, state="new", boot="")
+    report(node, boot="life-1", inventory=bare_inventory(storage_bandwidth=2.5e9, cache_bytes=2**39))
+    there = core_node(node)
+    assert (there.storage_bandwidth, there.cache_bytes) == (2.5e9, 2**39)
+    report(node, boot="life-2", inventory=bare_inventory())
+    there = core_node(node)
+    assert (there.storage_bandwidth, there.cache_bytes) == (0, 0), "an agent that says nothing sets no limit"
+
+
 def test_a_node_that_lost_all_its_gpus_stays_one_of_its_model():
     node = make_node(gpus=2)
     report(node, boot="life-2", inventory=bare_inventory())

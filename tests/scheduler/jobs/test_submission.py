@@ -2,10 +2,13 @@
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
+from scheduler.core.round.decide import decide
 from scheduler.jobs.services.control import job_submit, jobs_submit_bulk
 from scheduler.models import Event, Job, Node
+from scheduler.rounds.snapshot import read_snapshot
 from tenants.errors import Invalid, QuotaExceeded
 from tenants.models import Tenant
 from tenants.selectors import Viewer, viewer_of
@@ -93,6 +96,30 @@ def test_nodes_are_named_that_are_there_and_can_hold_the_job(member: Viewer) -> 
         job_submit(viewer=member, tenant=None, spec=large)
     (problem,) = refused.value.fields
     assert (problem.field, problem.expected[:18]) == ("nodes.only", "It would fit with ")
+
+
+def test_a_data_set_that_no_storage_reads_so_fast_is_refused(member: Viewer) -> None:
+    Node.objects.update(storage_bandwidth=500 * 2**20, version=F("version") + 1)
+    data = {"name": "imagenet", "size": "140GiB", "bandwidth": "400MiB"}
+    assert job_submit(viewer=member, tenant=None, spec=spec(data=data)).shape["data"][0] == "imagenet"
+    with pytest.raises(Invalid) as refused:
+        job_submit(viewer=member, tenant=None, spec=spec(data={**data, "bandwidth": "600MiB"}))
+    (problem,) = refused.value.fields
+    assert problem.field == "data.bandwidth"
+    assert "Ask for at most 500 MiB/s" in problem.expected
+
+
+def test_a_round_holds_back_whom_the_storage_does_not_serve(member: Viewer) -> None:
+    Node.objects.update(storage_bandwidth=500 * 2**20, version=F("version") + 1)
+    reads = {"size": "140GiB", "bandwidth": "400MiB"}
+    first, second = [
+        job_submit(viewer=member, tenant=None, spec=spec(data={"name": name, **reads})) for name in "ab"
+    ]
+    plan = decide(read_snapshot(1))
+    assert [action.jobs for action in plan.actions] == [(first.id,)]
+    reason = plan.reasons[second.id][0]
+    assert reason.code == "storage_bandwidth"
+    assert "one replica reads 400 MiB/s of its data set b" in reason.message
 
 
 def test_ids_follow_the_order_of_the_request(member: Viewer) -> None:

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { auxiliaryLines, codeText, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
+import { auxiliaryLines, codeText, dataSetText, enforcementWords, runTimeText, turnAt } from "@/features/job/job-facts";
 
 describe("turnAt", () => {
   const second = { index: 1, count: 3, seconds: 60 };
@@ -20,6 +20,12 @@ describe("turnAt", () => {
 it("says plainly where nothing holds a job to its part of a GPU", () => {
   expect(enforcementWords("placement_only")).toContain("not enforced");
   expect(enforcementWords("enforced")).toBe("enforced");
+});
+
+it("says what a job reads, and how fast only where it waits for that", () => {
+  const data = { name: "imagenet", size: 140 * 2 ** 30, bandwidth: 0 };
+  expect(dataSetText(data)).toBe("imagenet, 140 GiB");
+  expect(dataSetText({ ...data, bandwidth: 200 * 2 ** 20 })).toBe("imagenet, 140 GiB, 200 MiB/s for each replica");
 });
 
 describe("auxiliaryLines", () => {

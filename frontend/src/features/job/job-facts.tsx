@@ -86,6 +86,11 @@ function beside(has: number, fair: number, written: (amount: number) => string):
   return ` (${written(fair)} by its GPUs, ${more} ${has > fair ? "more" : "less"})`;
 }
 
+/** What a job reads from the storage of its nodes. */
+export function dataSetText({ name, size, bandwidth }: NonNullable<Job["spec"]["data"]>): string {
+  return `${visible(name)}, ${bytes(size)}${bandwidth ? `, ${bytes(bandwidth)}/s for each replica` : ""}`;
+}
+
 /** Whether it is the turn of an attempt that shares its GPUs in turns, and when that changes. */
 export function TurnLine({ turn }: { turn: Turn }) {
   const { isOn, leftSeconds } = turnAt(turn, useNow() / 1000);

@@ -20,13 +20,22 @@ import { ArtefactsPanel } from "@/features/job/artefacts-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
 import { FailurePanel } from "@/features/job/failure-panel";
 import { JobActions } from "@/features/job/job-actions";
-import { auxiliaryLines, CodeLine, enforcementWords, Preemptions, RunTime, TurnLine } from "@/features/job/job-facts";
+import {
+  auxiliaryLines,
+  CodeLine,
+  dataSetText,
+  enforcementWords,
+  Preemptions,
+  RunTime,
+  TurnLine,
+} from "@/features/job/job-facts";
 import styles from "@/features/job/job-page.module.css";
 import { JobWhatIf } from "@/features/job/job-what-if";
 import { InputWorkersPanel } from "@/features/job/input-workers-panel";
 import { LogPanel } from "@/features/job/log-view";
 import { ProgressPanel } from "@/features/job/progress-panel";
 import { ScalingPanel } from "@/features/job/scaling-panel";
+import { SensitivityPanel } from "@/features/job/sensitivity-panel";
 import { ThroughputsPanel } from "@/features/job/throughputs-panel";
 import { TimelinePanel } from "@/features/job/timeline-panel";
 import { WaitingPanel } from "@/features/job/waiting-panel";
@@ -170,6 +179,7 @@ function Overview({ job, attempts }: { job: Job; attempts: readonly Attempt[] })
       <ThroughputsPanel job={job} />
       <LedgerPanel job={job.id} />
       <ScalingPanel job={job} />
+      <SensitivityPanel job={job} />
       {job.state !== "failed" && <TimelinePanel job={job} attempts={attempts} />}
       <div className={styles.columns}>
         <ProgressPanel job={job} />
@@ -191,6 +201,7 @@ function factsOf(job: Job) {
     ["Guarantee", job.guarantee],
     ["Time limit", timeLimit(job.spec.time_limit)],
     ...(job.spec.reservation ? [["Reservation", job.spec.reservation] as const] : []),
+    ...(job.spec.data ? [["Data set", dataSetText(job.spec.data)] as const] : []),
     ...(job.spec.singleton ? [["Singleton", "runs alone of its name and user"] as const] : []),
     ...(job.attempt?.total_steps ? [["Run time", <RunTime key="run-time" job={job} />] as const] : []),
     ...(job.code ? [["Code", <CodeLine key="code" job={job.id} code={job.code} />] as const] : []),

@@ -49,6 +49,12 @@ describe("the page of a node", () => {
     expect(within(row).getByText("Failed")).toBeTruthy();
   });
 
+  it("shows what its storage delivers, where it says so", async () => {
+    server.on("GET /nodes/bed-1", { ...node, storage_bandwidth: 2 * 2 ** 30, cache_bytes: 500 * 2 ** 30 });
+    await renderPage(NodePage, where);
+    expect(await screen.findByText("2 GiB/s, cache 500 GiB")).toBeTruthy();
+  });
+
   it("lets only operators take it out of service", async () => {
     await renderPage(NodePage, where);
     await screen.findByRole("table", { name: "GPUs of the node" });

@@ -16,7 +16,14 @@ import { useSession } from "@/components/session";
 import { Badge, jobLook, nodeLook } from "@/components/state-badge";
 import { useWhatIf, WhatIfAnswer } from "@/components/what-if";
 import { HealthHistory, HealthPanel, LoanNotice, WithdrawnNotice } from "@/features/nodes/health-panel";
-import { gpusOfNode, isolationText, isolationWarning, limitsText, partsText } from "@/features/nodes/words";
+import {
+  gpusOfNode,
+  isolationText,
+  isolationWarning,
+  limitsText,
+  partsText,
+  storageText,
+} from "@/features/nodes/words";
 import { NodeActions } from "@/features/nodes/node-actions";
 import styles from "@/features/nodes/nodes.module.css";
 import { useLiveState, useNewestOne } from "@/live/live";
@@ -90,6 +97,7 @@ function NodeView({ node }: { node: Node }) {
               ["Agent", node.agent_version || "–"],
               ["CPUs", node.cpus || "–"],
               ["Memory", node.memory_bytes > 0 ? bytes(node.memory_bytes) : "–"],
+              ...(storageText(node) ? [["Storage", storageText(node)] as const] : []),
               ["Jobs run", isolationText(node)],
               ["Limited", limitsText(node)],
               ["Parts of GPUs", partsText(node)],

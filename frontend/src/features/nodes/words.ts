@@ -1,7 +1,7 @@
 /** What is said of a node: what its health checks say, in one verdict, and what keeps its jobs apart. */
 
 import type { Node, NodeCheck } from "@/api/schema";
-import { ago, clockAhead, duration } from "@/components/format";
+import { ago, bytes, clockAhead, duration } from "@/components/format";
 
 type Verdict = NodeCheck["verdict"];
 
@@ -107,6 +107,13 @@ export function isolationText({ isolation, isolation_level: level }: Isolated): 
 export function limitsText({ isolation }: Pick<Node, "isolation">): string {
   const limited = Object.entries(LIMITS).flatMap(([name, text]) => (isolation[name] ? [text] : []));
   return limited.join(", ") || "–";
+}
+
+/** What the storage delivers that its jobs read from, and how much stays in its cache; empty: it says neither. */
+export function storageText(node: Pick<Node, "storage_bandwidth" | "cache_bytes">): string {
+  const speed = node.storage_bandwidth > 0 ? `${bytes(node.storage_bandwidth)}/s` : "";
+  const cache = node.cache_bytes > 0 ? `cache ${bytes(node.cache_bytes)}` : "";
+  return [speed, cache].filter(Boolean).join(", ");
 }
 
 /** How jobs are held to their parts of the node's GPUs. */

@@ -1,0 +1,78 @@
+"""What the storage of a node has to deliver, and whether it can (decision 0093).
+
+A node reads a data set once for all the jobs there, as long as its cache holds all data sets that are read
+there: what one job has read, the others find in memory. Then the fastest of them is what counts. Where the
+cache is too small, each job reads for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+#: Rates come as sums of floats.
+_ROUNDING = 1e-6
+
+
+class Storage(NamedTuple):
+    """What a node has: bytes a second, 0 where nobody said, and bytes of cache."""
+
+    bandwidth: float
+    cache_bytes: int
+
+
+class Reading(NamedTuple):
+    """What a gang reads of a data set on one node, or one of its replicas."""
+
+    #: Its tenant and its name.
+    data: str
+    size_bytes: int
+    #: Bytes a second; 0: it said none.
+    bandwidth: float
+
+
+def merged(readings: Iterable[Reading]) -> tuple[Reading, ...]:
+    """Return what the replicas of a gang read on a node together."""
+    found: dict[str, Reading] = {}
+    for each in readings:
+        before = found.get(each.data)
+        found[each.data] = (
+            each
+            if before is None
+            else Reading(
+                each.data, max(before.size_bytes, each.size_bytes), before.bandwidth + each.bandwidth
+            )
+        )
+    return tuple(found.values())
+
+
+def load(readings: Iterable[Reading], cache_bytes: int) -> float:
+    """Return how many bytes a second a node reads from its storage for these gangs."""
+    sizes: dict[str, int] = {}
+    fastest: dict[str, float] = {}
+    total = 0.0
+    for each in readings:
+        sizes[each.data] = max(sizes.get(each.data, 0), each.size_bytes)
+        fastest[each.data] = max(fastest.get(each.data, 0.0), each.bandwidth)
+        total += each.bandwidth
+    return sum(fastest.values()) if sum(sizes.values()) <= cache_bytes else total
+
+
+def is_fast_enough(storage: Storage, there: Sequence[Reading], more: Sequence[Reading]) -> bool:
+    """Whether a node can deliver what more gangs read beside those there.
+
+    What adds nothing to the load may come, also where more was promised than there is.
+    """
+    if not more or not storage.bandwidth:
+        return True
+    after = load([*there, *more], storage.cache_bytes)
+    return after <= max(storage.bandwidth, load(there, storage.cache_bytes)) * (1 + _ROUNDING)
+
+
+def left_after(there: Sequence[Reading], leaving: Iterable[Reading]) -> tuple[Reading, ...]:
+    """Return the readings that are left when some end."""
+    left = list(there)
+    for each in leaving:
+        if each in left:
+            left.remove(each)
+    return tuple(left)
