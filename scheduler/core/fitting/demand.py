@@ -97,7 +97,7 @@ def needs_held(job: Job, gpus: int) -> tuple[Need, ...]:
     Of a gang of fixed world that shares devices, a replica here is a device: its replicas take turns on the
     CPUs that one of them asks for, and all have their memory.
     """
-    readings = readings_of(job)
+    readings = readings_of(job) if job.data is not None else ()
     if gpus == job.gpus or job.elastic is None:
         gang = [(_need_of(task, job.sharing, readings),) * task.replicas for task in job.tasks]
         return tuple([need for needs in gang for need in needs])
@@ -181,7 +181,7 @@ def shape_of(job: Job) -> Hashable:
     nodes = job.nodes and (job.nodes.only, job.nodes.avoid)
     reserved = job.reserved and (job.reserved.only, job.reserved.avoid)
     elastic = job.elastic and (job.elastic, job.elastic_mode)
-    data = readings_of(job)
+    data = job.data and readings_of(job)
     if job.has_parts:
         parts = [task.part and (task.part.request, task.part.memory_bytes) for task in job.tasks]
         labels = job.sharing and (job.sharing.affinity, job.sharing.anti_affinity, job.sharing.exclusion)

@@ -72,7 +72,7 @@ class Layer:
         twin.masks, twin.cpus, twin.memory = self.masks.copy(), self.cpus.copy(), self.memory.copy()
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
         twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
-        twin.readings, twin.storage = self.readings.copy(), self.storage
+        twin.readings, twin.storage = self.readings.copy() if self.readings else {}, self.storage
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -113,7 +113,8 @@ class Layer:
         self._replace(node, mask)
         self.cpus[node], self.memory[node] = canonical(cpus), memory
         self._set_cards(node, cards)
-        self._set_readings(node, readings)
+        if readings or node in self.readings:
+            self._set_readings(node, readings)
 
     def at(self, node: int) -> tuple[int, float, float, dict[int, Card] | None, tuple[Reading, ...]]:
         """Return what a node offers, as `set` takes it."""
