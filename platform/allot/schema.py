@@ -1011,6 +1011,7 @@ class PatchedJobChangeRequest(TypedDict):
     guarantee: NotRequired[GuaranteeEnum | None]
     time_limit: NotRequired[str | float | None]
     begin: NotRequired[str | float | None]
+    reservation: NotRequired[str | None]
     labels: NotRequired[dict[str, str] | None]
 
 

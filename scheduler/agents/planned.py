@@ -7,6 +7,10 @@ from django.db.models import QuerySet
 
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import Attempt, AttemptPart
+from scheduler.models.maintenance import MaintenanceWindow
+from scheduler.models.reservations import Reservation
+from scheduler.models.selectors.maintenance import active_windows
+from scheduler.models.selectors.reservations import lasting_reservations
 from tenants.errors import FieldError, Invalid
 
 #: How far ahead it may start, and how long it may be.
@@ -48,6 +52,27 @@ def outlasts(attempt: Attempt, instant: datetime, now: datetime) -> bool:
     job = attempt.job
     seconds = job.time_limit_seconds or job.virtual_cluster.default_time_limit_seconds
     return (attempt.running_at or now) + timedelta(seconds=seconds) > instant
+
+
+def windows_between(starts_at: datetime, ends_at: datetime) -> QuerySet[MaintenanceWindow]:
+    """Return the windows that close nodes at some instant of that time, the first one first."""
+    return active_windows().filter(starts_at__lt=ends_at, ends_at__gt=starts_at).order_by("starts_at", "id")
+
+
+def reservations_between(starts_at: datetime, ends_at: datetime) -> QuerySet[Reservation]:
+    """Return the reservations that have nodes at some instant of that time, the first one first."""
+    rows = lasting_reservations().filter(starts_at__lt=ends_at, ends_at__gt=starts_at)
+    return rows.select_related("tenant").order_by("starts_at", "id")
+
+
+def window_in_words(window: MaintenanceWindow) -> str:
+    when = f"from {in_words(window.starts_at)} to {in_words(window.ends_at)}"
+    return f"maintenance window {window.id} ({window.reason}) {when}"
+
+
+def reservation_in_words(reservation: Reservation) -> str:
+    when = f"from {in_words(reservation.starts_at)} to {in_words(reservation.ends_at)}"
+    return f"reservation {reservation.name} of tenant {reservation.tenant.name} {when}"
 
 
 def in_words(instant: datetime) -> str:

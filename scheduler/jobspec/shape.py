@@ -241,6 +241,14 @@ def stored_shape(column: Mapping[str, Any]) -> Shape:
     return shape_of(json.dumps(column))
 
 
+def with_reservation(column: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a stored shape with another reservation, or with none; so is the job's own behind a trial's."""
+    others = {key: value for key, value in column.items() if key != "reservation"}
+    if "after_trial" in others:
+        others["after_trial"] = with_reservation(others["after_trial"], name)
+    return others | ({"reservation": name} if name else {})
+
+
 # Thousands of jobs share a few shapes: each is built once.
 @lru_cache(maxsize=4_096)
 def shape_of(text: str) -> Shape:

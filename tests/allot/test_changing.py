@@ -71,6 +71,11 @@ def test_a_job_is_changed_by_the_flags_of_submit(allot: Allot, api: FakeApi) -> 
     )
     assert allot("update", "2", "--no-time-limit").exit_code == 0
     assert api.changes[-1] == (2, {"time_limit": None})
+    assert allot("update", "1", "--reservation", "paper").exit_code == 0
+    assert api.changes[-1] == (1, {"reservation": "paper"})
+    assert allot("update", "1", "--no-reservation").exit_code == 0
+    assert api.changes[-1] == (1, {"reservation": None})
+    assert allot("update", "1", "--reservation", "x", "--no-reservation").exit_code == 2
     assert allot("update", "1").exit_code == 2
     assert allot("update", "1", "--gpus", "2").exit_code == 2
 

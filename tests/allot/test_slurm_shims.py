@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from allot.slurm.relying import names_in
 from scheduler.models import Attempt, Job, Node
 from tenants.models import Role
 from tests.allot.conftest import SOURCES
@@ -113,6 +114,87 @@ def test_the_cluster_and_a_job_are_described(shell: Shell) -> None:
     assert "JobState=PENDING Reason=JobHeldUser" in shown
     row = Job.objects.get(id=job)
     assert (row.held, row.eligible_at) == (True, None)
+
+
+class TestWorkingFolder:
+    """Slurm starts a script where it was submitted; here that folder travels when somebody says so."""
+
+    @pytest.fixture(autouse=True)
+    def _script(self, tmp_path: Path, settings: Any) -> None:
+        archives = str(tmp_path / "archives")
+        settings.CONFIG = settings.CONFIG.model_copy(update={"archives_folder": archives})
+        project = tmp_path / "project"
+        project.mkdir()
+        (project / "train.py").write_text("print(1)")
+        (project / "conf.yaml").write_text("a: 1")
+        (project / "job.sh").write_text(
+            "#!/bin/bash\n#SBATCH -J train -p gpu -G 1\n# python other.py\n"
+            "python $SLURM_SUBMIT_DIR/train.py --config=conf.yaml /etc/hosts ../project/train.py\n"
+        )
+        (project / "alone.sh").write_text("#!/bin/bash\n#SBATCH -p gpu -G 1\nnvidia-smi\n")
+
+    def archive(self) -> Any:
+        """That of the newest job."""
+        return Job.objects.order_by("-id")[0].archive
+
+    def test_a_script_that_names_its_files_is_told_that_these_stay(self, shell: Shell) -> None:
+        said = shell("cd project; sbatch job.sh 2>&1 >/dev/null")
+        assert "sbatch: the script names train.py, conf.yaml in ., which stays here" in said
+        assert "sbatch --upload sends it." in said
+        assert self.archive() is None
+        assert "which stays here" not in shell("cd project; sbatch alone.sh 2>&1")
+
+    def test_the_option_sends_the_folder_and_standard_output_stays_what_it_was(self, shell: Shell) -> None:
+        said = shell("cd project; sbatch --upload --parsable alone.sh 2>../said")
+        job = Job.objects.get()
+        assert said == f"{job.id}\n"
+        assert (job.archive.files, "Packed 4 files" in shell("cat said")) == (4, True)
+        shell("sbatch --upload --chdir=project project/alone.sh 2>/dev/null")
+        assert self.archive() == job.archive
+
+    def test_the_variable_sends_it_where_a_script_needs_it(self, shell: Shell) -> None:
+        said = shell("cd project; ALLOT_SBATCH_UPLOAD=auto sbatch job.sh 2>&1 >/dev/null")
+        assert "so the folder is sent (ALLOT_SBATCH_UPLOAD=auto)" in said
+        assert self.archive().files == 4
+        shell("cd project; ALLOT_SBATCH_UPLOAD=auto sbatch alone.sh 2>/dev/null")
+        assert self.archive() is None
+        shell("cd project; ALLOT_SBATCH_UPLOAD=always sbatch alone.sh 2>/dev/null")
+        assert self.archive() is not None
+        shell("cd project; ALLOT_SBATCH_UPLOAD=always sbatch --no-upload job.sh 2>/dev/null")
+        assert self.archive() is None
+        said = shell("cd project; HOME=$PWD ALLOT_SBATCH_UPLOAD=auto sbatch job.sh 2>&1")
+        assert "a home folder is not sent unasked" in said
+        assert self.archive() is None
+
+    def test_what_can_not_be_is_refused_and_nothing_is_submitted(self, shell: Shell) -> None:
+        for line, problem in (
+            ("ALLOT_SBATCH_UPLOAD=yes sbatch job.sh", "'yes' is none of never, auto and always"),
+            ("sbatch --upload --no-upload job.sh", "give either --upload or --no-upload"),
+            ("ALLOT_UPLOAD_BYTES=10 sbatch --upload job.sh", "more than the 0.0 MiB that ALLOT_UPLOAD_BYTES"),
+            ("sbatch --upload --chdir=nowhere job.sh", "there is no such folder"),
+        ):
+            assert problem in shell(f"cd project; {line} 2>&1 && exit 1; true")
+        shell("cd project; sbatch --test-only --upload job.sh 2>/dev/null")
+        assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("python -m tool.main", ["tool", "tool/main.py"]),
+        ("source ./env.sh && cd src/", ["env.sh", "src"]),
+        ("cat 'a file' > out.txt", ["a file"]),
+        ("srun -n 2 python ${SLURM_SUBMIT_DIR}/env.sh", ["env.sh"]),
+        ("echo 'over\nseveral lines' env.sh", ["env.sh"]),
+        ("# env.sh\nls /env.sh ~/env.sh ../env.sh $HOME/env.sh . ..", []),
+    ],
+)
+def test_names_in_a_folder(tmp_path: Path, script: str, named: list[str]) -> None:
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "src").mkdir()
+    for name in ("env.sh", "a file", "tool/main.py"):
+        (tmp_path / name).touch()
+    assert names_in(str(tmp_path), script) == named
 
 
 def test_a_program_of_another_is_not_overwritten(

@@ -41,3 +41,26 @@ def test_a_job_that_left_nothing_says_where_it_could(garden, open_page):
     garden.platform.wait_for(job, "succeeded")
     page = open_page("vera", f"/jobs/{job}?tab=files", width=390)
     expect(page.get_by_text("$ALLOT_CHECKPOINT_DIR")).to_be_visible()
+
+
+def test_a_folder_of_the_users_machine_is_what_a_job_starts_in(garden, open_page, tmp_path: Path):
+    project = tmp_path / "project"
+    (project / "lib").mkdir(parents=True)
+    (project / ".gitignore").write_text("*.pt\n")
+    (project / "large.pt").write_text("x" * 1_000)
+    (project / "lib" / "words.txt").write_text("hello from the folder\n")
+    page = open_page("vera", "/submit")
+    choose = page.get_by_role("button", name="Upload a folder")
+    with page.expect_file_chooser() as choosing:
+        choose.click()
+    choosing.value.set_files(project)
+    expect(page.get_by_text("The job starts in a copy of project: 2 files")).to_be_visible()
+    page.get_by_role("textbox", name="Name", exact=True).fill("reads-its-folder")
+    page.get_by_role("textbox", name="Command").fill("cat lib/words.txt")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", name="reads-its-folder")).to_be_visible()
+    job = int(page.url.rsplit("/", 1)[1].partition("?")[0])
+    garden.platform.wait_for(job, "succeeded")
+    assert garden.platform.call("GET", f"jobs/{job}")["code"]["files"] == 2
+    page.get_by_role("tab", name="Log").click()
+    expect(page.get_by_role("log")).to_contain_text("hello from the folder")

@@ -39,6 +39,11 @@ export function setCsrfToken(token: string): void {
   csrfToken = token;
 }
 
+/** What a request that changes something carries beside its cookie. */
+export function changingHeaders(): Record<string, string> {
+  return { Accept: "application/json", "X-CSRFToken": csrfToken };
+}
+
 /** A random key for one POST. `crypto.randomUUID` is missing on plain-http origins, random values are not. */
 export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -71,7 +76,7 @@ api.use({
 /** What the server answered; a refusal is thrown as an ApiError. */
 export async function answerOf<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await call;
-  if (!response.ok) throw refusal(response.status, error);
+  if (!response.ok) throw refusalOf(response.status, error);
   return data as T;
 }
 
@@ -111,7 +116,8 @@ function pause(seconds: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-function refusal(status: number, answer: unknown): ApiError {
+/** The error of an answer that is none of success. */
+export function refusalOf(status: number, answer: unknown): ApiError {
   // What stands before the server may refuse too, in its own words.
   const { code, detail, fields } = (typeof answer === "object" ? (answer ?? {}) : {}) as Partial<Refusal>;
   return new ApiError(

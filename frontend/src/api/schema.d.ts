@@ -7246,6 +7246,11 @@ export interface components {
              */
             begin?: (string | number) | null;
             /**
+             * @description A reservation of its tenant: while that lasts it runs on its nodes alone, and not before.
+             * @example paper
+             */
+            reservation?: string | null;
+            /**
              * @description Names and values of your own, by which jobs are found again.
              * @example {
              *       "team": "vision"

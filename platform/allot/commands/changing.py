@@ -21,6 +21,7 @@ CHANGEABLE = (
     "guarantee",
     "time_limit",
     "begin",
+    "reservation",
     "labels",
 )
 
@@ -28,6 +29,9 @@ CHANGEABLE = (
 def update(
     job_ids: JobIds,
     no_time_limit: Annotated[bool, typer.Option("--no-time-limit", help="Take its time limit away.")] = False,
+    no_reservation: Annotated[
+        bool, typer.Option("--no-reservation", help="Let it wait for no reservation any more.")
+    ] = False,
     **given: Any,
 ) -> None:
     """Change waiting jobs: `allot update 17 18 --priority 5 --time-limit 2h`.
@@ -36,10 +40,12 @@ def update(
     made shorter. Labels are replaced as a whole.
     """
     changes = values_of(given)
-    if no_time_limit:
-        if "time_limit" in changes:
-            raise WrongUse("Give either --time-limit or --no-time-limit.")
-        changes["time_limit"] = None
+    for name, is_without in (("time_limit", no_time_limit), ("reservation", no_reservation)):
+        if is_without and name in changes:
+            flag = name.replace("_", "-")
+            raise WrongUse(f"Give either --{flag} or --no-{flag}.")
+        if is_without:
+            changes[name] = None
     if not changes:
         raise WrongUse("Nothing to change. Say what: `allot update 17 --priority 5`.")
     with connect() as client:

@@ -42,15 +42,21 @@ def packed_code(folder: str | None) -> Iterator[Packed | None]:
 
 
 def bring_code(
-    client: Client, packed: Packed | None, sources: Sequence[Source], tenant: str | None
+    client: Client,
+    packed: Packed | None,
+    sources: Sequence[Source],
+    tenant: str | None,
+    *,
+    flag: str = "--tenant",
 ) -> str | None:
-    """Upload the archive unless it is stored, name it in the specifications, and return their tenant."""
+    """Upload the archive unless it is stored, name it in the specifications, and return their tenant.
+    `flag`: the option that says which tenant it is."""
     if packed is None:
         return tenant
     for source in sources:
         if source.spec.get("code") is not None:
             raise WrongUse(f"{source.where} says where its code comes from; leave out `code`, or --upload.")
-    tenant = tenant or _only_tenant(client)
+    tenant = tenant or _only_tenant(client, flag)
     if client.archives.stored(tenant, packed.digest) is None:
         client.archives.store(tenant, packed.digest, packed.file)
         say(f"Uploaded it to tenant {tenant}.")
@@ -59,9 +65,9 @@ def bring_code(
     return tenant
 
 
-def _only_tenant(client: Client) -> str:
+def _only_tenant(client: Client, flag: str) -> str:
     names = [each["name"] for each in client.me()["tenants"] if each["role"] != "viewer"]
     if len(names) != 1:
         which = f"one of: {', '.join(sorted(names))}" if names else "one of which you are a member"
-        raise WrongUse(f"An upload is for one tenant. Say which by --tenant: {which}.")
+        raise WrongUse(f"An upload is for one tenant. Say which by {flag}: {which}.")
     return names[0]

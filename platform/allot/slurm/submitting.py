@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from allot.commands.logs import exit_code_of, wait_for
 from allot.commands.options import connect
 from allot.commands.running import Staying, stay
+from allot.commands.uploading import bring_code, packed_code
 from allot.errors import WrongUse
 from allot.output import print_line, say
 from allot.sbatch import SHORT, Translation, translate
-from allot.specfiles import name_from, pairs, read_text
+from allot.slurm.relying import folder_to_send
+from allot.specfiles import Source, name_from, pairs, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,7 @@ _LETTERS = {
 }  # fmt: skip
 _SWITCHES = {
     "hold", "parsable", "wait", "quiet", "verbose", "test-only", "requeue", "no-requeue", "exclusive",
-    "oversubscribe", "overcommit", "kill-on-bad-exit", "label", "unbuffered",
+    "oversubscribe", "overcommit", "kill-on-bad-exit", "label", "unbuffered", "upload", "no-upload",
 }  # fmt: skip
 _VALUES = {
     *SHORT.values(), "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "gres", "gpus-per-node",
@@ -41,7 +43,7 @@ _VALUES = {
 #: They say how sbatch itself behaves, and nothing of the job.
 _OWN = {
     "hold", "parsable", "wait", "quiet", "verbose", "test-only", "wrap", "kill-on-bad-exit", "label",
-    "unbuffered", "mpi",
+    "unbuffered", "mpi", "upload", "no-upload",
 }  # fmt: skip
 _FAR = timedelta(days=365)
 
@@ -82,6 +84,7 @@ def sbatch(words: list[str]) -> int:
         script, name = read_text(path, most_bytes=LARGEST_SCRIPT_BYTES), name_from([path])
     with connect() as client:
         made = _translated(client, script, name, options, arguments, "sbatch", is_quiet="quiet" in own)
+        _bring_folder(client, made, own, script, arguments, "sbatch")
         return _submit(client, made, own)
 
 
@@ -118,6 +121,29 @@ def _submit(client: Client, made: Translation, own: dict[str, str | None]) -> in
         return max(map(exit_code_of, wait_for(patient, ids)))
 
 
+def _bring_folder(
+    client: Client,
+    made: Translation,
+    own: dict[str, str | None],
+    script: str,
+    arguments: Sequence[str],
+    command: str,
+) -> None:
+    """Send the folder in which the script expects to start, if that was asked for; say what becomes of it."""
+    if "upload" in own and "no-upload" in own:
+        raise WrongUse(f"{command}: give either --upload or --no-upload.")
+    is_asked = "upload" in own if {"upload", "no-upload"} & own.keys() else None
+    chosen = [note.option.partition("=")[2] for note in made.notes if note.option.startswith("--chdir=")]
+    folder = folder_to_send(command, script, arguments, chosen[-1] if chosen else ".", is_asked=is_asked)
+    if folder is None or "test-only" in own:
+        return
+    with packed_code(folder) as packed:
+        source = Source("the script", made.spec)
+        tenant = bring_code(client, packed, [source], made.spec.get("tenant"), flag="--account")
+    if tenant is not None:
+        made.spec["tenant"] = tenant
+
+
 def srun(words: list[str]) -> int:
     options, command = options_before("srun", words)
     if not command:
@@ -125,6 +151,7 @@ def srun(words: list[str]) -> int:
     script = f"#!/bin/bash\nsrun {shlex.join(command)}\n"
     with connect(patient=True) as client:
         made = _translated(client, script, name_from(command), options, [], "srun", is_quiet=True)
+        _bring_folder(client, made, dict(options), script, [], "srun")
         spec, tenant = dict(made.spec), made.spec.get("tenant")
         spec.pop("tenant", None)
         staying = Staying(client, detaches=False)

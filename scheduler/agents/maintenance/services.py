@@ -20,6 +20,10 @@ from scheduler.agents.planned import (
     check_start,
     in_words,
     outlasts,
+    reservation_in_words,
+    reservations_between,
+    window_in_words,
+    windows_between,
 )
 from scheduler.core.model.lifecycle import AttemptState, StopCause
 from scheduler.jobs.attempts.services.lifecycle import attempt_stop
@@ -211,15 +215,20 @@ def _locked(names: Collection[str]) -> Mapping[str, Node]:
 
 
 def _refuse_overlap(window: MaintenanceWindow) -> None:
-    """Raise Conflict that names a node and the other window; the nodes are locked."""
-    beside = active_windows().filter(starts_at__lt=window.ends_at, ends_at__gt=window.starts_at)
-    other = beside.exclude(id=window.id).filter(nodes__overlap=window.nodes).order_by("starts_at").first()
+    """Raise Conflict that names nodes and what has them then, another window or a reservation; the nodes are
+    locked."""
+    there = {"nodes__overlap": window.nodes}
+    other = windows_between(window.starts_at, window.ends_at).exclude(id=window.id).filter(**there).first()
+    reserved = reservations_between(window.starts_at, window.ends_at).filter(**there).first()
     if other is not None:
-        both = _named(sorted(set(window.nodes) & set(other.nodes)))
-        when = f"from {in_words(other.starts_at)} to {in_words(other.ends_at)}"
-        problem = f"{both}: maintenance window {other.id} ({other.reason}) is {when}"
-        expected = "another time, or other nodes"
-        raise Conflict(f"nodes: {problem}.", [FieldError("nodes", problem[:500], expected)])
+        said, nodes, expected = window_in_words(other), other.nodes, "another time, or other nodes"
+    elif reserved is not None:
+        said, nodes = reservation_in_words(reserved), reserved.nodes
+        expected = "another time, or other nodes; or change the reservation first"
+    else:
+        return
+    problem = f"{_named(sorted(set(window.nodes) & set(nodes)))}: {said}"
+    raise Conflict(f"nodes: {problem}.", [FieldError("nodes", problem[:500], expected)])
 
 
 def _record(window: MaintenanceWindow, nodes: Iterable[Node], kind: str, *, actor: str, at: datetime) -> None:

@@ -12,14 +12,18 @@ from typing import Self
 
 from django.db.models import Count, Q
 
-from scheduler.agents.planned import in_words
+from scheduler.agents.planned import (
+    in_words,
+    reservation_in_words,
+    reservations_between,
+    window_in_words,
+    windows_between,
+)
 from scheduler.core.model import wording
 from scheduler.core.model.lifecycle import AttemptState, PartState
 from scheduler.models.attempts import AttemptPart
 from scheduler.models.nodes import Node, NodeState
 from scheduler.models.reservations import Reservation
-from scheduler.models.selectors.maintenance import active_windows
-from scheduler.models.selectors.reservations import lasting_reservations
 from tenants.errors import Conflict, FieldError, Invalid
 
 #: The most of each kind that a refusal names.
@@ -110,23 +114,13 @@ def _takes_work(node: Node) -> bool:
 
 def _reserved(terms: Terms) -> Mapping[str, str]:
     """Return which nodes other reservations have in that time, and the words for it."""
-    beside = lasting_reservations().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
-    others = beside.exclude(id=terms.own_id or 0).select_related("tenant")
-    return {
-        node: f"reservation {each.name} of tenant {each.tenant.name} from {in_words(each.starts_at)} to"
-        f" {in_words(each.ends_at)}"
-        for each in others
-        for node in each.nodes
-    }
+    others = reservations_between(terms.starts_at, terms.ends_at).exclude(id=terms.own_id or 0)
+    return {node: reservation_in_words(each) for each in others for node in each.nodes}
 
 
 def _maintained(terms: Terms) -> Mapping[str, str]:
-    windows = active_windows().filter(starts_at__lt=terms.ends_at, ends_at__gt=terms.starts_at)
-    return {
-        node: f"maintenance window {each.id} from {in_words(each.starts_at)} to {in_words(each.ends_at)}"
-        for each in windows
-        for node in each.nodes
-    }
+    windows = windows_between(terms.starts_at, terms.ends_at)
+    return {node: window_in_words(each) for each in windows for node in each.nodes}
 
 
 def _busy(terms: Terms, now: datetime) -> Mapping[str, list[str]]:

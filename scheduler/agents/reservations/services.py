@@ -17,6 +17,10 @@ from scheduler.agents.planned import (
     check_start,
     in_words,
     outlasts,
+    reservation_in_words,
+    reservations_between,
+    window_in_words,
+    windows_between,
 )
 from scheduler.agents.reservations.choosing import Terms, chosen_nodes, lock_nodes, unfit_nodes
 from scheduler.core.model.lifecycle import AttemptState
@@ -163,14 +167,15 @@ def _choose_again(reservation: Reservation, now: datetime) -> None:
 
 
 def _refuse_later_end(reservation: Reservation) -> None:
-    """Raise Conflict where another reservation has one of the nodes before this one would end."""
+    """Raise Conflict where one of its nodes is reserved, or closes, before this one would end."""
     lock_nodes(reservation.gpu_model)
-    later = lasting_reservations().filter(nodes__overlap=reservation.nodes, starts_at__lt=reservation.ends_at)
-    other = later.exclude(id=reservation.id).select_related("tenant").order_by("starts_at").first()
-    if other is not None:
-        whose = f"reservation {other.name} of tenant {other.tenant.name}"
-        problem = f"{whose} begins there at {in_words(other.starts_at)}"
-        raise Conflict.of(FieldError("ends_at", problem, "an instant before that"))
+    time, there = (reservation.starts_at, reservation.ends_at), {"nodes__overlap": reservation.nodes}
+    other = reservations_between(*time).exclude(id=reservation.id).filter(**there).first()
+    window = windows_between(*time).filter(**there).first()
+    if other is None and window is None:
+        return
+    taken = reservation_in_words(other) if other else window_in_words(window) if window else ""
+    raise Conflict.of(FieldError("ends_at", f"nodes of it have {taken}", "an instant before that"))
 
 
 def _locked(reservation: Reservation, now: datetime) -> Reservation:

@@ -41,7 +41,9 @@ _JOBS_TIMES_ROUNDS = 24_000
 _AGES_SECONDS = 36_500 * DAY_SECONDS
 
 #: Codes of holds that end by themselves.
-_PASSING = frozenset({"backoff", "begins_later", "stopping", "dependency", "singleton", "array_limit"})
+_PASSING = frozenset(
+    {"backoff", "begins_later", "stopping", "dependency", "singleton", "array_limit", "reserved"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +243,7 @@ class _Run:
             job: reasons[0].message for job, reasons in engine.round_engine.admission.held_back.items()
         }
         self.starts = {
-            job.id: self._recorder.between_rounds(at, facts.round_seconds)
+            job.id: max(self._recorder.between_rounds(at, facts.round_seconds), _not_before(job, facts))
             for job in subjects
             if (at := engine.progress[job.id].first_started_at) is not None and at <= self._ends_at
         }
@@ -249,6 +251,12 @@ class _Run:
     def _is_enough(self, engine: Engine) -> bool:
         too_far = engine.now >= self._ends_at or engine.rounds >= self._most_rounds
         return too_far or self._recorder.all_started(engine)
+
+
+def _not_before(job: Job, facts: Snapshot) -> float:
+    """Return the instant at which a job, or its reservation, begins."""
+    own = [each.starts_at for each in facts.reservations if each.is_for(job) and facts.now < each.ends_at]
+    return max([job.eligible_at, *own])
 
 
 def _prediction(job: Job, runs: Mapping[Assumption, _Run], bounds: Bounds) -> Prediction:

@@ -13,6 +13,7 @@ from scheduler.jobs.representations import publish_jobs
 from scheduler.jobs.services.submission import Submission
 from scheduler.jobspec import JobSpec, did_you_mean, parse
 from scheduler.jobspec.beginning import begins_at
+from scheduler.jobspec.shape import with_reservation
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
 from scheduler.wiring.clock import database_now
@@ -33,10 +34,12 @@ CHANGEABLE = (
     "guarantee",
     "time_limit",
     "begin",
+    "reservation",
     "labels",
 )
 WHILE_IT_RUNS = ("name", "description", "priority", "time_limit", "labels")
-#: Checked when it was submitted, by its submitter's rights, and by other jobs and reservations of then.
+#: Checked when it was submitted, by its submitter's rights, and by other jobs and reservations of then: what
+#: is not changed is not checked again.
 _KEPT = ("secrets", "after", "reservation")
 
 
@@ -58,15 +61,18 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
         raise Conflict(f"Job {job.id} is being cancelled, so it can not be changed.")
     before = parse(job.spec)
     written = {**job.spec, **changes}
-    submission = Submission(viewer, tenant)
-    checked = submission.check({name: value for name, value in written.items() if name not in _KEPT})
-    after = replace(checked.spec, secrets=before.secrets, after=before.after, reservation=before.reservation)
+    kept = [name for name in _KEPT if name not in changes]
+    submission = Submission(viewer, tenant, submitter=job.submitted_by)
+    checked = submission.check({name: value for name, value in written.items() if name not in kept})
+    after = replace(checked.spec, **{name: getattr(before, name) for name in kept})
     changed = _changed(before, after)
     if not changed:
         return
     if Attempt.objects.filter(job=job).exclude(state=AttemptState.ENDED).exists():
         _require_possible_while_it_runs(viewer, job, changed)
-    beginning = _beginning(job, after) if "begin" in changed else {}
+    columns = _beginning(job, after) if "begin" in changed else {}
+    if "reservation" in changed:
+        columns["shape"] = with_reservation(job.shape, after.reservation)
     touch_job(
         job,
         name=after.name,
@@ -76,7 +82,7 @@ def job_change(*, viewer: Viewer, job: Job, changes: Mapping[str, Any]) -> None:
         priority=after.priority,
         guaranteed=after.guaranteed,
         time_limit_seconds=after.time_limit_seconds,
-        **beginning,
+        **columns,
     )
     job_event(
         job,

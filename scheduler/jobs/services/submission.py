@@ -28,7 +28,7 @@ from scheduler.models.selectors.reservations import lasting_reservations
 from scheduler.nodes.services.isolation import unisolated_warning
 from tenants import SECRET_SCOPES
 from tenants.errors import ApplicationError, FieldError, Invalid, NotAllowed, NotFound, QuotaExceeded
-from tenants.models import Role
+from tenants.models import Role, User
 from tenants.secrets import scopes_by_name
 from tenants.selectors import Viewer
 
@@ -73,15 +73,23 @@ class FeasibleJob:
 class Submission:
     """Checks specifications of one tenant; looks common facts up once."""
 
-    def __init__(self, viewer: Viewer, tenant: str | None, *, role: Role = Role.MEMBER) -> None:
-        """`role`: what the viewer must be in the tenant; a viewer of it may have specifications checked."""
+    def __init__(
+        self,
+        viewer: Viewer,
+        tenant: str | None,
+        *,
+        role: Role = Role.MEMBER,
+        submitter: User | None = None,
+    ) -> None:
+        """`role`: what the viewer must be in the tenant; a viewer of it may have specifications checked.
+        `submitter`: whose the jobs are, if not the viewer's."""
         self.facts = _facts_for_submit(viewer, tenant, role)
         self._feasibility = Judge(self.facts)
         usable = list(self.facts.virtual_clusters.values())
         private = [one for one in usable if one.is_private]
         #: The default: the tenant's own, or the only one that it can use.
         self._default = next((few[0] for few in (private, usable) if len(few) == 1), None)
-        self._submitter = viewer.user
+        self._submitter = viewer.user if submitter is None else submitter
         self._awaited = AwaitedStates(self.facts.tenant_id, self.facts.tenant)
         self._archives: dict[str, Archive] = {}
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.limits import Budget
 from scheduler.core.model.loan_terms import BorrowRule, Lending, LendRule, Lot, RuleId
+from scheduler.core.model.reservations import Reservation
 from scheduler.core.model.snapshot import Candidates, Job, JobId, Snapshot, Tenant, Trial
 from scheduler.core.round.guarantees.reliance import relying_on
 from scheduler.core.sim.engine import Engine
@@ -95,6 +96,32 @@ class TestInstants:
     def test_a_job_in_back_off_starts_when_it_ends(self) -> None:
         facts = make_snapshot(jobs=[make_job(1, eligible_at=NOW + 120)])
         assert starts(forecast(facts)) == {1: (120.0, 120.0, 120.0)}
+
+    def test_a_job_that_waits_for_its_reservation_starts_when_that_begins(self) -> None:
+        """Whoever else wants the node. Rounds are almost an hour apart by then, and no start is before it."""
+        own = make_job(2, 8, time_limit_seconds=HOUR, estimate_seconds=HOUR, reservation="paper")
+        reserved = Reservation(
+            name="paper",
+            tenant=own.tenant,
+            nodes=("node-0001",),
+            starts_at=NOW + 10 * HOUR + 3,
+            ends_at=NOW + 20 * HOUR,
+        )
+        others = [
+            make_job(number, 8, time_limit_seconds=600.0, estimate_seconds=600.0) for number in range(3, 63)
+        ]
+        facts = make_snapshot(
+            nodes=make_cluster(1),
+            jobs=[own, replace(own, id=JobId(63)), *others],
+            reservations=[reserved],
+        )
+        made = forecast(facts, bounds=Bounds(exact_rounds=4, rounds_to_double=4))
+        assert made.exact_until < reserved.starts_at
+        at = [made.predictions[JobId(number)].starts_at for number in (2, 63)]
+        assert at[0] == pytest.approx(reserved.starts_at, abs=HOUR)
+        assert at[0] is not None
+        assert at[0] >= reserved.starts_at
+        assert at[1] == pytest.approx(reserved.starts_at + 2 * HOUR, abs=HOUR)
 
     @pytest.mark.parametrize("by_cells", [False, True])
     def test_one_that_names_its_nodes_waits_for_these(self, by_cells: bool) -> None:

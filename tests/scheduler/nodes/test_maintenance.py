@@ -13,13 +13,14 @@ from scheduler.agents.maintenance.services import (
     window_create,
     windows_advance,
 )
+from scheduler.agents.reservations.services import reservation_cancel, reservation_create
 from scheduler.agents.services.draining import node_drain
 from scheduler.models import Attempt, Event, Job, MaintenanceWindow, Node
 from scheduler.models.selectors.nodes import gpu_models
 from scheduler.nodes.services.managing import node_change
 from scheduler.rounds.snapshot import read_snapshot
 from tenants.errors import Conflict, Invalid
-from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_vc
+from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -133,11 +134,35 @@ class TestBefore:
             announce("a1", racks=["z"])
         assert not MaintenanceWindow.objects.exists()
 
+    def test_a_node_is_not_in_maintenance_while_it_is_reserved(self) -> None:
+        make_node("a1")
+        make_node("a2")
+        reserved = reservation_create(
+            name="paper",
+            tenant=make_tenant("speech"),
+            gpu_model="V100",
+            gpus=8,
+            starts_at=from_now(2),
+            ends_at=from_now(4),
+            actor="user olga",
+        )
+        (node,) = reserved.nodes
+        with pytest.raises(Conflict, match=f"{node}: reservation paper of tenant speech from") as refused:
+            announce("a1", "a2", starts=3, ends=5)
+        (problem,) = refused.value.fields
+        assert (problem.field, "change the reservation first" in problem.expected) == ("nodes", True)
+        assert not MaintenanceWindow.objects.exists()
+        window = announce(node, starts=0.5, ends=1.5)
+        with pytest.raises(Conflict, match=f"{node}: reservation paper"):
+            window_change(window, actor="user olga", ends_at=from_now(2.5))
+        reservation_cancel(reserved, actor="user olga")
+        assert announce("a1", "a2", starts=3, ends=5).nodes == ["a1", "a2"]
+
     def test_two_windows_of_a_node_do_not_overlap(self) -> None:
         for name in ("a1", "a2"):
             make_node(name)
         first = announce("a1", "a2", starts=1, ends=3)
-        with pytest.raises(Conflict, match=rf"a2: maintenance window {first.id} \(new fans\) is from"):
+        with pytest.raises(Conflict, match=rf"a2: maintenance window {first.id} \(new fans\) from"):
             announce("a2", starts=2, ends=4)
         beside = announce("a2", starts=3.1, ends=4)
         with pytest.raises(Conflict, match="a2: maintenance window"):

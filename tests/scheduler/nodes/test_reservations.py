@@ -207,6 +207,23 @@ class TestChanging:
         with pytest.raises(Invalid, match="is not ahead"):
             reservation_change(made, actor="user olga", ends_at=timezone.now() - HOUR / 2)
 
+    def test_it_can_not_go_on_into_a_maintenance_window_of_its_nodes(self) -> None:
+        make_node("a1")
+        made = reserve(make_tenant())
+        window = window_create(
+            reason="fans",
+            choice=Choice(nodes=["a1"]),
+            starts_at=timezone.now() + 4 * HOUR,
+            ends_at=timezone.now() + 5 * HOUR,
+            actor="user olga",
+        )
+        time_passes(made, 1.5)
+        with pytest.raises(Conflict, match=rf"maintenance window {window.id} \(fans\) from") as refused:
+            reservation_change(made, actor="user olga", ends_at=window.starts_at + HOUR / 2)
+        assert list(problems(refused)) == ["ends_at"]
+        changed = reservation_change(made, actor="user olga", ends_at=window.starts_at)
+        assert changed.ends_at == window.starts_at
+
     def test_what_is_over_stays_as_it_is(self) -> None:
         make_node("a1")
         made = reserve(make_tenant())
@@ -304,6 +321,54 @@ class TestRounds:
         time_passes(made, 5)
         with pytest.raises(Invalid, match="that is not over"):
             submitted(speech, by=user, reservation="paper")
+
+    def test_a_waiting_job_gets_another_reservation_or_none(self) -> None:
+        speech, _, _ = self.world()
+        reserve(speech)
+        reserve(speech, name="demo", starts=4, ends=5)
+        job = submitted(speech)
+
+        def change(to: str | None) -> None:
+            job_change(viewer=viewer_of(job.submitted_by), job=job, changes={"reservation": to})
+
+        for name in ("paper", "demo"):
+            change(name)
+            assert [each.reservation for each in read_snapshot(1).jobs] == [name]
+        run_round()
+        assert code_of(job) == "reserved"
+        (told, _) = Event.objects.filter(job_id=job.id, kind="job.changed").order_by("-id")
+        assert "reservation: paper -> demo" in told.message
+        with pytest.raises(Invalid, match="there is no reservation 'dmeo'") as refused:
+            change("dmeo")
+        assert problems(refused).keys() == {"reservation"}
+        change(None)
+        job.refresh_from_db()
+        assert "reservation" not in job.spec
+        run_round()
+        assert len(nodes_of(job)) == 1
+        with pytest.raises(Conflict, match="can not be changed while job"):
+            change("paper")
+
+    def test_another_one_must_be_for_the_user_who_submitted_the_job(self) -> None:
+        """Whoever changes it: it would wait for nodes that it never gets."""
+        speech, _, _ = self.world()
+        ada, admin = make_user("ada"), make_user("olga", operator=True)
+        speech.memberships.create(user=ada, role=Role.MEMBER)
+        reserve(speech, user=ada)
+        job, other = submitted(speech, by=ada), submitted(speech)
+        job_change(viewer=viewer_of(admin), job=job, changes={"reservation": "paper"})
+        assert read_snapshot(1).jobs[0].reservation == "paper"
+        with pytest.raises(Invalid, match="there is no reservation 'paper'"):
+            job_change(viewer=viewer_of(admin), job=other, changes={"reservation": "paper"})
+
+    def test_a_trial_run_and_the_job_behind_it_get_it(self) -> None:
+        speech, _, _ = self.world()
+        reserve(speech)
+        job = submitted(speech, trial={"gpus": 1, "seconds": 60})
+        job_change(viewer=viewer_of(job.submitted_by), job=job, changes={"reservation": "paper"})
+        (known,) = read_snapshot(1).jobs
+        assert known.trial is not None
+        assert (known.reservation, known.trial.gang.reservation) == ("paper", "paper")
 
     def test_a_job_whose_reservation_is_over_can_still_be_changed(self) -> None:
         speech, _, _ = self.world()

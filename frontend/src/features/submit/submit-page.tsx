@@ -16,6 +16,7 @@ import { EmptyState, ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { Field, Select } from "@/ui/field";
 import { PageLayout, Panel } from "@/ui/layout";
 
+const FolderPanel = lazy(() => import("@/features/submit/folder/folder-panel"));
 const YamlEditor = lazy(() => import("@/components/yaml/editor"));
 
 const route = getRouteApi("/submit");
@@ -114,12 +115,21 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
       <div className={styles.columns}>
         <Panel title="Form">
           {spec ? (
-            <SpecForm
-              spec={spec}
-              tenant={tenant}
-              problemOf={problemOf}
-              onEdit={(path: Path, value) => edit((now) => editYaml(now, path, value))}
-            />
+            <>
+              <Suspense fallback={<SkeletonLines count={1} />}>
+                <FolderPanel
+                  tenant={tenant}
+                  archive={archiveOf(spec)}
+                  onArchive={(archive) => edit((now) => editYaml(now, ["code"], archive && { archive }))}
+                />
+              </Suspense>
+              <SpecForm
+                spec={spec}
+                tenant={tenant}
+                problemOf={problemOf}
+                onEdit={(path: Path, value) => edit((now) => editYaml(now, path, value))}
+              />
+            </>
           ) : (
             <Notice tone="failed">
               The form returns when the YAML is valid again. {problem && `Line ${problem.line}: ${problem.message}`}
@@ -146,6 +156,12 @@ function SubmitView({ draft, initial, tenant: givenTenant, lead }: SubmitViewPro
       />
     </PageLayout>
   );
+}
+
+/** The archive that a specification names. */
+function archiveOf({ code }: Record<string, unknown>): string | undefined {
+  const archive = typeof code === "object" && code !== null && "archive" in code ? code.archive : undefined;
+  return typeof archive === "string" && archive !== "" ? archive : undefined;
 }
 
 /** Tenants for which the person may submit: an operator for all. */
