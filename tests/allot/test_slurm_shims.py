@@ -148,7 +148,7 @@ class TestWorkingFolder:
         said = shell("cd project; sbatch --upload --parsable alone.sh 2>../said")
         job = Job.objects.get()
         assert said == f"{job.id}\n"
-        assert (job.archive.files, "Packed 4 files" in shell("cat said")) == (4, True)
+        assert (self.archive().files, "Packed 4 files" in shell("cat said")) == (4, True)
         shell("sbatch --upload --chdir=project project/alone.sh 2>/dev/null")
         assert self.archive() == job.archive
 
