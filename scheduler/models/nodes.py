@@ -98,9 +98,9 @@ class Node(models.Model):
     loan_by = models.CharField(max_length=80, blank=True, default="", db_default="")
     loan_why = models.CharField(max_length=300, blank=True, default="", db_default="")
     loan_since = models.DateTimeField(null=True)
-    #: Of a node that is lent for a time: when its pool has it back.
+    #: When the pool has a node back that it lends for a time.
     lent_until = models.DateTimeField(null=True)
-    #: Of one that is returning: when its pool has it back, and when who is left there is stopped.
+    #: When the pool has a returning node back, and when the jobs still on it are stopped.
     return_by = models.DateTimeField(null=True)
     return_stops_at = models.DateTimeField(null=True)
 

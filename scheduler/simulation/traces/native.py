@@ -97,7 +97,7 @@ class _EarlierJobs:
 def read(source: Source) -> None:
     """Read a table, or JSON lines when the first character is {."""
     seen = _EarlierJobs()
-    # Once one job says what it is expected to take, silence of another means that nobody knows.
+    # Once one job states its expected duration, a job that states none has an unknown one.
     text = source.text().lstrip()
     if text.startswith("{"):
         source.read(
@@ -407,7 +407,7 @@ def write_native(workload: Workload, path: str | Path) -> None:
     records = [_record(arrival) for arrival in workload.arrivals]
     _check(workload, records)
     if ".jsonl" in path.suffixes:
-        # An estimate of null is written: it says that nobody knows; silence would leave it to the options.
+        # Null is written for an unknown estimate: a missing one would be left to the options.
         out.writelines(
             json.dumps(
                 {

@@ -150,7 +150,7 @@ def _arrivals(jobs: Sequence[TracedJob], options: TraceOptions, gpus_per_node: i
 
 
 def _training(job: TracedJob) -> Training | None:
-    """Return what the scheduler is told of a job that changes its batch size, before it has run."""
+    """Return what the scheduler knows of a job that changes its batch size, before it has run."""
     if not job.phases:
         return None
     return Training(

@@ -70,7 +70,7 @@ class TracedJob(NamedTuple):
     #: Batch sizes in their order, where the job changes its own; and those that it may use.
     phases: tuple[Phase, ...] = ()
     regimes: tuple[Regime, ...] = ()
-    #: Whose it is within the tenant, and the search it belongs to; empty: nobody says.
+    #: Whose it is within the tenant, and the search it belongs to; empty: unknown.
     user: str = ""
     search: str = ""
     #: The name of its virtual cluster; empty: none.
