@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 from django.conf import settings
+from django.core.servers.basehttp import WSGIRequestHandler
 from django.db import connection
 from django.test import TransactionTestCase
 
@@ -46,6 +47,8 @@ END $$
 def pytest_configure() -> None:
     """Each client of a test makes its middleware anew; that must not read every file of the dashboard."""
     settings.WHITENOISE_AUTOREFRESH = True
+    # The live server sends head and body apart: without this the body waits 40 ms for news of the head.
+    WSGIRequestHandler.disable_nagle_algorithm = True
     TransactionTestCase._fixture_teardown = _empty_tables
     hypothesis.settings.load_profile(EVERY_DAY)
 

@@ -252,7 +252,7 @@ class Agent:
                 break
             except Unreachable as error:
                 log.warning("The secrets of attempt %d are not to be had yet: %s", desired.attempt, error)
-                await asyncio.sleep(backoff.failed())
+                await asyncio.sleep(wait_seconds(backoff.failed()))
             except Refusal as error:
                 answer = SecretsAnswer(problem=f"The server did not hand out its secrets: {error}")
                 break
@@ -275,11 +275,11 @@ class Agent:
                     log.info("The control plane answers.")
                 is_answered = True
                 backoff.succeeded()
-                wait_seconds = self.report_seconds
+                rest_seconds = self.report_seconds
             except Unreachable as error:
                 if not backoff.failures:
                     log.warning("The control plane does not answer: %s", error)
-                wait_seconds = backoff.failed()
+                rest_seconds = wait_seconds(backoff.failed())
             except Refusal as error:
                 log.error("The control plane refused the report: %s", error)
                 self.shipper.drop_progress()
@@ -290,7 +290,7 @@ class Agent:
                 # As after a refusal: what one job wrote must not keep the next report back too.
                 self.shipper.drop_progress()
                 raise
-            await wait_until(self.changed, wait_seconds)
+            await wait_until(self.changed, rest_seconds)
 
     async def report(self) -> None:
         """Say what is, and take in what should be."""
@@ -392,7 +392,7 @@ class Agent:
                 # Devices that are well again are taken back when the inventory is read anew.
                 self.inventory = replace(self.inventory, gpus=self.monitor.judged(self.inventory.gpus))
                 self.changed.set()
-            await asyncio.sleep(HEALTH_LOOK_SECONDS)
+            await asyncio.sleep(wait_seconds(HEALTH_LOOK_SECONDS))
 
     def figures(self) -> Figures:
         cpu_seconds, memory_bytes = agent_usage()

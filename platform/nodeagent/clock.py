@@ -28,7 +28,8 @@ import time
 VARIABLE = "ALLOT_TEST_CLOCK"
 #: The file by which a test moves the clocks; "" in production.
 moved_by = os.environ.get(VARIABLE, "")
-#: Nothing waits for longer at a stretch where a test may move the clocks meanwhile.
+#: Nothing waits for longer at a stretch where a test may move the clocks meanwhile, nor rests for longer
+#: before it tries again what failed.
 LOOK_SECONDS = 0.05
 
 

@@ -176,6 +176,7 @@ for turn in ("first", "second", "third"):
 """
 
 
+@pytest.mark.usefixtures("clock")
 async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_agent: StartAgent) -> None:
     agent = await start_agent()
     turns = Path(agent.configuration.checkpoint_folder) / "101"
@@ -201,6 +202,7 @@ async def test_output_is_stored_once_whatever_is_lost(server: FakeServer, start_
     await server.until(lambda: server.text(NODE, 1) == "".join(said.values()))
 
 
+@pytest.mark.usefixtures("clock")
 async def test_a_lost_answer_starts_nothing_twice(server: FakeServer, start_agent: StartAgent) -> None:
     agent = await start_agent()
     server.answers_to_lose = 2
@@ -357,6 +359,7 @@ async def test_a_revoked_token_is_said_and_asked_about_slowly(
     assert refused <= 2
 
 
+@pytest.mark.usefixtures("clock")
 async def test_output_that_is_not_taken_holds_up_no_other(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
@@ -380,6 +383,7 @@ async def test_progress_that_is_refused_does_not_cost_the_lease(
     assert [line.step for line in server.progress(NODE, 1)][-1:] in ([2], [])
 
 
+@pytest.mark.usefixtures("clock")
 async def test_leaving_takes_little_time_though_nobody_can_be_told(
     server: FakeServer, start_agent: StartAgent
 ) -> None:
@@ -416,6 +420,7 @@ async def test_samples_say_which_devices_are_busy(server: FakeServer, start_agen
     await server.until(lambda: server.reports[NODE][-1].samples and not busy())
 
 
+@pytest.mark.usefixtures("clock")
 async def test_what_the_checks_find_is_told_once(server: FakeServer, start_agent: StartAgent) -> None:
     server.report_seconds = 0.1
     await start_agent()

@@ -200,7 +200,7 @@ async def test_of_a_silent_node_an_end_is_told_when_its_lease_is_over(
 async def test_without_a_lease_it_stands_still_on_its_node_until_it_has_one_again(
     clock: MovedClock, node: BatchNodeOfTests
 ) -> None:
-    await node.start(make_part(python(TICKS), attempt=1))
+    await node.start(make_part(python(TICKS), attempt=1, grace_seconds=0.1))
     folder, record = node.runtime.folder(1), node.runtime.records[1]
     deadline = await node.lease_deadline(1)
 

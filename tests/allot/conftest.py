@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from allot import following, transport
 from tests.allot.fake_api import TOKEN, FakeApi, serving
 from tests.allot.in_process import Allot, signed_in
 from tests.patience import PATIENCE_SECONDS
@@ -82,5 +83,9 @@ def allot(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Allo
     """`allot("ls", "-q")` inside this process, which is faster than a process of its own."""
     monkeypatch.setenv("ALLOT_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.chdir(tmp_path)
+    # The fake server moves on with each question, so that only the time between them is shorter.
+    monkeypatch.setattr(following, "SHORTEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(following, "LATE_OUTPUT_SECONDS", 0.1)
+    monkeypatch.setattr(transport, "FIRST_DELAY_SECONDS", 0.02)
 
     return signed_in(monkeypatch, api.url, TOKEN)

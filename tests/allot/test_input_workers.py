@@ -27,6 +27,7 @@ from hypothesis.extra import numpy as arrays
 
 from allot import training
 from allot.training.input_workers import line as wire
+from allot.training.input_workers import trainer as trainers_end
 from allot.training.input_workers.batch import BatchError, pack, unpack
 from allot.training.input_workers.line import LineError
 from allot.training.input_workers.trainer import STRANGERS_MOST, InputWorkers
@@ -46,6 +47,13 @@ def who(item):
     time.sleep(0.01)
     return np.array([item, os.getpid()])
 """
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is told to leave or to stop, and waits for others, sees it at the next look."""
+    monkeypatch.setattr(wire, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(trainers_end, "LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from nodeagent.batch.job_folder import BatchJobFolder, RunnerKey, read
-from nodeagent.clock import boot_clock_seconds
+from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.devices.inventory import Devices, Load, find_devices
 from nodeagent.folder import write_json
@@ -150,7 +150,7 @@ class RemoteRunner:
             self.changed.clear()
             look_seconds = LOOK_RUNNING_SECONDS if self.stage == "running" else LOOK_READY_SECONDS
             try:
-                async with asyncio.timeout(look_seconds):
+                async with asyncio.timeout(wait_seconds(look_seconds)):
                     await self.changed.wait()
             except TimeoutError:
                 continue

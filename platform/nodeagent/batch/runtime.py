@@ -26,7 +26,7 @@ from nodeagent.batch.job_folder import BatchJobFolder, read, seal
 from nodeagent.batch.polling import JOB_LISTS_PER_NODE_LIST, BatchDevices, BatchPoller
 from nodeagent.batch.remote_runner import Stage, lost
 from nodeagent.batch.system import BatchError, BatchJob, BatchJobStatus
-from nodeagent.clock import boot_clock_seconds
+from nodeagent.clock import boot_clock_seconds, wait_seconds
 from nodeagent.configuration import Configuration
 from nodeagent.executor import kept_desired
 from nodeagent.folder import AttemptFolder, read_json, write_json
@@ -292,7 +292,7 @@ class BatchRuntime:
             is_soon = any(not record.is_over for record in expected)
             self.soon.clear()
             try:
-                async with asyncio.timeout(LOOK_SOON_SECONDS if is_soon else LOOK_SECONDS):
+                async with asyncio.timeout(wait_seconds(LOOK_SOON_SECONDS if is_soon else LOOK_SECONDS)):
                     await self.soon.wait()
             except TimeoutError:
                 pass

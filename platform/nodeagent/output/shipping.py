@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from nodeagent.client import Backoff, Client, Refusal, Unreachable
+from nodeagent.clock import wait_seconds
 from nodeagent.folder import AttemptFolder
 from nodeagent.machine import Event, LogsShipped, Part, Phase
 from nodeagent.messages import PartReport, ProgressLine
@@ -77,14 +78,14 @@ class Shipper:
                     problem = f"attempt {attempt}: {error}"
             if problem is not None and not backoff.failures:
                 log.warning("Output waits on the node. %s", problem)
-            wait_seconds = OUTPUT_SECONDS if problem is None else backoff.failed()
+            rest_seconds = OUTPUT_SECONDS if problem is None else backoff.failed()
             if problem is None:
                 backoff.succeeded()
             for progress in self.progress.values():
                 progress.read()
             if any(progress.pending for progress in self.progress.values()):
                 has_progress()
-            await asyncio.sleep(wait_seconds)
+            await asyncio.sleep(wait_seconds(rest_seconds))
 
     async def ship(self, attempt: int) -> None:
         """Send all new output of an attempt; note when there will be no more. Raise Unreachable."""

@@ -5,6 +5,8 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from controlplane.embedded import postgres as module
 from controlplane.embedded.postgres import ADMINISTRATOR, APPLICATION, DATABASE, OWNER, Postgres
 from controlplane.embedded.redis import Redis
 from controlplane.embedded.running import running
+from tests.agent.builders import PLATFORM
 from tests.patience import PATIENCE_SECONDS, until
 
 
@@ -165,3 +168,22 @@ def test_the_programs_may_lie_in_a_closed_folder_too(
     with running(postgres) as process, psycopg.connect(postgres.url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
         require_harmless(process.pid)
+
+
+#: Another process that would like a port, and else the one after it.
+PICKS = """
+import random, sys
+from controlplane.embedded import ports
+liked = int(sys.argv[1])
+random.SystemRandom.sample = lambda *_: range(liked, liked + 200)
+print(ports.pick())
+"""
+
+
+def test_a_port_that_was_picked_is_left_by_others_and_served_all_the_same() -> None:
+    port = ports.pick()
+    command = [sys.executable, "-c", PICKS, str(port)]
+    other = subprocess.run(command, env={"PYTHONPATH": str(PLATFORM)}, capture_output=True, check=True)
+    assert port < int(other.stdout) < port + 200
+    with socket.create_server(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+        assert not ports.is_free(port)
