@@ -38,6 +38,8 @@ NODE: dict[str, Any] = {
     "enforcement": "cooperative",
     "cpus": 8.0,
     "memory_bytes": 32 * 2**30,
+    "storage_bandwidth": 2.0 * 2**30,
+    "cache_bytes": 500 * 2**30,
     "agent_version": "0.1.0",
     "lease_expires_at": NOW,
     "gpus": [
@@ -335,6 +337,7 @@ def test_nodes(allot: Allot, api: FakeApi) -> None:
     )
     shown = allot("nodes", "v100-1").stdout
     assert "Jobs in    Landlock\n" in shown
+    assert "storage 2 GiB/s, cache 500 GiB" in shown
     assert "Enforces   cpu\n" in shown
     assert "GPU parts  cooperative: jobs that ask for their time on the GPU are held\n" in shown
     gpus, checks = shown.split("\n\n")[1:]
