@@ -416,9 +416,9 @@ def data_words(data: Mapping[str, Any] | None) -> str:
 
 
 def storage_words(node: Node) -> str:
-    """`storage 2 GiB/s, cache 500 GiB`; empty for a node that says neither."""
+    """`2 GiB/s, cache 500 GiB`; empty for a node that says neither."""
     said = [
-        f"storage {size(round(node['storage_bandwidth']))}/s" if node["storage_bandwidth"] else "",
+        f"{size(round(node['storage_bandwidth']))}/s" if node["storage_bandwidth"] else "",
         f"cache {size(node['cache_bytes'])}" if node["cache_bytes"] else "",
     ]
     return ", ".join(filter(None, said))

@@ -337,7 +337,7 @@ def test_nodes(allot: Allot, api: FakeApi) -> None:
     )
     shown = allot("nodes", "v100-1").stdout
     assert "Jobs in    Landlock\n" in shown
-    assert "storage 2 GiB/s, cache 500 GiB" in shown
+    assert "Storage    2 GiB/s, cache 500 GiB\n" in shown
     assert "Enforces   cpu\n" in shown
     assert "GPU parts  cooperative: jobs that ask for their time on the GPU are held\n" in shown
     gpus, checks = shown.split("\n\n")[1:]

@@ -241,8 +241,8 @@ def world(db, settings) -> World:
         gpu_model="V100",
         gpus=1,
         nodes=["busy"],
-        starts_at=timezone.now() + timedelta(days=1),
-        ends_at=timezone.now() + timedelta(days=2),
+        starts_at=timezone.now() + timedelta(days=3),
+        ends_at=timezone.now() + timedelta(days=4),
         made_by="user operator",
         made_at=timezone.now(),
     )

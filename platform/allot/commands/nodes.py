@@ -173,8 +173,8 @@ def _node_detail(node: Node) -> str:
         if check["verdict"] != "ok" and (check["gpu"] is None or check["verdict"] == "warning")
     ]
     withdrawn = node["withdrawn"]
-    told = [*_facts(node), *filter(None, [storage_words(node)]), *broken]
-    return "; ".join([*told, *(warn for warn in warned if withdrawn is None or warn not in withdrawn["why"])])
+    news = [warn for warn in warned if withdrawn is None or warn not in withdrawn["why"]]
+    return "; ".join([*_facts(node), *broken, *news])
 
 
 def _facts(node: Node) -> list[str]:
@@ -234,6 +234,7 @@ def _print_node(node: Node) -> None:
         ("Address", node["address"]),
         ("CPUs", f"{node['cpus']:g}"),
         ("Memory", gibibytes(node["memory_bytes"])),
+        ("Storage", storage_words(node)),
         ("Agent", node["agent_version"]),
         ("Jobs in", ISOLATION_WORDS[node["isolation_level"]]),
         ("Enforces", ", ".join(_enforced(node["isolation"])) or "nothing"),

@@ -11,6 +11,7 @@ from django.utils import timezone
 from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
+from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.interference import Branch
 from scheduler.core.model.node_peaks import MeasuredUse
 from scheduler.core.model.tag_constraints import TagConstraint
@@ -71,7 +72,16 @@ def test_every_field_is_filled_from_rows():
         "return_stops_at": timezone.now(),
     }
     node = make_node(
-        "v100-a1", gpus=4, rack="rack-a", cpus=16, memory_bytes=2**36, version=3, **closed, **returns
+        "v100-a1",
+        gpus=4,
+        rack="rack-a",
+        cpus=16,
+        memory_bytes=2**36,
+        storage_bandwidth=2.0**30,
+        cache_bytes=2**39,
+        version=3,
+        **closed,
+        **returns,
     )
     tenant = make_tenant("vision", quota={"*": 9, "V100": 8})
     vc = make_vc(
@@ -163,6 +173,7 @@ def test_every_field_is_filled_from_rows():
         "on_reclaim": "downgrade",
         "tags": ["web"],
         "constraints": [["cache", "rack", 1, None, 2.0]],
+        "data": ["imagenet", 2**37, 1e6],
     }
     job.save()
     Reservation.objects.create(
@@ -288,6 +299,7 @@ def test_every_field_is_filled_from_rows():
     assert (read_job.pinned_cell, read_job.on_reclaim) == ("corner", "downgrade")
     assert read_job.tags == ("web",)
     assert read_job.constraints == (TagConstraint(tag="cache", scope="rack", least=1, weight=2.0),)
+    assert read_job.data == DataSet(name="imagenet", size_bytes=2**37, bandwidth=1e6)
     assert read_job.gpus == 4
     assert read_job.eligible_at > snapshot.now > read_job.submitted_at
     assert snapshot.now - read_job.waits_since > 0
