@@ -188,6 +188,7 @@ urlpatterns = [
     path("rounds", round_api.Rounds.as_view(), name="rounds"),
     path("rounds/<int:number>", round_api.RoundDetail.as_view(), name="round"),
     path("events", event_api.Events.as_view(), name="events"),
+    path("events/stream", event_api.FollowEvents.as_view(), name="event-stream"),
     path(
         "virtual-clusters/<str:name>/fairness",
         fairness_api.VirtualClusterFairness.as_view(),

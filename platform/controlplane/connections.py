@@ -15,6 +15,7 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from controlplane.limits import AsgiApplication, Receive, Scope, Send
+from controlplane.open_streams import stopping
 from tenants.api.problems import CONTENT_TYPE, error_bytes
 
 #: Within which the head of a request has come, from its first byte or, on a new connection, from its opening.
@@ -24,6 +25,8 @@ BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 1_024
 LOOK_SECONDS = 2.0
 LINGER_SECONDS = 1.0
+#: A reader that takes nothing of its answer for so long has gone, or will never have it all.
+TAKE_SECONDS = 60.0
 #: Of path and query together; of all headers together.
 ADDRESS_BYTES = 8_192
 HEAD_BYTES = 65_536
@@ -44,6 +47,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.head_since: float | None = self.loop.time()
         self.body_since: float | None = None
         self.body_bytes = self.head_bytes = 0
+        #: Since when, while the answer waits for its reader, and how much of it is left.
+        self.waits_since, self.left_bytes = 0.0, 0
         address = self.client[0] if self.client else ""
         if is_bounded(address):
             if _open[address] >= settings.CONFIG.connections_per_address:
@@ -125,7 +130,23 @@ class BoundedProtocol(HttpToolsProtocol):
             if now - self.body_since > allowed:
                 self.refuse(408, "too_slow", "The body did not come fast enough.")
                 return
+        if not self.is_taken(now):
+            # What is left cannot be said to such a reader. One that reads on sees that there is more.
+            self.forget()
+            self.transport.abort()
+            return
         self.watch = self.loop.call_later(LOOK_SECONDS, self.look)
+
+    def is_taken(self, now: float) -> bool:
+        """Whether the reader took something of what waits to be sent, or has time left to."""
+        left = self.transport.get_write_buffer_size()
+        if not left or left != self.left_bytes:
+            self.waits_since, self.left_bytes = now, left
+        return now - self.waits_since <= TAKE_SECONDS
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        stopping().set()
 
     def send_400_response(self, msg: str) -> None:
         if not self.is_refused:

@@ -21,8 +21,10 @@ from django.db import close_old_connections
 from django.http import FileResponse, HttpRequest
 from django.urls import URLResolver, get_resolver, set_script_prefix
 
-from controlplane import rights
+from controlplane import open_streams, rights
+from controlplane.event_stream import follow
 from controlplane.lanes import (
+    LONGEST_RETRY_SECONDS,
     Caller,
     Callers,
     Lane,
@@ -34,6 +36,7 @@ from controlplane.lanes import (
 )
 from controlplane.limits import Message, Receive, Scope, Send, refuse
 from scheduler.models.nodes import Node
+from scheduler.telemetry.events.api import EventStream
 from tenants.selectors import Viewer
 from tenants.signin import ITS_TURN, TURN_AFTER_SECONDS
 
@@ -93,10 +96,32 @@ class Handler(ASGIHandler):
             response = await self._answers[lane](scope, body)
             if response.caller is not None:
                 self.callers.learn(scope, response.caller)
-            if response.streaming:
+            goes_on = isinstance(response, EventStream) and scope["method"] == "GET"
+            if response.streaming and not goes_on:
                 turn.give_thread_back()
                 await self._stream(response, lane, receive, send)
+        if goes_on:
+            # Open for days: its caller's turn would never end.
+            await self._follow(response, lane, receive, send)
         return response
+
+    async def _follow(self, response: EventStream, lane: Lane, receive: Receive, send: Send) -> None:
+        user_id = response.viewer.user.pk
+        if not open_streams.take(user_id):
+            most = settings.CONFIG.sockets_per_user
+            raise TooMany(
+                f"You have {most} streams open already; close some first.",
+                policy="streams-of-user",
+                quota=most,
+                retry_after_seconds=LONGEST_RETRY_SECONDS,
+            )
+        pieces = follow(response)
+        try:
+            response.streaming_content = pieces
+            await self._stream(response, lane, receive, send)
+        finally:
+            open_streams.give_back(user_id)
+            await pieces.aclose()
 
     def _lane_of(self, scope: Scope) -> Lane:
         path = scope["path"]
@@ -127,7 +152,10 @@ class Handler(ASGIHandler):
             return response
         # It ends elsewhere, and later: what this thread held goes back now.
         close_old_connections()
-        response.reader = rights.reader_of(request, response) if request is not None else None
+        # One that goes on looks after the right of its reader itself, to say why it ends.
+        response.reader = None
+        if request is not None and not isinstance(response, EventStream):
+            response.reader = rights.reader_of(request, response)
         return response
 
     async def _stream(self, response: Any, lane: Lane, receive: Receive, send: Send) -> None:

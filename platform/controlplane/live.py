@@ -7,7 +7,6 @@ refetched by REST: nothing here keeps state for anybody.
 
 import asyncio
 import time
-from collections import Counter
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +14,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
-from controlplane import rights
+from controlplane import open_streams, rights
 from controlplane.audited import by_viewer
 from controlplane.lanes import in_agents_thread
 from scheduler.models.nodes import Node
@@ -36,9 +35,6 @@ _WATCHED_JOBS = 16
 RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
 #: So many messages may come at once before the others wait for their second.
 _MESSAGES_AT_ONCE = 40
-
-#: Live streams that are open, by user. Those of one user come by many addresses, or by one proxy's.
-_open: Counter[int] = Counter()
 
 
 class Pace:
@@ -74,11 +70,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             await self.close(NOT_SIGNED_IN)
             return
         self.viewer = self.right.viewer
-        if _open[self.viewer.user.id] >= settings.CONFIG.sockets_per_user:
+        if not open_streams.take(self.viewer.user.id):
             await self.close(TOO_MANY)
             return
         self.counted = self.viewer.user.id
-        _open[self.counted] += 1
         await self._look_around()
         self.joined = _groups_of(self.viewer)
         for group in self.joined:
@@ -104,9 +99,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # channel
             self.right.release()
             self.right = None
         if self.counted is not None:
-            _open[self.counted] -= 1
-            if not _open[self.counted]:
-                del _open[self.counted]
+            open_streams.give_back(self.counted)
             self.counted = None
 
     async def _end_with(self, right: rights.Right) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
+from django.http import QueryDict
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,6 +28,17 @@ class Cursor(NamedTuple):
     forward: bool
     value: Any
     id: int | None = None
+
+
+def _address(request: Request, query: QueryDict) -> str:
+    """Return the address of another page, at the host and by the scheme by which this one was asked for.
+
+    The host is one of ALLOT_HOSTS, for a request to any other is refused. A proxy that ends TLS speaks http
+    to this server: then the settings say which scheme callers use.
+    """
+    scheme = "https" if settings.SESSION_COOKIE_SECURE else request.scheme
+    path = f"{request.path}?{urlencode(sorted(query.lists()), doseq=True)}"
+    return f"{scheme}://{request.get_host()}{path}"
 
 
 class NewestFirst(BasePagination):
@@ -108,7 +121,7 @@ class NewestFirst(BasePagination):
     def _link(self, direction: str, row: Model, columns: Sequence[str]) -> str:
         query = self.request.query_params.copy()
         query["cursor"] = f"{direction}.{'~'.join(str(getattr(row, each)) for each in columns)}"
-        return f"{self.request.path}?{urlencode(sorted(query.lists()), doseq=True)}"
+        return _address(self.request, query)
 
     def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
         return [
@@ -132,7 +145,7 @@ class NewestFirst(BasePagination):
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        link = {"type": "string", "nullable": True, "description": "Path of that page; null when none."}
+        link = {"type": "string", "nullable": True, "description": "Address of that page; null when none."}
         return {
             "type": "object",
             "required": ["results", "next", "previous"],
@@ -163,4 +176,4 @@ class ByPosition(NewestFirst):
     def _position(self, position: int) -> str:
         query = self.request.query_params.copy()
         query["cursor"] = str(position)
-        return f"{self.request.path}?{urlencode(sorted(query.lists()), doseq=True)}"
+        return _address(self.request, query)

@@ -13,6 +13,9 @@ from django.test import Client
 from tenants import tokens
 from tenants.models import Token, User
 
+#: What addresses in answers begin with.
+SITE = "http://testserver"
+
 
 def make_token(user: User, **columns: Any) -> str:
     """The text of a new token of the user."""
@@ -33,6 +36,7 @@ class Caller:
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
     ) -> HttpResponse:
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        path = path.removeprefix(SITE)
         path = path if path.startswith(("/api", "/metrics", "/healthz", "/readyz")) else f"/api/v1{path}"
         response = self.client.generic(
             method, path, content, content_type="application/json", headers=self.headers | (headers or {})

@@ -190,6 +190,7 @@ GET    /api/v1/cluster/fragmentation              401    403      403    403    
 GET    /api/v1/rounds                             401    403      403    403    403   200      200       -
 GET    /api/v1/rounds/<int:number>                401    403      403    403    403   200      200       -
 GET    /api/v1/events                             401    200      200    200    200   200      200       -
+GET    /api/v1/events/stream                      401    200      200    200    200   200      200       -
 GET    /api/v1/virtual-clusters/<str:name>/fairness
                                                   401    200      200    200    200   200      200       -
 GET    /api/v1/virtual-clusters/<str:name>/fairness/history

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
-from controlplane import live
+from controlplane import live, open_streams
 
 
 class _Right:
@@ -20,11 +20,11 @@ def test_a_stream_that_an_error_of_redis_ends_counts_no_longer(monkeypatch: pyte
 
     async def fails(self: live.LiveConsumer, *_: object) -> None:
         self.counted, self.right = 7, right  # type: ignore[assignment]
-        live._open[7] += 1
+        assert open_streams.take(7)
         raise ConnectionError("Redis is away")
 
     monkeypatch.setattr(AsyncJsonWebsocketConsumer, "__call__", fails)
     with pytest.raises(ConnectionError):
         asyncio.run(consumer({}, None, None))  # type: ignore[arg-type]
-    assert 7 not in live._open
+    assert open_streams.count_of(7) == 0
     assert right.released == 1

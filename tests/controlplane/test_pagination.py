@@ -70,3 +70,30 @@ def test_links_keep_the_other_parameters(operator):
     for number in range(3):
         make_tenant(f"t{number}")
     assert "page_size=1" in operator.get("/tenants?page_size=1").json()["next"]
+
+
+def address_of_the_next_page(operator, **headers: str) -> str:
+    make_tenant("a")
+    make_tenant("b")
+    return operator.get("/tenants?page_size=1", headers=headers).json()["next"]
+
+
+def test_addresses_of_pages_are_whole_and_at_the_host_that_was_asked(operator, settings):
+    settings.ALLOWED_HOSTS = ["gpus.example.org"]
+    address = address_of_the_next_page(operator, Host="gpus.example.org:8443")
+    assert address.startswith("http://gpus.example.org:8443/api/v1/tenants?cursor=after.")
+
+
+def test_behind_a_proxy_that_ends_tls_addresses_of_pages_are_https(operator, settings):
+    settings.SESSION_COOKIE_SECURE = True
+    assert address_of_the_next_page(operator).startswith("https://testserver/api/v1/tenants?")
+
+
+def test_nobody_makes_an_answer_lead_to_another_host(operator, settings):
+    """What says so without being the host is not believed, and a foreign host is refused."""
+    settings.ALLOWED_HOSTS = ["gpus.example.org"]
+    said = {"Host": "gpus.example.org", "X-Forwarded-Host": "evil.example.org"}
+    assert address_of_the_next_page(operator, **said).startswith("http://gpus.example.org/")
+    foreign = operator.get("/tenants?page_size=1", headers={"Host": "evil.example.org"})
+    assert is_error(foreign, 400, "malformed")
+    assert b"cursor=" not in foreign.content

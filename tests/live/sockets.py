@@ -8,6 +8,7 @@ from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
+from tests.live.described import check
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -22,6 +23,7 @@ class Socket:
             "headers": headers,
             "subprotocols": [],
         }
+        self.is_described = path == "/ws/live"
         self.peer = ApplicationCommunicator(application, scope)
 
     async def connect(self) -> bool:
@@ -35,7 +37,10 @@ class Socket:
     async def receive(self) -> dict[str, Any]:
         event = await self.event()
         assert event["type"] == "websocket.send", event
-        return json.loads(event["text"])
+        message: dict[str, Any] = json.loads(event["text"])
+        if self.is_described:
+            check(message["type"], message)
+        return message
 
     async def closed_with(self) -> int:
         event = await self.event()

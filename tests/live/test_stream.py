@@ -116,7 +116,7 @@ async def heard(socket) -> list[tuple[str, int]]:
 
 
 #: What everybody hears and nothing else looks like.
-MARKER = {"kind": "marker", "id": 0, "version": 0}
+MARKER = {"kind": "round", "id": 0, "version": 0, "data": {}}
 
 
 async def hears_nothing(page) -> bool:

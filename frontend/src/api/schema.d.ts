@@ -364,6 +364,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow what happens, as Server-Sent Events
+         * @description Follow what happens, as Server-Sent Events: those of the list, by id, as they are written.
+         *
+         *     A stream that breaks is resumed by `Last-Event-ID`, and loses nothing. It ends with an event `end`
+         *     that says why.
+         */
+        get: operations["events_stream_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/failure-rules": {
         parameters: {
             query?: never;
@@ -6868,282 +6891,282 @@ export interface components {
         };
         PaginatedAdviceList: {
             results: components["schemas"]["Advice"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedArtefactList: {
             results: components["schemas"]["Artefact"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedAttemptList: {
             results: components["schemas"]["Attempt"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedAuditEntryList: {
             results: components["schemas"]["AuditEntry"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedBudgetOfTenantList: {
             results: components["schemas"]["BudgetOfTenant"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedCellNodeList: {
             results: components["schemas"]["CellNode"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedCreditAccountList: {
             results: components["schemas"]["CreditAccount"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedCreditTransferList: {
             results: components["schemas"]["CreditTransfer"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedDeliveryList: {
             results: components["schemas"]["Delivery"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedElasticitySavingsList: {
             results: components["schemas"]["ElasticitySavings"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedEventList: {
             results: components["schemas"]["Event"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedFailureList: {
             results: components["schemas"]["Failure"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedFairnessMinuteList: {
             results: components["schemas"]["FairnessMinute"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedInvitationList: {
             results: components["schemas"]["Invitation"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedJobGroupList: {
             results: components["schemas"]["JobGroup"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedJobList: {
             results: components["schemas"]["Job"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedJobTargetsList: {
             results: components["schemas"]["JobTargets"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedJobUsageList: {
             results: components["schemas"]["JobUsage"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedLimitsOfUserList: {
             results: components["schemas"]["LimitsOfUser"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedLineList: {
             results: components["schemas"]["Line"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedLoanList: {
             results: components["schemas"]["Loan"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedMaintenanceWindowList: {
             results: components["schemas"]["MaintenanceWindow"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedMarketRuleList: {
             results: components["schemas"]["MarketRule"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedMemberList: {
             results: components["schemas"]["Member"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedNodeList: {
             results: components["schemas"]["Node"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedOfferList: {
             results: components["schemas"]["Offer"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedReservationList: {
             results: components["schemas"]["Reservation"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedRoundList: {
             results: components["schemas"]["Round"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedSavedSearchList: {
             results: components["schemas"]["SavedSearch"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedSecretList: {
             results: components["schemas"]["Secret"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedServingPoolList: {
             results: components["schemas"]["ServingPool"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedSessionList: {
             results: components["schemas"]["Session"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedSharedGpuList: {
             results: components["schemas"]["SharedGpu"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedTenantList: {
             results: components["schemas"]["Tenant"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedThroughputRowList: {
             results: components["schemas"]["ThroughputRow"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedTokenList: {
             results: components["schemas"]["Token"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedUserList: {
             results: components["schemas"]["User"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedViolationList: {
             results: components["schemas"]["Violation"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedVirtualClusterList: {
             results: components["schemas"]["VirtualCluster"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PaginatedWebhookList: {
             results: components["schemas"]["Webhook"][];
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             next: string | null;
-            /** @description Path of that page; null when none. */
+            /** @description Address of that page; null when none. */
             previous: string | null;
         };
         PartEnforcement: {
@@ -11765,6 +11788,90 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedEventList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    events_stream_get: {
+        parameters: {
+            query?: {
+                format?: "json" | "stream";
+                job?: number;
+                /** @description Such as "job." or "node.lost". */
+                kind?: string;
+                /** @description A node's name. */
+                node?: string;
+                tenant?: string;
+            };
+            header?: {
+                /** @description The `id` that came last; the stream goes on after it. Without it the stream begins with what is written from now on. */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
                 };
             };
             /** @description Malformed, or wrong fields. */

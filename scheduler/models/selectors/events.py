@@ -1,8 +1,9 @@
 """Which events a viewer may see, and events as whole objects of the API."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 
 from scheduler.models.events import Event
@@ -46,6 +47,59 @@ def events(rows: Iterable[Event], viewer: Viewer) -> list[Representation]:
         }
         for event in rows
     ]
+
+
+class Settling(NamedTuple):
+    """How far the events are settled: none up to the id `settled` can still be written. None: not known yet.
+
+    Ids are given out before the transactions that write them end, so a lower id can appear after a higher
+    one. A reader that goes on from the highest id would lose it.
+    """
+
+    settled: int | None = None
+    #: An id that had been given out when the `writers` were looked up.
+    given_out: int = 0
+    #: The transactions that may have been given an id up to that one, and had not ended.
+    writers: frozenset[str] = frozenset()
+
+
+#: An insert locks the table before it is given an id, and holds the lock until what it wrote can be seen.
+_WRITERS = """
+SELECT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = 'scheduler_event'::regclass AND mode = 'RowExclusiveLock'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+def last_given_out() -> int:
+    """Return the highest id that an event was given, also one that is not committed."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('scheduler_event', 'id')), 0)"
+        )
+        last: int = cursor.fetchone()[0]
+        return last
+
+
+def settle(before: Settling) -> Settling:
+    """Look how far the events are settled by now."""
+    # In this order: a transaction with an id up to this one holds the lock below, or has ended.
+    given_out = last_given_out()
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITERS)
+        writing = frozenset(name for (name,) in cursor.fetchall())
+    if not writing:
+        return Settling(given_out, given_out)
+    if before.writers & writing:
+        return before._replace(writers=before.writers & writing)
+    settled = before.given_out if before.writers else before.settled
+    return Settling(settled, given_out, writing)
+
+
+def events_between(rows: QuerySet[Event], viewer: Viewer, *, after: int, until: int) -> list[Representation]:
+    """Return the events of these rows with ids in (after, until], by id."""
+    found = events(rows.filter(id__gt=after, id__lte=until), viewer)
+    return sorted(found, key=lambda event: event["id"])
 
 
 def _data_seen(event: Event, viewer: Viewer) -> Any:

@@ -1,10 +1,15 @@
 """Events: members see those of their tenants, operators all."""
 
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
-from rest_framework.generics import ListAPIView
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +18,12 @@ from scheduler.models.nodes import Node
 from scheduler.models.selectors import events as selectors
 from scheduler.models.selectors.events import events_visible
 from scheduler.telemetry.events import schemas
-from tenants.selectors import viewer
+from tenants.errors import FieldError, Invalid
+from tenants.rights import SignIn
+from tenants.selectors import Viewer, viewer
+
+STREAM_TYPE = "text/event-stream"
+LAST_EVENT_ID = "Last-Event-ID"
 
 
 class EventFilter(filters.FilterSet):
@@ -45,3 +55,75 @@ class Events(ListAPIView[Any]):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
         return self.get_paginated_response(selectors.events(page or (), viewer(request)))
+
+
+class EventStream(StreamingHttpResponse):
+    """The answer that goes on: the server sends `rows` as they are written (`controlplane.event_stream`).
+
+    `after`: the id of the last event that the caller has; None: only what is written from now on.
+    """
+
+    def __init__(self, by: Viewer, sign_in: SignIn, rows: QuerySet[Event], after: int | None) -> None:
+        # Without the server there is nothing that would ever end it.
+        super().__init__((), content_type=f"{STREAM_TYPE}; charset=utf-8")
+        # A proxy that collects answers would hold each event back.
+        self.headers["X-Accel-Buffering"] = "no"
+        self.viewer = by
+        self.sign_in = sign_in
+        self.rows = rows
+        self.after = after
+
+
+class StreamRenderer(JSONRenderer):
+    """Lets callers accept an event stream. What it renders are the errors, which are JSON."""
+
+    media_type = STREAM_TYPE
+    format = "stream"
+
+
+class FollowEvents(GenericAPIView[Any]):
+    queryset = Event.objects.none()
+    filterset_class = EventFilter
+    pagination_class = None
+    renderer_classes: ClassVar[list[type[BaseRenderer]]] = [JSONRenderer, StreamRenderer]  # type: ignore[misc]
+
+    def get_queryset(self) -> QuerySet[Event]:
+        return events_visible(viewer(self.request))
+
+    @extend_schema(
+        filters=True,
+        parameters=[
+            OpenApiParameter(
+                LAST_EVENT_ID,
+                OpenApiTypes.STR,
+                OpenApiParameter.HEADER,
+                description="The `id` that came last; the stream goes on after it. Without it the stream "
+                "begins with what is written from now on.",
+            )
+        ],
+        responses={(200, STREAM_TYPE): OpenApiResponse(OpenApiTypes.STR)},
+    )
+    def get(self, request: Request) -> EventStream:
+        """Follow what happens, as Server-Sent Events: those of the list, by id, as they are written.
+
+        A stream that breaks is resumed by `Last-Event-ID`, and loses nothing. It ends with an event `end`
+        that says why."""
+        rows = self.filter_queryset(self.get_queryset())
+        by = viewer(request)
+        return EventStream(by, SignIn.of(by, request.session.session_key), rows, _after(request))
+
+
+def _after(request: Request) -> int | None:
+    text = request.headers.get(LAST_EVENT_ID)
+    if text is None:
+        return None
+    expected = "the `id` that came last on this stream"
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise _wrong(f"{text[:80]!r} is not the id of an event", expected)
+    if int(text) > (last := selectors.last_given_out()):
+        raise _wrong(f"{text} is no event yet: the last one is {last}", expected)
+    return int(text)
+
+
+def _wrong(problem: str, expected: str) -> Invalid:
+    return Invalid(f"{LAST_EVENT_ID}: {problem}.", [FieldError(LAST_EVENT_ID, problem, expected)])
