@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
@@ -43,18 +43,6 @@ def test_a_job_that_left_nothing_says_where_it_could(garden, open_page):
     expect(page.get_by_text("$ALLOT_CHECKPOINT_DIR")).to_be_visible()
 
 
-def choose_folder(page: Page, label: str, folder: Path) -> None:
-    """Choose a folder as Chromium's dialog does.
-
-    Playwright's `set_files` waits for an event that a busy browser may have sent before it listens.
-    """
-    browser = page.context.new_cdp_session(page)
-    selected = f"document.querySelector('[aria-label={label}]')"
-    found = browser.send("Runtime.evaluate", {"expression": selected})
-    chosen = {"files": [str(folder)], "objectId": found["result"]["objectId"]}
-    browser.send("DOM.setFileInputFiles", chosen)
-
-
 def test_a_folder_of_the_users_machine_is_what_a_job_starts_in(garden, open_page, tmp_path: Path):
     project = tmp_path / "project"
     (project / "lib").mkdir(parents=True)
@@ -63,9 +51,9 @@ def test_a_folder_of_the_users_machine_is_what_a_job_starts_in(garden, open_page
     (project / "lib" / "words.txt").write_text("hello from the folder\n")
     page = open_page("vera", "/submit")
     choose = page.get_by_role("button", name="Upload a folder")
-    with page.expect_file_chooser():
+    with page.expect_file_chooser() as choosing:
         choose.click()
-    choose_folder(page, "Folder", project)
+    choosing.value.set_files(project)
     expect(page.get_by_text("The job starts in a copy of project: 2 files")).to_be_visible()
     page.get_by_role("textbox", name="Name", exact=True).fill("reads-its-folder")
     page.get_by_role("textbox", name="Command").fill("cat lib/words.txt")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.core.fitting.cards import Card, gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import Holding, Part, sum_of, together_on
+from scheduler.core.fitting.holding import Holding, Part, sum_of
 from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.storage import left_after
@@ -78,13 +78,11 @@ class Claims:
         """Work out anew what one node offers in each layer."""
         fleet = self._cluster.fleets[model]
         usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
-        kept, all_claims = Part(number, 0, 0.0, 0.0), Part(number, 0, 0.0, 0.0)
-        for part, leaves in self._claims[model, number].values():
-            all_claims = together_on(all_claims, part)
-            kept = kept if leaves else together_on(kept, part)
-        evictable = Part(number, 0, 0.0, 0.0)
-        for _, part in self.evictable.get((model, number), ()):
-            evictable = together_on(evictable, part)
+        claims = self._claims[model, number].values()
+        staying = [part for part, leaves in claims if not leaves]
+        all_claims = sum_of(number, [part for part, _ in claims])
+        kept = all_claims if len(staying) == len(claims) else sum_of(number, staying)
+        evictable = sum_of(number, [part for _, part in self.evictable.get((model, number), ())])
         layers = self._layers[model]
         if all_claims.shares:
             self._settle_shared(model, number)

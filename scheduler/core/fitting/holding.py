@@ -40,10 +40,16 @@ def together_on(one: Part, other: Part) -> Part:
 
 def sum_of(node: int, parts: Sequence[Part]) -> Part:
     """Return what these have of a node together."""
-    total = Part(node, 0, 0.0, 0.0)
+    mask, cpus, memory = 0, 0.0, 0.0
+    shares: tuple[Share, ...] = ()
+    readings: tuple[Reading, ...] = ()
     for part in parts:
-        total = together_on(total, part)
-    return total
+        mask, cpus, memory = mask | part.mask, cpus + part.cpus, memory + part.memory
+        if part.shares:
+            shares += part.shares
+        if part.readings:
+            readings += part.readings
+    return Part(node, mask, cpus, memory, shares, readings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -111,8 +111,9 @@ class Layer:
         readings: tuple[Reading, ...] = (),
     ) -> None:
         self._replace(node, mask)
-        self.cpus[node], self.memory[node] = canonical(cpus), memory
-        self._set_cards(node, cards)
+        self.cpus[node], self.memory[node] = canonical(cpus) if cpus % 1 else cpus, memory
+        if cards or node in self.cards:
+            self._set_cards(node, cards)
         if readings or node in self.readings:
             self._set_readings(node, readings)
 
