@@ -170,12 +170,11 @@ def _refuse_later_end(reservation: Reservation) -> None:
     """Raise Conflict where one of its nodes is reserved, or closes, before this one would end."""
     lock_nodes(reservation.gpu_model)
     time, there = (reservation.starts_at, reservation.ends_at), {"nodes__overlap": reservation.nodes}
-    other = reservations_between(*time).exclude(id=reservation.id).filter(**there).first()
-    window = windows_between(*time).filter(**there).first()
-    if other is None and window is None:
-        return
-    taken = reservation_in_words(other) if other else window_in_words(window) if window else ""
-    raise Conflict.of(FieldError("ends_at", f"nodes of it have {taken}", "an instant before that"))
+    others = reservations_between(*time).exclude(id=reservation.id).filter(**there)[:1]
+    windows = windows_between(*time).filter(**there)[:1]
+    taken = [*map(reservation_in_words, others), *map(window_in_words, windows)]
+    if taken:
+        raise Conflict.of(FieldError("ends_at", f"nodes of it have {taken[0]}", "an instant before that"))
 
 
 def _locked(reservation: Reservation, now: datetime) -> Reservation:

@@ -91,9 +91,10 @@ class Capacity(Searching):
         more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
         twin._own_account().reserve(model, more)
         for layer in twin._own_layers(model):
-            for node, mask, cpus, memory, _, readings in holding.parts:
-                has_cpus, has_memory = max(layer.cpus[node], 0.0), max(layer.memory[node], 0.0)
-                layer.remove(node, mask, min(cpus, has_cpus), min(memory, has_memory), (), readings)
+            for part in holding.parts:
+                cpus = min(part.cpus, max(layer.cpus[part.node], 0.0))
+                memory = min(part.memory, max(layer.memory[part.node], 0.0))
+                layer.remove(part._replace(cpus=cpus, memory=memory, shares=()))
         return twin
 
     def beside(self, cluster: Cluster, layers: Mapping[str, Sequence[Layer]]) -> Capacity:
@@ -113,7 +114,7 @@ class Capacity(Searching):
         twin = self.fork()
         for model, part in lent:
             for layer in twin._own_layers(model):
-                layer.add(part.node, 0, part.cpus, part.memory)
+                layer.add(part)
         return twin
 
     def lending_no_more(self, lent: Sequence[tuple[str, Part]]) -> Capacity:
@@ -173,14 +174,7 @@ class Capacity(Searching):
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for layer in self._own_layers(holding.model, RELEASING, stop):
             for part in holding.parts:
-                layer.add(
-                    part.node,
-                    part.mask & usable[part.node],
-                    part.cpus,
-                    part.memory,
-                    part.shares,
-                    part.readings,
-                )
+                layer.add(part, usable[part.node])
 
     def drop_all(self, holdings: Sequence[Holding]) -> None:
         """Stop many at once: each node is looked at once, however many are there."""
@@ -201,8 +195,8 @@ class Capacity(Searching):
         for (model, stop), parts in several.items():
             usable = self.cluster.fleets[model].usable
             for layer in self._own_layers(model, RELEASING, stop):
-                for node, mask, cpus, memory, _, readings in parts.values():
-                    layer.add(node, mask & usable[node], cpus, memory, (), readings)
+                for node, part in parts.items():
+                    layer.add(part, usable[node])
 
     def give_back(self, holding: Holding) -> bool:
         """Let one of the view's own stay after all that was dropped, if its place is still free."""
@@ -252,14 +246,14 @@ class Capacity(Searching):
         """Take CPUs and memory of nodes, and no GPUs."""
         for layer in self._own_layers(model):
             for part in parts:
-                layer.remove(part.node, 0, part.cpus, part.memory, (), part.readings)
+                layer.remove(part)
 
     def _withdraw(self, holding: Holding) -> None:
         """Offer no more what a holding has, and count it."""
         account = self._own_account()
         for layer in self._own_layers(holding.model):
             for part in holding.parts:
-                layer.remove(part.node, part.mask, part.cpus, part.memory, part.shares, part.readings)
+                layer.remove(part)
         account.count(holding)
 
     def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:

@@ -140,17 +140,18 @@ def readings_of_all(needs: Iterable[Need]) -> tuple[Reading, ...]:
     return merged(found) if found else ()
 
 
+def part_for(node: int, mask: int, needs: Sequence[Need]) -> Part:
+    """Return what replicas would have of a node, with these GPUs."""
+    return Part(node, mask, *processors_of(needs), readings=readings_of_all(needs))
+
+
 def holding_at(fleet: Fleet, demand: Demand, nodes: Sequence[int], masks: Mapping[int, int]) -> Holding:
     """Return what the gang would hold on these nodes, with these GPUs of each."""
     if len(nodes) == 1:  # As nearly all gangs.
-        need = demand.needs[0]
-        readings = merged(need.readings) if need.readings else ()
-        parts = [Part(nodes[0], masks[nodes[0]], need.cpus, need.memory_bytes, readings=readings)]
+        parts = [part_for(nodes[0], masks[nodes[0]], demand.needs)]
     else:
-        parts = [
-            Part(node, masks[node], *processors_of(needs), readings=readings_of_all(needs))
-            for node, needs in by_node(nodes, demand.needs).items()
-        ]
+        grouped = by_node(nodes, demand.needs)
+        parts = [part_for(node, masks[node], needs) for node, needs in grouped.items()]
     return Holding(fleet.model, demand.gpus, tuple(parts))
 
 

@@ -146,14 +146,7 @@ class Offers:
         layer, usable = self._but_kept(layers[-1], model, demand).copy(), self.cluster.fleets[model].usable
         for holding in own:
             for part in holding.parts:
-                layer.add(
-                    part.node,
-                    part.mask & usable[part.node],
-                    part.cpus,
-                    part.memory,
-                    part.shares,
-                    part.readings,
-                )
+                layer.add(part, usable[part.node])
         return layer
 
     def _but_kept(self, layer: Layer, model: str, demand: Demand) -> Layer:
@@ -166,7 +159,7 @@ class Offers:
         left = layer.copy()
         for holding in kept:
             for part in holding.parts:
-                left.remove(part.node, part.mask, part.cpus, part.memory, part.shares, part.readings)
+                left.remove(part)
         return left
 
     def _but(self, demand: Demand, model: str, offered: Layer) -> Layer:

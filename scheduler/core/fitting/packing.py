@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_join, rooms_of, without
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
+from scheduler.core.fitting.holding import Part
 from scheduler.core.fitting.storage import Reading, Storage, is_fast_enough, left_after
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
@@ -111,7 +112,7 @@ class Layer:
         readings: tuple[Reading, ...] = (),
     ) -> None:
         self._replace(node, mask)
-        self.cpus[node], self.memory[node] = canonical(cpus) if cpus % 1 else cpus, memory
+        self.cpus[node], self.memory[node] = canonical(cpus), memory
         if cards or node in self.cards:
             self._set_cards(node, cards)
         if readings or node in self.readings:
@@ -122,16 +123,11 @@ class Layer:
         cards, readings = self.cards.get(node), self.readings.get(node, ())
         return self.masks[node], self.cpus[node], self.memory[node], cards, readings
 
-    def add(
-        self,
-        node: int,
-        mask: int,
-        cpus: float,
-        memory: float,
-        shares: Sequence[Share] = (),
-        readings: tuple[Reading, ...] = (),
-    ) -> None:
-        """Offer what somebody had: GPUs that others still have parts of come back when these do."""
+    def add(self, part: Part, usable: int = -1) -> None:
+        """Offer what somebody had, of the GPUs those in a set; GPUs that others still have parts of come back
+        when these do."""
+        node, mask, cpus, memory, shares, readings = part
+        mask &= usable
         if shares:
             cards = dict(self.cards.get(node, {}))
             for share in shares:
@@ -141,22 +137,14 @@ class Layer:
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] | mask)
         if cpus:
-            there = self.cpus[node] + cpus
-            self.cpus[node] = canonical(there) if there % 1 else there
+            self.cpus[node] = canonical(self.cpus[node] + cpus)
         self.memory[node] += memory
         if readings:
             self._set_readings(node, left_after(self.readings.get(node, ()), readings))
 
-    def remove(
-        self,
-        node: int,
-        mask: int,
-        cpus: float,
-        memory: float,
-        shares: Sequence[Share] = (),
-        readings: tuple[Reading, ...] = (),
-    ) -> None:
+    def remove(self, part: Part) -> None:
         """Offer no more what somebody has: of GPUs that he has a part of, what is left is offered on."""
+        node, mask, cpus, memory, shares, readings = part
         if shares or node in self.cards:
             cards = dict(self.cards.get(node, {}))
             for gpu in members(mask & ~gpus_in(shares)):
@@ -168,8 +156,7 @@ class Layer:
             self._set_cards(node, cards)
         self._replace(node, self.masks[node] & ~mask)
         if cpus:
-            left = self.cpus[node] - cpus
-            self.cpus[node] = canonical(left) if left % 1 else left
+            self.cpus[node] = canonical(self.cpus[node] - cpus)
         self.memory[node] -= memory
         if readings:
             self._set_readings(node, (*self.readings.get(node, ()), *readings))

@@ -120,9 +120,7 @@ def _disturbing_fewer(
         layer = kept.copy()
         for holding in leaving:
             for part in holding.parts:
-                layer.add(
-                    part.node, part.mask & offered.masks[part.node], part.cpus, part.memory, (), part.readings
-                )
+                layer.add(part, offered.masks[part.node])
         found = locate(layer, fleet, demand, rank, node_rank, kept)
         if found is None:
             continue

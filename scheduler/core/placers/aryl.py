@@ -22,7 +22,7 @@ from scheduler.core.building_blocks.policy import PlacerDecision, View
 from scheduler.core.fitting.capacity import Capacity
 from scheduler.core.fitting.cluster import Cluster, Fleet
 from scheduler.core.fitting.demand import Demand, least_gpus
-from scheduler.core.fitting.holding import by_node, gpus_of, processors_of, readings_of_all
+from scheduler.core.fitting.holding import by_node, gpus_of, part_for
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import LENT, Node
@@ -74,7 +74,7 @@ class _Chooser:
         left = layer.copy()
         for node, needs in by_node(first, demand.needs[: demand.base]).items():
             mask = fleet.layouts[node].nearest(layer.masks[node], gpus_of(needs))[1]
-            left.remove(node, mask, *processors_of(needs), (), readings_of_all(needs))
+            left.remove(part_for(node, mask, needs))
         rest = _part(demand, demand.base, len(demand.needs))
         second = _located(left, fleet, rest, for_flexible, cluster)
         return None if second is None else [*first, *second]

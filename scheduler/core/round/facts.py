@@ -375,7 +375,8 @@ class Facts:
 
     def priority_of(self, jobs: Sequence[JobId]) -> int:
         """Return the priority of jobs that share GPUs: that of the most urgent."""
-        return max([self.jobs[job].priority for job in jobs if job in self.jobs], default=0)
+        known = [self.jobs[job].priority for job in jobs if job in self.jobs]
+        return max(known) if known else 0
 
     def holding_on(self, cluster: Cluster, running: Running, whole: Running | None = None) -> Holding:
         """Return what an allocation has of the nodes of a cluster that has its GPUs, its surplus left out.

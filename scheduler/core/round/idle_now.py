@@ -48,8 +48,7 @@ class IdleNow:
             if running.gpu_model in self._had:
                 job = facts.jobs.get(running.jobs[0])
                 owner = job.virtual_cluster if job is not None and facts.is_guaranteed(running) else ""
-                is_alone = len(running.jobs) == 1
-                priority = job.priority if job and is_alone else facts.priority_of(running.jobs)
+                priority = facts.priority_of(running.jobs)
                 self._had[running.gpu_model].add(owner, priority, running.replicas)
 
     def are_enough_for(self, job: Job) -> bool:

@@ -177,10 +177,7 @@ class Reservation:
     def _outside_cells(self, job: Job, layout: Layout) -> Job:
         """Return a guaranteed job as its view sees it: cells are of GPUs, so that a gang some replicas of
         which have none goes to models that are divided by counts."""
-        for task in job.tasks:
-            if not task.gpus:
-                break
-        else:  # As nearly all jobs.
+        if all([task.gpus for task in job.tasks]):
             return job
         models = [model for model in models_of(job, self._facts.cluster) if model not in layout.gpu_models]
         return replace(job, gpu_models=tuple(models))

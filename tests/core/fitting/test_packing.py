@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core.fitting.cards import Share
 from scheduler.core.fitting.cluster import Cluster
 from scheduler.core.fitting.demand import Demand, Need, demand_of
+from scheduler.core.fitting.holding import Part
 from scheduler.core.fitting.packing import Layer, locate
 from scheduler.core.model.snapshot import GpuId, Job, Node, Task, Topology
 from scheduler.core.round.decide import decide
@@ -210,13 +211,13 @@ def test_what_is_left_of_open_gpus_is_known_after_every_change(
     for what, node, gpu, request in steps:
         share = Share(1 << gpu, request, 0)
         if what == "take" and layer.takes(node, share, 0):
-            layer.remove(node, share.gpu, 0.0, 0.0, (share,))
+            layer.remove(Part(node, share.gpu, 0.0, 0.0, (share,)))
             given_out.append((node, share))
         elif what == "give" and given_out:
             node, share = given_out.pop()
-            layer.add(node, share.gpu, 0.0, 0.0, (share,))
+            layer.add(Part(node, share.gpu, 0.0, 0.0, (share,)))
         elif what == "whole" and layer.masks[node] >> gpu & 1:
-            layer.remove(node, 1 << gpu, 0.0, 0.0)
+            layer.remove(Part(node, 1 << gpu, 0.0, 0.0))
         elif what == "copy":
             layer = layer.copy()
         elif what == "on":
