@@ -31,15 +31,23 @@ UNKNOWN = float("inf")
 
 
 class Shapes:
-    """What decides whether each job fits, kept for the many rounds in which it is asked."""
+    """What decides whether each job fits, kept for the many rounds in which it is asked.
 
-    __slots__ = ("by_priority", "known")
+    A shape is a number here, since Python computes the hash of a nested tuple again at each use.
+    """
+
+    __slots__ = ("_numbers", "by_priority", "known")
 
     def __init__(self) -> None:
-        #: By job: the very facts it was made from, and its shape.
-        self.known: dict[JobId, tuple[Job, Hashable]] = {}
+        #: By job: the very facts it was made from, its shape, and its shape together with its speeds.
+        self.known: dict[JobId, tuple[Job, int, int]] = {}
         #: Whether it depends on priorities too: while somebody makes room for higher ones only.
         self.by_priority = False
+        self._numbers: dict[Hashable, int] = {}
+
+    def number_of(self, shape: Hashable) -> int:
+        """Return the number that stands for a shape; equal ones have the same."""
+        return self._numbers.setdefault(shape, len(self._numbers))
 
 
 class Layout:

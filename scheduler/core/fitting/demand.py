@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster
+from scheduler.core.fitting.cluster import NODE_LEVEL, Cluster, Shapes
 from scheduler.core.fitting.storage import Reading, merged
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart, SharingLabels, is_instance
@@ -213,12 +213,21 @@ def shape_of(job: Job) -> Hashable:
 
 
 def shape_in(cluster: Cluster, job: Job) -> Hashable:
-    """Return the shape of a job that is asked for again and again: in every round that it waits."""
+    """Return what stands for the shape of a job in this cluster: it is asked for in every round that it
+    waits."""
     shapes = cluster.shapes
+    _, shape, _ = _known(shapes, job)
+    return (shape, job.priority) if shapes.by_priority else shape
+
+
+def _known(shapes: Shapes, job: Job) -> tuple[Job, int, int]:
     known = shapes.known.get(job.id)
     if known is None or known[0] is not job:
-        known = shapes.known[job.id] = job, shape_of(job)
-    return (known[1], job.priority) if shapes.by_priority else known[1]
+        shape = shape_of(job)
+        number = shapes.number_of(shape)
+        with_speeds = shapes.number_of((shape, *job.throughput.items())) if job.throughput else number
+        known = shapes.known[job.id] = job, number, with_speeds
+    return known
 
 
 def models_of(job: Job, cluster: Cluster) -> tuple[str, ...]:
@@ -248,10 +257,13 @@ def demand_of(
     locality: Locality = Locality.ANY,
 ) -> Demand:
     """Return what the job asks for when granted `gpus` GPUs (its own size unless told)."""
-    key = (shape_in(cluster, job), tuple(job.throughput.items()), gpus, gpu_model, locality)
-    if key not in cluster.demands:
+    shapes = cluster.shapes
+    _, _, with_speeds = _known(shapes, job)
+    key = with_speeds, job.priority if shapes.by_priority else 0, gpus, gpu_model, locality
+    found = cluster.demands.get(key)
+    if found is None:
         size = job.gpus if gpus is None else gpus
-        cluster.demands[key] = Demand(
+        found = cluster.demands[key] = Demand(
             needs=needs_of(job, size),
             gpus=size,
             models=models_of(job, cluster) if gpu_model is None else (gpu_model,),
@@ -259,12 +271,12 @@ def demand_of(
             avoid=_avoided(job),
             candidates=candidates_of([job]),
             pinned_cell=job.pinned_cell,
-            priority=job.priority if cluster.shapes.by_priority else 0,
+            priority=key[1],
             base=0 if job.elastic is None else -(-job.elastic[0] // job.tasks[0].gpus),
             has_parts=job.has_parts,
             lacks_gpus=not all([task.gpus for task in job.tasks]),
         )
-    return cluster.demands[key]
+    return found
 
 
 def _avoided(job: Job) -> frozenset[NodeId]:

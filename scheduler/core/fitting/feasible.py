@@ -68,8 +68,9 @@ class Feasibility:
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        #: Of the tenants that have any.
-        self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...]]] = {}
+        #: Of the tenants that have any: the facts they were made from, and the users and shapes of jobs that
+        #: they hold.
+        self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...], set[object]]] = {}
         #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
         self._owned = {name: self._what_is_owned(vc) for name, vc in virtual_clusters.items()}
         #: What is owned (None: opportunistic) and shapes of jobs that fit: most jobs are like others.
@@ -87,7 +88,7 @@ class Feasibility:
             reason = reason or self._pinned(job) or self._guarantee(job) or self._room(job)
             if reason is None:
                 self._sound.add(kind)
-        return reason or self._quota(job)
+        return reason or self._quota(job, kind[1])
 
     def _what_is_owned(self, vc: VirtualCluster) -> Hashable:
         counts = tuple(sorted(vc.guaranteed.items()))
@@ -295,14 +296,21 @@ class Feasibility:
             else "Leave `pinned_cell` out, or ask an operator to pin one.",
         )
 
-    def _quota(self, job: Job) -> Reason | None:
+    def _quota(self, job: Job, shape: Hashable) -> Reason | None:
         tenant = self.tenants.get(job.tenant)
         if tenant is None or not tenant.is_capped:
             return None
         known = self._quotas.get(tenant.name)
         if known is None or known[0] is not tenant:
-            known = self._quotas[tenant.name] = tenant, quotas_of(tenant)
-        return exceeds_quota(job, known[1], lambda: models_on_candidates(job, self.cluster))
+            known = self._quotas[tenant.name] = tenant, quotas_of(tenant), set()
+        _, quotas, sound = known
+        who = (job.user, shape) if tenant.users else shape
+        if who in sound:
+            return None
+        reason = exceeds_quota(job, quotas, lambda: models_on_candidates(job, self.cluster))
+        if reason is None:
+            sound.add(who)
+        return reason
 
     def _guarantee(self, job: Job) -> Reason | None:
         if not job.guaranteed:

@@ -13,7 +13,7 @@ from scheduler.core.fitting.cards import Card, Share, gpus_in, has_room, may_joi
 from scheduler.core.fitting.cluster import Fleet
 from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.holding import Part
-from scheduler.core.fitting.storage import Reading, Storage, is_fast_enough, left_after
+from scheduler.core.fitting.storage import Reading, Storage, is_fast_enough, left_after, merged
 from scheduler.core.model.bits import members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.processors import canonical
@@ -182,11 +182,13 @@ class Layer:
             self.readings.pop(node, None)
 
     def can_read(self, node: int, more: Sequence[Reading], leaving: Sequence[Reading] = ()) -> bool:
-        """Whether the node's storage is fast enough for these too, when some of those there leave."""
+        """Whether the node's storage is fast enough for what a gang reads there too, replica by replica or
+        together, when some of those there leave."""
         if not more or not self.storage:
             return True
         there = self.readings.get(node, ())
-        return is_fast_enough(self.storage[node], left_after(there, leaving) if leaving else there, more)
+        left = left_after(there, leaving) if leaving else there
+        return is_fast_enough(self.storage[node], left, merged(more))
 
     def readers_of(self, data: frozenset[str]) -> int:
         """Return the set of the nodes on which one of these data sets is read."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scheduler.core.fitting.demand import amount_of, least_amount, least_gpus, needs_held
 from scheduler.core.model import wording
+from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.limits import UserLimits
 from scheduler.core.model.plan import Reason, Tier
 from scheduler.core.model.snapshot import FIXED_WORLD, Job, Tenant
@@ -113,7 +114,9 @@ def most_held(job: Job) -> Amounts:
 
 def most_gpus_held(job: Job) -> float:
     """Return the same in GPUs alone."""
-    return least_amount(job) if job.elastic is None else job.elastic[1]
+    if job.elastic is not None:
+        return job.elastic[1]
+    return job.milligpus / WHOLE_GPU if job.has_parts else job.gpus
 
 
 def _held_at(job: Job, gpus: int) -> Amounts:

@@ -59,7 +59,7 @@ def load(readings: Iterable[Reading], cache_bytes: int) -> float:
 
 
 def is_fast_enough(storage: Storage, there: Sequence[Reading], more: Sequence[Reading]) -> bool:
-    """Whether a node can deliver what more gangs read beside those there.
+    """Whether a node can deliver what more gangs read beside those there: one reading a gang and data set.
 
     What adds nothing to the load may come, also where more was promised than there is.
     """

@@ -83,21 +83,24 @@ class Admission:
         self.giving_way = giving_way(facts) if facts.frame.peaks else {}
         for allocation in self.giving_way:
             facts.changed_jobs.update(facts.running[allocation].jobs)
-        looked_at = self._concerned()
-        self._forget(facts.changed_jobs)
+        looked_at, changed = self._concerned(), facts.changed_jobs
+        self._forget(changed)
         candidates: dict[str, list[Job]] = {}
-        #: Those who are looked at for the sake of others, as they were admitted before.
+        #: Jobs that are looked at for the sake of others, as they were admitted before.
         before: dict[JobId, Job | None] = {}
         for number in sorted(looked_at):
             job = facts.jobs.get(number)
             if job is None:
                 continue
-            if number not in self._considered:
-                if number not in facts.changed_jobs or not self._may_be_considered(job):
+            if number in changed:
+                if not self._may_be_considered(job):
                     continue
                 self._considered.add(number)
-            before[number] = self.admitted.pop(number, None)
-            self.held_back.pop(number, None)
+            elif number in self._considered:
+                before[number] = self.admitted.pop(number, None)
+                self.held_back.pop(number, None)
+            else:
+                continue
             if self._arrays.has_place(job):
                 candidates.setdefault(job.tenant, []).append(job)
             else:
@@ -113,7 +116,7 @@ class Admission:
             if handed.is_crowded:
                 self._crowded.add(tenant)
         news = {number for number, job in before.items() if self.admitted.get(number) is not job}
-        return news | facts.changed_jobs
+        return news | changed
 
     def _concerned(self) -> set[JobId]:
         """Return the jobs that changed, with those for whom that may mean something."""

@@ -122,6 +122,7 @@ class Facts:
         self._forget_tags(job_id)
         self.automatic.pop(job_id, None)
         self.without_gpus.pop(job_id, None)
+        self.cluster.shapes.known.pop(job_id, None)
         job = self.jobs.pop(job_id)
         del self.by_tenant[job.tenant][job_id]
         self.changed_jobs.add(job_id)

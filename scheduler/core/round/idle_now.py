@@ -44,12 +44,13 @@ class IdleNow:
         self._known: dict[tuple[str, int, str], int] = {}
         self._had = {model: _Had() for model in facts.cluster.fleets}
         for running in facts.running.values():
-            # The last GPUs of a model may be gone.
-            if running.gpu_model in self._had:
-                job = facts.jobs.get(running.jobs[0])
-                owner = job.virtual_cluster if job is not None and facts.is_guaranteed(running) else ""
-                priority = facts.priority_of(running.jobs)
-                self._had[running.gpu_model].add(owner, priority, running.replicas)
+            had, job = self._had.get(running.gpu_model), facts.jobs.get(running.jobs[0])
+            if had is None:
+                continue  # The last GPUs of the model are gone.
+            owner = job.virtual_cluster if job is not None and facts.is_guaranteed(running) else ""
+            is_alone = job is not None and len(running.jobs) == 1
+            priority = job.priority if job is not None and is_alone else facts.priority_of(running.jobs)
+            had.add(owner, priority, running.replicas)
 
     def are_enough_for(self, job: Job) -> bool:
         """Whether a job that waits might start without the end of any job that has a claim as good."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler.core.fitting.candidates import models_on_candidates
-from scheduler.core.fitting.demand import models_of
+from scheduler.core.fitting.demand import least_amount, models_of
 from scheduler.core.fitting.quotas import (
     ALL_MODELS,
     CPUS,
@@ -106,6 +106,7 @@ def hand_out(
     parts = [part for part in parts if not part.holds(jobs, still_held)]
     if not parts:
         return Handed({job.id: job for job in jobs}, {}, is_crowded=False)
+    of_gpus = all([part.quota.is_of_gpus for part in parts])
     admitted: dict[JobId, Job] = {}
     held_back: dict[JobId, tuple[Reason, ...]] = {}
     for stopping, model, amounts in still_held:
@@ -115,7 +116,7 @@ def hand_out(
     for job in in_order(jobs):
         running, own = facts.current.get(job.id), _counting(parts, job)
         if running is None:
-            needs = least_held(job)
+            needs = Amounts(least_amount(job), 0.0, 0) if of_gpus else least_held(job)
             accepted = models_of(job, facts.cluster)
             models = models_on_candidates(job, facts.cluster)
             reason = None

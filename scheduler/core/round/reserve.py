@@ -56,14 +56,14 @@ class _Part:
     def put_job(self, job: Job) -> None:
         before = self.jobs.get(job.id)
         self._put_in(self.jobs, job)
-        running = self.running.get(job.id)
+        running = self.running.get(job.id) if self.running else None
         if running is None:
             self._wait(job)
         elif self.orders.ends is not None and before and before.time_limit_seconds != job.time_limit_seconds:
             self.orders.ends.put(running, self.pending[running.jobs], self.jobs)
         if job.elastic is not None:
             self._put_in(self.elastic, job)
-        else:
+        elif self.elastic:
             self.elastic.pop(job.id, None)
 
     def _put_in(self, known: dict[JobId, Job], job: Job) -> None:

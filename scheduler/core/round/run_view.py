@@ -17,6 +17,7 @@ from scheduler.core.model.errors import PolicyError, UnknownPlugin
 from scheduler.core.model.gpu_parts import SHARE_NEVER
 from scheduler.core.model.plan import Decision, Grant, LedgerLine, Mode, Placement, Reason
 from scheduler.core.model.snapshot import AllocationId, JobId, Memory, Running
+from scheduler.core.placers.consolidate import Consolidate
 from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serve a view whose own policy or placer takes too long.
@@ -343,11 +344,19 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
         together = getattr(placer, "together", False)
         offered = _offered(view, decision)
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
+        if isinstance(placer, Consolidate) and view.tagged is None and _disturbed_no_one(offered, view):
+            # It settled each grant on this very capacity: to do so again would change nothing.
+            return placed, offered
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
         raise
     except Exception as error:  # A placer may fail in any way it likes: it costs only its own view.
         raise PolicyError(f"placer {type(placer).__name__} failed: {error!r}") from error
+
+
+def _disturbed_no_one(capacity: Capacity, view: View) -> bool:
+    """Whether all the view's own that were up for decision stay, and none of others has to leave."""
+    return not capacity.pending and len(capacity.dropped) == len(view.capacity.dropped)
 
 
 def _offered(view: View, decision: Decision) -> Capacity:

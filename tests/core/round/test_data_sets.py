@@ -107,6 +107,15 @@ def test_the_same_name_is_another_data_set_of_another_tenant() -> None:
     assert places(decide(snapshot)) == {3: {1}}
 
 
+@pytest.mark.parametrize("placer", sorted(PLACERS))
+def test_the_replicas_of_a_gang_count_together_also_where_the_cache_holds_what_they_read(placer: str) -> None:
+    """Three that read 2 bytes a second each do not fit onto a storage of 4; one of 6 will do."""
+    gang = make_job(1, tasks=[Task(replicas=3, gpus=1)], data=DataSet(name="a", size_bytes=10, bandwidth=2.0))
+    plan = decide(facts([gang], [node(1, 4.0, cache=50), node(2, 6.0, cache=50)], placer=placer))
+    assert not plan.degraded
+    assert 2 in places(plan)[1]
+
+
 def test_a_job_goes_where_the_storage_is_fast_enough_for_it() -> None:
     reader = make_job(1, 4, data=words(bandwidth=300.0))
     new = make_job(2, 2, data=imagenet(bandwidth=300.0))
@@ -259,6 +268,7 @@ def test_no_storage_is_promised_more_than_it_delivers(
     running: list[Running] = []
     for upto in range(1, len(jobs) + 1):
         plan = decide(facts(jobs[:upto], nodes, running, placer))
+        assert not plan.degraded, "a view that stands still promises nothing either"
         gone = {action.allocation for action in plan.actions if action.allocation is not None}
         running = [each for each in running if each.allocation not in gone]
         for action in plan.actions:

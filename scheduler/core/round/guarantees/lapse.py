@@ -99,17 +99,17 @@ class Lapse:
     def _line(self, running: Running) -> Line | None:
         """Return what an allocation counts against; None: it is no guaranteed one, or about to end."""
         facts = self._facts
-        jobs = [facts.jobs.get(job) for job in running.jobs]
         if not facts.is_live(running) or running.allocation in self._admission.endings:
             return None
         if facts.is_divided(running.gpu_model):
             return None
-        first = jobs[0]
-        if first is None or not all(job is not None and job.guaranteed for job in jobs):
-            return None
-        # Nobody decides about jobs whose virtual cluster was deleted under them.
-        known = first.virtual_cluster in facts.virtual_clusters
-        return (first.virtual_cluster, running.gpu_model) if known else None
+        for number in running.jobs:
+            job = facts.jobs.get(number)
+            if job is None or not job.guaranteed:
+                return None
+        owner = facts.jobs[running.jobs[0]].virtual_cluster
+        # Jobs whose virtual cluster was deleted under them are decided about by no view.
+        return (owner, running.gpu_model) if owner in facts.virtual_clusters else None
 
     def _settle(self, line: Line) -> Iterator[JobId]:
         vc, model = line
