@@ -12,11 +12,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from scheduler.core.model.data_sets import DataSet
+from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.plan import Plan
-from scheduler.core.model.snapshot import JobId, Snapshot, Task, Topology
+from scheduler.core.model.snapshot import GpuId, JobId, Snapshot, Task, Topology
+from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.round.registry import PLACERS, POLICIES
 from scheduler.core.round.run_view import ViewOutcome
 from scheduler.core.sim.engine import Engine
@@ -57,13 +60,14 @@ class Watch:
 
     def __call__(self, engine: Engine, outcomes: Sequence[ViewOutcome], plan: Plan) -> None:
         self.wrong += [f"view {view} failed: {why}" for view, why in plan.degraded.items()]
-        held = Counter(
-            gpu
-            for running in engine.round_engine.facts.running.values()
-            for replica in running.replicas
-            for gpu in replica
-        )
-        self.wrong += [f"GPU {gpu} has {count} holders" for gpu, count in held.items() if count > 1]
+        facts, held = engine.round_engine.facts, Counter[GpuId]()
+        for running in facts.running.values():
+            parts = facts.jobs[running.jobs[0]].parts_on(running.replicas)
+            for gpu in running.gpus:
+                held[gpu] += parts[gpu].request if gpu in parts else WHOLE_GPU
+        self.wrong += [
+            f"{used / WHOLE_GPU:g} of GPU {gpu} are held" for gpu, used in held.items() if used > WHOLE_GPU
+        ]
 
 
 def make_case(seed: int, number: int) -> Case:
@@ -72,8 +76,15 @@ def make_case(seed: int, number: int) -> Case:
     policy, placer = dice.choice(sorted(POLICIES)), dice.choice(sorted(PLACERS))
     parameters = dice.choice([{}, *VARIANTS.get(policy, ())])
     models = ["V100", "P100"][: dice.choice((1, 1, 2))]
+    is_rich = dice.random() < 0.5
     nodes = [
-        make_node(place, gpus=dice.choice((4, 8)), gpu_model=dice.choice(models), rack=f"rack-{place % 2}")
+        make_node(
+            place,
+            gpus=dice.choice((4, 8)),
+            gpu_model=dice.choice(models),
+            rack=f"rack-{place % 2}",
+            **(_rest_of_node(dice) if is_rich else {}),
+        )
         for place in range(1, dice.randint(2, 8))
     ]
     idle = Counter({model: sum(len(n.gpus) for n in nodes if n.gpu_model == model) for model in models})
@@ -82,6 +93,9 @@ def make_case(seed: int, number: int) -> Case:
         guaranteed = {model: dice.randint(0, idle[model]) for model in models}
         idle.subtract(guaranteed)
         chosen: dict[str, Any] = {"policy": policy, "policy_parameters": parameters, "placer": placer}
+        if is_rich:
+            chosen["longest_wait_seconds"] = dice.choice((0.0, 0.0, 300.0))
+            chosen["min_run_seconds"] = dice.choice((0.0, 0.0, 120.0))
         clusters.append(make_virtual_cluster(name, guaranteed, **chosen))
     facts = make_snapshot(
         now=0.0,
@@ -93,13 +107,52 @@ def make_case(seed: int, number: int) -> Case:
         spare_placer=placer,
     )
     arrivals = [
-        _arrival(dice, job, [each.name for each in clusters]) for job in range(1, dice.randint(3, 30))
+        _arrival(dice, job, [each.name for each in clusters], is_rich=is_rich)
+        for job in range(1, dice.randint(3, 30))
     ]
     words = ",".join(f"{name}={value}" for name, value in parameters.items())
     return Case(facts, arrivals, Rules(moves=dice.random() < 0.8), f"{policy}:{words} {placer}")
 
 
-def _arrival(dice: random.Random, number: int, clusters: Sequence[str]) -> Arrival:
+def _rest_of_node(dice: random.Random) -> dict[str, Any]:
+    """Return what a node has beside its GPUs."""
+    return {
+        "cpus": dice.choice((8.0, 32.0)),
+        "memory_bytes": dice.choice((32, 128)) * 2**30,
+        "storage_bandwidth": dice.choice((0.0, 4.0, 10.0)),
+        "cache_bytes": dice.choice((0, 50, 200)),
+    }
+
+
+def _rest_of_job(dice: random.Random, replicas: int, gpus: int) -> dict[str, Any]:
+    """Return what a job may ask for beside whole GPUs; each kind of job is rare."""
+    kind = dice.choice(("part", "no GPUs", "two tasks", "tags", "processors", "plain"))
+    cpus, memory = dice.choice((0.0, 1.0, 2.5)), dice.choice((0, 2**30, 8 * 2**30))
+    fields: dict[str, Any] = {}
+    task = Task(replicas=replicas, gpus=gpus, cpus=cpus * gpus, memory_bytes=memory)
+    if kind == "part":
+        request = dice.choice((200, 300, 500, 700))
+        fields["tasks"] = (replace(task, gpus=1, part=GpuPart(request=request, limit=request)),)
+    elif kind == "no GPUs":
+        fields["tasks"] = (Task(replicas=replicas, gpus=0, cpus=1.0 + cpus, memory_bytes=memory),)
+    elif kind == "two tasks":
+        fields["tasks"] = (task, Task(replicas=1, gpus=dice.choice((0, 1)), cpus=1.0))
+    elif kind != "plain":
+        fields["tasks"] = (task,)
+    if kind == "tags":
+        fields["tags"] = (dice.choice(("web", "cache")),)
+        most = TagConstraint(tag="web", most=dice.choice((0, 1)), weight=dice.choice((None, 1.0)))
+        fields["constraints"] = dice.choice(((), (most,)))
+    if dice.random() < 0.4:
+        fields["data"] = DataSet(
+            name=dice.choice("abc"),
+            size_bytes=dice.choice((10, 40, 70)),
+            bandwidth=dice.choice((0.0, 1.0, 2.0, 3.5)),
+        )
+    return fields
+
+
+def _arrival(dice: random.Random, number: int, clusters: Sequence[str], *, is_rich: bool) -> Arrival:
     replicas, gpus = dice.choice(SHAPES)
     work = dice.choice((1.0, 30.0, 61.5, 600.0, round(dice.expovariate(1 / 2_000), 3) + 0.001))
     fields: dict[str, Any] = {}
@@ -107,9 +160,11 @@ def _arrival(dice: random.Random, number: int, clusters: Sequence[str]) -> Arriv
         fields["elastic"] = (gpus * max(1, replicas // 2), gpus * replicas * 2)
     elif dice.random() < 0.1:
         fields["topology"] = Topology(level=dice.choice(("node", "rack")), required=dice.random() < 0.5)
+    elif is_rich:
+        fields |= _rest_of_job(dice, replicas, gpus)
+    fields.setdefault("tasks", (Task(replicas=replicas, gpus=gpus),))
     job = make_job(
         number,
-        tasks=(Task(replicas=replicas, gpus=gpus),),
         tenant=dice.choice(("speech", "vision")),
         virtual_cluster=dice.choice(clusters),
         submitted_at=float(dice.choice((0, 0, 10, dice.randint(0, 3_000)))),
