@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from allot.administration import Administration
 from allot.archives import Archives, Artefacts
 from allot.credentials import find_account
+from allot.feed import Events
 from allot.resources import Audit, Logs, Market, Notices, Serving, Throughputs, Tokens
 from allot.transport import Transport, page_of, secrets_path, with_tenant
 
@@ -223,10 +225,6 @@ class Client:
         """The GPUs of which jobs have parts, or that several have together: who has what."""
         return cast("Iterator[schema.SharedGpu]", self._pages("/shared-gpus", {}, None))
 
-    def events(self, *, limit: int | None = None, **filters: str | int | None) -> Iterator[schema.Event]:
-        """What happened, newest first. Filters: job, node, tenant, kind."""
-        return cast("Iterator[schema.Event]", self._pages("/events", filters, limit))
-
     def job_run_time(self, job_id: int) -> schema.JobRunTime:
         """How long it runs in all, as declared and as its own steps tell."""
         return cast("schema.JobRunTime", self._read(f"/jobs/{job_id}/run-time"))
@@ -398,8 +396,9 @@ class Client:
 
     def fairness(self, virtual_cluster: str) -> schema.Fairness:
         """How a virtual cluster is divided among its tenants."""
-        path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"
-        return cast("schema.Fairness", self._read(path))
+        return cast(
+            "schema.Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness")
+        )
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""
@@ -424,6 +423,10 @@ class Client:
     @property
     def audit(self) -> Audit:
         return Audit(read=self._read, pages=self._pages)
+
+    @property
+    def events(self) -> Events:
+        return Events(pages=self._pages, transport=self._transport)
 
     @property
     def logs(self) -> Logs:
@@ -487,12 +490,9 @@ class Client:
             parameters["page_size"] = LARGEST_PAGE if left is None else min(left, LARGEST_PAGE)
             answer = self._read(path, parameters)
             items, following = page_of(answer)
-            for item in items:
-                if left is not None:
-                    if left == 0:
-                        return
-                    left -= 1
-                yield item
+            wanted = list(islice(items, left))
+            yield from wanted
+            left = None if left is None else left - len(wanted)
             if not following or left == 0:
                 return
             # Only the query is taken from the link: its host is the one that the server sees, which

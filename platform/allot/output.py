@@ -119,6 +119,12 @@ def print_line(text: str) -> None:
     sys.stdout.write(visible(text) + "\n")
 
 
+def print_object_line(value: Any) -> None:
+    """Print one object in one line of JSON."""
+    text = json.dumps(value, ensure_ascii=False)
+    sys.stdout.write((text if visible(text) == text else json.dumps(value)) + "\n")
+
+
 def print_objects(value: Any, output: Format) -> None:
     """Print a whole object or a list of them, with every field that the server sent."""
     # What is not printable becomes an escape of JSON or YAML, which programs read back as it was.

@@ -11,7 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -67,7 +67,7 @@ class Transport:
         require_encryption(url, insecure=insecure)
         self.url = url
         self.on_retry = on_retry
-        self._sleep = sleep
+        self.sleep = sleep
         self._clock = clock
         headers = {"Accept": "application/json", "User-Agent": "allot"}
         if token:
@@ -124,7 +124,7 @@ class Transport:
                 if self._clock() + pause > deadline:
                     raise
                 self.on_retry(str(error))
-                self._sleep(pause)
+                self.sleep(pause)
                 delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
     def _in_turn(self, ask: Callable[[], T]) -> T:
@@ -136,7 +136,7 @@ class Transport:
                 if not error.is_limit or error.retry_after_seconds is None:
                     raise
                 self.on_retry(str(error))
-                self._sleep(min(error.retry_after_seconds, LONGEST_TURN_SECONDS) * random.uniform(1.0, 1.25))
+                self.sleep(min(error.retry_after_seconds, LONGEST_TURN_SECONDS) * random.uniform(1.0, 1.25))
         return ask()
 
     def _once(
@@ -194,6 +194,22 @@ class Transport:
             raise Unreachable(f"Cannot reach {self.url}: {_cause(error)}.", url=self.url) from error
         except OSError as error:
             raise WrongUse(f"Cannot write {target}: {error.strerror or error}.") from error
+
+    def lines(self, path: str, parameters: Mapping[str, object], headers: Mapping[str, str]) -> Iterator[str]:
+        """Yield the lines of an answer that goes on, such as Server-Sent Events, until it ends.
+
+        Raises Unreachable when it breaks or is silent for too long, or a Refused saying what the server said.
+        """
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        accept = {"Accept": "text/event-stream", **headers}
+        try:
+            with self._http.stream("GET", path, params=given or None, headers=accept) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise self._error(answer)
+                yield from answer.iter_lines()
+        except httpx.TransportError as error:
+            raise Unreachable(f"Lost {self.url}: {_cause(error)}.", url=self.url) from error
 
     def upload(self, path: str, file: IO[bytes], kind: str) -> Any:
         """PUT a whole file, piece by piece, and return the answer. Raises Unreachable or Refused."""

@@ -58,7 +58,7 @@ def test_retries_wait_longer_each_time_and_end(api: FakeApi, client: Client, pau
         pauses.append(seconds)
         now[0] += seconds
 
-    client._transport._clock, client._transport._sleep = lambda: now[0], sleep
+    client._transport._clock, client._transport.sleep = lambda: now[0], sleep
     api.busy_answers = 1000
     with pytest.raises(Busy):
         client.submit({"name": "a"})
@@ -76,13 +76,13 @@ def test_what_can_not_be_sent_is_said_before_anything_is_asked(api: FakeApi, cli
 
 def test_retry_after_is_obeyed(client: Client, api: FakeApi, pauses: list[float]) -> None:
     api.refuse = Answer(429, {"code": "too_many_requests", "detail": "Slowly."}, {"Retry-After": "7"})
-    sleep = client._transport._sleep
+    sleep = client._transport.sleep
 
     def relent(seconds: float) -> None:
         api.refuse = None
         sleep(seconds)
 
-    client._transport._sleep = relent
+    client._transport.sleep = relent
     assert client.submit({"name": "a"})["id"] == 1
     assert pauses == [7.0]
 
@@ -99,7 +99,7 @@ def test_a_request_that_is_still_under_way_is_asked_for_again(client: Client, ap
     def finish(seconds: float) -> None:
         api.refuse = None
 
-    client._transport._sleep = finish
+    client._transport.sleep = finish
     assert client.submit({"name": "a"})["id"] == 1
 
 

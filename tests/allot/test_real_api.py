@@ -340,7 +340,7 @@ def test_answers_are_what_their_types_promise(allot: Allot, client: Client) -> N
         (list(client.logs.search(ran.id, "t")), list[schema.LogSearch]),
         (client.nodes(), list[schema.Node]),
         (client.virtual_clusters(), list[schema.VirtualCluster]),
-        (list(client.events()), list[schema.Event]),
+        (list(client.events.listed()), list[schema.Event]),
     ]
     for answer, kind in answers:
         assert answer

@@ -10,7 +10,9 @@ import pytest
 from django.db import connection
 from django.http import HttpResponse
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
+from scheduler.models import ViewComputing
 from tenants.api.editions import Edited
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import make_member, make_tenant, make_user
@@ -75,6 +77,16 @@ class TestOneThing:
         now = operator.get("/tenants/red")["ETag"]
         assert operator.delete("/tenants/red", **made_from(now)).status_code == 204
         assert is_error(operator.delete("/tenants/red", **made_from(now)), 404, "not_found")
+
+    def test_settings_have_the_edition_of_what_people_change_in_them(self, operator: Caller) -> None:
+        before = operator.get("/cluster/settings")
+        ViewComputing.objects.create(view="spare", overruns=1, since=timezone.now(), message="It took 9 s.")
+        after = operator.get("/cluster/settings")
+        assert before.json()["overrun"] != after.json()["overrun"]
+        assert before["ETag"] == after["ETag"]
+        changed = operator.patch("/cluster/settings", {"backoff_seconds": 77}, **made_from(after["ETag"]))
+        assert changed.status_code == 200
+        assert changed["ETag"] != after["ETag"]
 
     def test_what_is_known_already_is_not_sent_again(self, operator: Caller) -> None:
         etag = operator.get(QUOTA)["ETag"]

@@ -104,6 +104,34 @@ def test_guarantees_are_edited_and_what_does_not_fit_is_refused(garden, open_pag
     garden.platform.call("PUT", "virtual-clusters/speech-vc", {"guaranteed": {"V100": 2}})
 
 
+def test_the_second_of_two_who_edit_a_virtual_cluster_sees_the_first_ones_change_and_keeps_his_own(
+    garden, open_page
+):
+    pages = [open_page("operator", "/virtual-clusters", own_session=True) for _ in range(2)]
+    for page in pages:
+        page.get_by_role("button", name="Edit speech-vc").click()
+        expect(page.get_by_role("dialog").get_by_role("button", name="Save")).to_be_enabled()
+    first, second = (page.get_by_role("dialog") for page in pages)
+    try:
+        first.get_by_label("Title").fill("Speech team")
+        first.get_by_role("button", name="Save").click()
+        expect(first).to_have_count(0)
+        second.get_by_label(re.compile("^V100")).fill("1")
+        second.get_by_role("button", name="Save").click()
+        expect(second.get_by_role("alert")).to_contain_text("It was changed since it was read.")
+        kept = garden.platform.call("GET", "virtual-clusters/speech-vc")
+        assert (kept["title"], kept["guaranteed"]) == ("Speech team", {"V100": 2})
+        second.get_by_role("button", name="Load the new state").click()
+        expect(second.get_by_label("Title")).to_have_value("Speech team")
+        expect(second.get_by_label(re.compile("^V100"))).to_have_value("1")
+        second.get_by_role("button", name="Save").click()
+        expect(second).to_have_count(0)
+        both = garden.platform.call("GET", "virtual-clusters/speech-vc")
+        assert (both["title"], both["guaranteed"]) == ("Speech team", {"V100": 1})
+    finally:
+        garden.platform.call("PUT", "virtual-clusters/speech-vc", {"title": "", "guaranteed": {"V100": 2}})
+
+
 def test_a_quota_is_set_and_holds_the_next_job_back(garden, open_page):
     operating = open_page("operator", "/tenants/vision")
     operating.get_by_role("button", name="Edit the quota").click()

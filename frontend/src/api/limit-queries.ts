@@ -3,6 +3,7 @@
 import { queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, everyPage } from "@/api/client";
+import { type Edition, editionQuery } from "@/api/edition";
 import type { BudgetInputRequest, UserQuotaInputRequest } from "@/api/schema";
 
 /** Of the members that have limits; who is no admin of the tenant sees his own. */
@@ -33,15 +34,29 @@ export const userBudgetQuery = (tenant: string, username: string) =>
       ),
   });
 
+export const userQuotaEdition = (tenant: string, username: string) =>
+  editionQuery(["user-quota", tenant, username], () =>
+    api.GET("/tenants/{name}/members/{username}/quota", { params: { path: { name: tenant, username } } }),
+  );
+
+export const userBudgetEdition = (tenant: string, username: string) =>
+  editionQuery(["user-budget", tenant, username], () =>
+    api.GET("/tenants/{name}/members/{username}/budget", { params: { path: { name: tenant, username } } }),
+  );
+
 /** Both together: the budget is removed where there is none. */
 export async function setUserLimits(
   tenant: string,
   username: string,
   quota: UserQuotaInputRequest,
   budget: BudgetInputRequest | null,
+  editions: { quota: Edition; budget: Edition },
 ): Promise<void> {
-  const params = { path: { name: tenant, username } };
-  await answerOf(api.PUT("/tenants/{name}/members/{username}/quota", { params, body: quota }));
+  const path = { name: tenant, username };
+  await answerOf(
+    api.PUT("/tenants/{name}/members/{username}/quota", { params: { path, header: editions.quota }, body: quota }),
+  );
+  const params = { path, header: editions.budget };
   if (budget) await answerOf(api.PUT("/tenants/{name}/members/{username}/budget", { params, body: budget }));
   else await answerOf(api.DELETE("/tenants/{name}/members/{username}/budget", { params }));
 }

@@ -3,6 +3,7 @@
 import { queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, everyPage, once } from "@/api/client";
+import { type Edition, editionQuery } from "@/api/edition";
 import type { PatchedWindowInputRequest, WindowInputRequest } from "@/api/schema";
 
 /** Windows that are not over. */
@@ -20,8 +21,11 @@ export const windowsQuery = queryOptions({
 export const announceWindow = (body: WindowInputRequest) =>
   answerOf(api.POST("/maintenance", { params: { header: once() }, body }));
 
-export const changeWindow = (id: number, body: PatchedWindowInputRequest) =>
-  answerOf(api.PATCH("/maintenance/{window_id}", { params: { path: { window_id: id } }, body }));
+export const windowEdition = (id: number) =>
+  editionQuery(["maintenance", id], () => api.GET("/maintenance/{window_id}", { params: { path: { window_id: id } } }));
+
+export const changeWindow = (id: number, body: PatchedWindowInputRequest, header: Edition) =>
+  answerOf(api.PATCH("/maintenance/{window_id}", { params: { path: { window_id: id }, header }, body }));
 
 export const cancelWindow = (id: number) =>
   answerOf(api.DELETE("/maintenance/{window_id}", { params: { path: { window_id: id } } }));

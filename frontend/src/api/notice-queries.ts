@@ -3,6 +3,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, cursorOf, everyPage, once } from "@/api/client";
+import { type Edition, editionQuery } from "@/api/edition";
 import type {
   BudgetInputRequest,
   PatchedNotificationChangeRequest,
@@ -34,9 +35,12 @@ export const budgetQuery = (tenant: string) =>
     refetchInterval: 2 * LOOK_AGAIN_MS,
   });
 
+export const budgetEdition = (tenant: string) =>
+  editionQuery(["budget", tenant], () => api.GET("/tenants/{name}/budget", { params: { path: { name: tenant } } }));
+
 /** Null: no more budget. */
-export async function setBudget(tenant: string, terms: BudgetInputRequest | null): Promise<void> {
-  const params = { path: { name: tenant } };
+export async function setBudget(tenant: string, terms: BudgetInputRequest | null, header: Edition): Promise<void> {
+  const params = { path: { name: tenant }, header };
   if (terms) await answerOf(api.PUT("/tenants/{name}/budget", { params, body: terms }));
   else await answerOf(api.DELETE("/tenants/{name}/budget", { params }));
 }
@@ -77,8 +81,12 @@ export const deliveriesQuery = (id: number) =>
 export const addWebhook = (body: WebhookInputRequest) =>
   answerOf(api.POST("/webhooks", { params: { header: once() }, body }));
 
-export const changeWebhook = (id: number, body: PatchedWebhookChangeRequest) =>
-  answerOf(api.PATCH("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body }));
+export const webhookEdition = (id: number) =>
+  editionQuery(["webhooks", id], () => api.GET("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } } }));
+
+/** `header` left out: whatever else was changed meanwhile. */
+export const changeWebhook = (id: number, body: PatchedWebhookChangeRequest, header: Edition = {}) =>
+  answerOf(api.PATCH("/webhooks/{webhook_id}", { params: { path: { webhook_id: id }, header }, body }));
 
 export const removeWebhook = (id: number) =>
   answerOf(api.DELETE("/webhooks/{webhook_id}", { params: { path: { webhook_id: id } } }));

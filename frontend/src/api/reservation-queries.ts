@@ -3,6 +3,7 @@
 import { queryOptions } from "@tanstack/react-query";
 
 import { answerOf, api, everyPage, once } from "@/api/client";
+import { type Edition, editionQuery } from "@/api/edition";
 import type { PatchedReservationChangeRequest, ReservationInputRequest } from "@/api/schema";
 
 /** Reservations that are not over. */
@@ -18,8 +19,13 @@ export const reservationsQuery = queryOptions({
 export const makeReservation = (body: ReservationInputRequest) =>
   answerOf(api.POST("/reservations", { params: { header: once() }, body }));
 
-export const changeReservation = (id: number, body: PatchedReservationChangeRequest) =>
-  answerOf(api.PATCH("/reservations/{reservation_id}", { params: { path: { reservation_id: id } }, body }));
+export const reservationEdition = (id: number) =>
+  editionQuery(["reservations", id], () =>
+    api.GET("/reservations/{reservation_id}", { params: { path: { reservation_id: id } } }),
+  );
+
+export const changeReservation = (id: number, body: PatchedReservationChangeRequest, header: Edition) =>
+  answerOf(api.PATCH("/reservations/{reservation_id}", { params: { path: { reservation_id: id }, header }, body }));
 
 export const cancelReservation = (id: number) =>
   answerOf(api.DELETE("/reservations/{reservation_id}", { params: { path: { reservation_id: id } } }));

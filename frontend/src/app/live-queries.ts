@@ -11,7 +11,8 @@ const REFETCH_EVERY_MS = 60_000;
 const LIST_PAUSE_MS = 1500;
 
 export function startLive(queries: QueryClient): () => void {
-  const all = { predicate: (query: Query) => query.queryKey[0] !== "me" };
+  // A form that is open goes on from what it has read.
+  const all = { predicate: ({ queryKey: [kind] }: Query) => kind !== "me" && kind !== "edition" };
   const refetchAll = () => void queries.invalidateQueries(all);
   const checkSession = () => void queries.refetchQueries({ queryKey: meQuery.queryKey });
   // What changed before a connection, the first one too, was told to nobody.

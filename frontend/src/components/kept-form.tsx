@@ -1,12 +1,14 @@
 /** Forms that stand on a page: what was entered is kept as long as the tab is open, only what was changed is sent, and what
  * others change meanwhile is not undone. */
 
-import { hashKey, useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { ApiError } from "@/api/client";
 import type { ClusterSettings } from "@/api/schema";
-import { changeClusterSettings, clusterSettingsQuery } from "@/api/settings-queries";
+import { changeClusterSettings, clusterSettingsEdition, clusterSettingsQuery } from "@/api/settings-queries";
+import { useEdition, useRefusal } from "@/components/edition";
+import { isSame } from "@/components/same";
 import { useSession } from "@/components/session";
 import { Button } from "@/ui/button";
 import { Row } from "@/ui/layout";
@@ -21,12 +23,6 @@ export function withChange<T extends object>(whole: T, changes: Partial<T>, chan
 /** The changes that are left once some were saved: those that were made meanwhile. */
 export function unsaved<T extends object>(changes: Partial<T>, saved: Partial<T>): Partial<T> {
   return only(changes, (name) => !isSame(changes[name], saved[name]));
-}
-
-/** Objects are the same when their fields are, in whatever order. */
-function isSame(one: unknown, other: unknown): boolean {
-  // Nothing is not the same as null.
-  return hashKey([{ value: one }]) === hashKey([{ value: other }]);
 }
 
 function only<T extends object>(changes: Partial<T>, isKept: (name: keyof T) => boolean): Partial<T> {
@@ -58,13 +54,19 @@ export function useSettingsForm(settings: ClusterSettings, { form, done }: { for
   const queries = useQueryClient();
   const [changes, keep] = useKept<Changes>(`settings ${form}`, {});
   const [discarded, setDiscarded] = useState(0);
+  const editing = useEdition(clusterSettingsEdition, settings);
   const save = useMutation({
-    mutationFn: (sent: Changes) => changeClusterSettings(sent),
+    mutationFn: (sent: Changes) => changeClusterSettings(sent, editing.edition),
     onSuccess: (saved, sent) => {
       queries.setQueryData(clusterSettingsQuery.queryKey, saved);
+      void editing.reload();
       keep((now) => unsaved(now, sent));
       say("done", done);
     },
+  });
+  const { notice, onReload } = useRefusal(save, {
+    error: editing.error,
+    reload: () => Promise.all([editing.reload(), queries.refetchQueries({ queryKey: clusterSettingsQuery.queryKey })]),
   });
   return {
     draft: { ...settings, ...changes },
@@ -78,9 +80,10 @@ export function useSettingsForm(settings: ClusterSettings, { form, done }: { for
       save.reset();
     },
     save: () => save.mutate(changes),
-    isSaving: save.isPending,
+    isSaving: save.isPending || editing.isReading,
     /** What is not said at a field. */
-    otherError: save.error instanceof ApiError && save.error.fields.length > 0 ? null : save.error,
+    notice: notice instanceof ApiError && notice.fields.length > 0 ? null : notice,
+    onReload,
     /** What the server objects to, by the field's name or path. */
     problem: (field: keyof ClusterSettings | `${keyof ClusterSettings}.${string}`) =>
       save.error instanceof ApiError ? save.error.explain(field) : undefined,

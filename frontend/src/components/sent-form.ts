@@ -1,32 +1,46 @@
 /** Forms that are sent: react-hook-form keeps what is typed, a mutation sends it, and a refusal is told at its fields. */
 
+import { useEffect, useRef } from "react";
 import { useForm, type DefaultValues, type FieldPath, type FieldPathByValue, type FieldValues } from "react-hook-form";
 
 import { ApiError, explained } from "@/api/client";
+import { NEW, type Reading, rebased, useRefusal } from "@/components/edition";
+import { isSame } from "@/components/same";
 
 interface Sending<Values> {
   mutate: (values: Values) => void;
   isPending: boolean;
   error: Error | null;
+  reset: () => void;
 }
 
 interface Options {
   /** The form's name for a field that the server objects to, where it has another there. */
   fieldOf?: (field: string) => string;
+  /** What it changes; `initial` is then made from `editing.thing`. */
+  editing?: Reading;
 }
 
 /**
  * A form that begins with `initial`, named as the server names its fields. `field` and `number` give a `TextField` what
- * it needs, `register` a check box; an emptied number is undefined. `sending` is for `Form` and `FormDialog`.
+ * it needs, `register` a check box; an emptied number is undefined. `sending` is for `Form` and `FormDialog`. Where
+ * `initial` becomes another, fields follow it that were not touched.
  */
 export function useSentForm<Values extends FieldValues>(
   initial: Values,
-  { mutate, isPending, error }: Sending<Values>,
-  { fieldOf = (field) => field }: Options = {},
+  { mutate, isPending, error, reset: forget }: Sending<Values>,
+  { fieldOf = (field) => field, editing = NEW }: Options = {},
 ) {
   const { register, handleSubmit, control, getValues, setValue, reset } = useForm<Values>({
     defaultValues: initial as DefaultValues<Values>,
   });
+  const base = useRef(initial);
+  useEffect(() => {
+    if (isSame(base.current, initial)) return;
+    reset(rebased(base.current, getValues(), initial));
+    base.current = initial;
+  });
+  const { notice, onReload } = useRefusal({ error, reset: forget }, editing);
   const problems = (error instanceof ApiError ? error.fields : []).map((problem) => ({
     name: fieldOf(problem.field),
     text: explained(problem),
@@ -55,9 +69,10 @@ export function useSentForm<Values extends FieldValues>(
     }),
     sending: {
       onSubmit: () => void handleSubmit((values) => mutate(values))(),
-      busy: isPending,
+      busy: isPending || editing.isReading,
       /** What is not told at a field. */
-      notice: isAtFields ? null : error,
+      notice: isAtFields ? null : notice,
+      onReload,
     },
   };
 }

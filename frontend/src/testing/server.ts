@@ -5,6 +5,8 @@ interface Asked {
   /** After /api/v1, without the query. */
   path: string;
   query: Record<string, string>;
+  /** The edition that a change was made from. */
+  ifMatch: string | null;
   body: unknown;
 }
 
@@ -15,6 +17,14 @@ export class Refusal {
   constructor(
     readonly status: number,
     readonly body: { code: string; detail: string; fields?: { field: string; problem: string; expected?: string }[] },
+  ) {}
+}
+
+/** Something that is edited, in one edition of it. */
+export class Edited {
+  constructor(
+    readonly etag: string,
+    readonly body: unknown,
   ) {}
 }
 
@@ -52,6 +62,7 @@ class TestServer {
       method,
       path: url.pathname.replace("/api/v1", ""),
       query: Object.fromEntries(url.searchParams),
+      ifMatch: request?.headers.get("If-Match") ?? null,
       body: text ? (JSON.parse(text) as unknown) : undefined,
     };
     this.asked.push(asked);
@@ -61,12 +72,13 @@ class TestServer {
     }
     const answer = await route(asked);
     if (answer instanceof Refusal) return json(answer.status, answer.body);
+    if (answer instanceof Edited) return json(200, answer.body, { ETag: answer.etag });
     return answer === undefined ? new Response(null, { status: 204 }) : json(200, answer);
   };
 }
 
-function json(status: number, body: unknown): Response {
-  return new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
+function json(status: number, body: unknown, headers: Record<string, string> = {}): Response {
+  return new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json", ...headers } });
 }
 
 export const server = new TestServer();

@@ -44,7 +44,7 @@ export function Dialog({ open, onClose, title, description, children }: DialogPr
 }
 
 interface FormDialogProps extends Omit<DialogProps, "open"> {
-  sending: { onSubmit: () => void; busy: boolean; notice: Error | null };
+  sending: { onSubmit: () => void; busy: boolean; notice: Error | null; onReload?: (() => void) | undefined };
   /** The verb on the button that sends it. */
   action: string;
   look?: "primary" | "danger";
@@ -57,11 +57,11 @@ interface FormDialogProps extends Omit<DialogProps, "open"> {
 
 /** Fields that are sent together; it stays open, with what was typed, when they are refused. */
 export function FormDialog({ sending, action, look = "primary", disabled, close, other, ...rest }: FormDialogProps) {
-  const { onSubmit, busy, notice } = sending;
+  const { onSubmit, busy, notice, onReload } = sending;
   const { onClose, children, ...dialog } = rest;
   return (
     <Dialog open onClose={onClose} {...dialog}>
-      <Form onSubmit={onSubmit} notice={notice}>
+      <Form onSubmit={onSubmit} notice={notice} onReload={onReload}>
         {children}
         <DialogActions>
           {other ?? <Button onClick={onClose}>{close ?? "Close"}</Button>}

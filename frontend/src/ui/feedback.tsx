@@ -41,6 +41,19 @@ export function ErrorNotice({ error, onRetry }: { error: unknown; onRetry?: () =
   );
 }
 
+/** Says that what a form changes is not what it began with, and fetches what it is now. */
+export function OutdatedNotice({ error, onReload }: { error: Error; onReload: () => void }) {
+  return (
+    <div className={styles.error} role="alert">
+      <CircleAlert size={16} aria-hidden />
+      <span>{error.message} What you entered stays.</span>
+      <Button look="quiet" onClick={onReload}>
+        Load the new state
+      </Button>
+    </div>
+  );
+}
+
 export function Notice({
   tone = "waiting",
   icon,

@@ -1,19 +1,21 @@
 import { useEffect, useRef, type ReactNode } from "react";
 
-import { ErrorNotice } from "@/ui/feedback";
+import { ErrorNotice, OutdatedNotice } from "@/ui/feedback";
 import styles from "@/ui/form.module.css";
 
 interface FormProps {
   onSubmit: () => void;
   /** What went wrong and is not told at a field. */
   notice?: Error | null | undefined;
+  /** Fetches what others have changed, where that is what went wrong. */
+  onReload?: (() => void) | undefined;
   /** In the place of fields one below another. */
   className?: string | undefined;
   children: ReactNode;
 }
 
 /** Fields that are sent together. The first in which something was wrong then has the focus. */
-export function Form({ onSubmit, notice, className = styles.form, children }: FormProps) {
+export function Form({ onSubmit, notice, onReload, className = styles.form, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   const wasSent = useRef(false);
   useEffect(() => {
@@ -33,7 +35,7 @@ export function Form({ onSubmit, notice, className = styles.form, children }: Fo
         onSubmit();
       }}
     >
-      {notice && <ErrorNotice error={notice} />}
+      {notice && (onReload ? <OutdatedNotice error={notice} onReload={onReload} /> : <ErrorNotice error={notice} />)}
       {children}
     </form>
   );

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allot.commands.options import OutputOption, QuietOption, connect
+from allot.commands.options import PATIENCE_SECONDS, JsonOption, OutputOption, QuietOption, connect
 from allot.describe import limit_words, limits_words, lot_words, overcommit_words
-from allot.output import Format, local_time, plural, print_line, print_objects, print_table, say, since
+from allot.errors import WrongUse
+from allot.output import (
+    Format,
+    local_time,
+    parse_time,
+    plural,
+    print_line,
+    print_object_line,
+    print_objects,
+    print_table,
+    say,
+    since,
+)
 from allot.plugin_text import assignments, text_of
+from allot.times import past
 
 if TYPE_CHECKING:
-    from allot.schema import IncomingLoan, OutgoingLoan, Overrun, VirtualCluster
+    from allot.schema import Event, IncomingLoan, OutgoingLoan, Overrun, VirtualCluster
 
 
 def vcs(
@@ -140,13 +155,31 @@ def events(
     node: Annotated[str | None, typer.Option(help="Only of this node.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Only of this tenant.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only of this kind.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--since", help="Only from then on: 2h (that long ago), today, or a time.")
+    ] = None,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="The most that are listed.")] = 50,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print events as they come, until Ctrl-C.")
+    ] = False,
     output: OutputOption = Format.table,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """List what happened, the newest last."""
+    """List what happened, the newest last, or print what happens, one event a line."""
+    output = Format.json if as_json else output
+    first = past(begin, "--since") if begin else None
+    filters = {"job": job, "node": node, "tenant": tenant, "kind": kind}
+    if follow:
+        if output is Format.yaml:
+            raise WrongUse("--follow prints one event a line. Expected --json, or no --output.")
+        with connect(patient=True) as client:
+            for event in client.events.follow(since=first, patience_seconds=PATIENCE_SECONDS, **filters):
+                _print_at_once(event, output, quiet=quiet)
+        return
     with connect() as client:
-        found = list(client.events(limit=rows, job=job, node=node, tenant=tenant, kind=kind))
+        listed = client.events.listed(limit=rows, **filters)
+        found = list(takewhile(lambda event: first is None or parse_time(event["at"]) >= first, listed))
     # The API gives the newest first; a person reads a history downwards, and it ends at the prompt.
     found.reverse()
     if output is not Format.table:
@@ -162,13 +195,30 @@ def events(
                 since(event["at"]),
                 event["kind"],
                 f"{event['subject']} {event['subject_id']}",
-                " → ".join(part.upper() for part in (event["from"], event["to"]) if part) or "-",
+                _change(event),
                 event["actor"] or "-",
                 event["message"],
             ]
             for event in found
         ]
         print_table(["AGE", "KIND", "SUBJECT", "CHANGE", "BY", "MESSAGE"], table, right=("AGE",))
+
+
+def _change(event: Event) -> str:
+    return " → ".join(part.upper() for part in (event["from"], event["to"]) if part) or "-"
+
+
+def _print_at_once(event: Event, output: Format, *, quiet: bool) -> None:
+    if output is Format.json:
+        print_object_line(event)
+    elif quiet:
+        print_line(str(event["id"]))
+    else:
+        subject = f"{event['subject']} {event['subject_id']}"
+        words = [local_time(event["at"]), event["kind"], subject, _change(event), event["actor"] or "-"]
+        print_line("  ".join([*words, event["message"].replace("\n", " ")]).rstrip())
+    # A pipe gets it now, not with the next kilobytes.
+    sys.stdout.flush()
 
 
 #: What replicas of the usual workload miss where GPUs are idle.

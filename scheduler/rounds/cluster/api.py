@@ -91,6 +91,8 @@ class ClusterSettingsChange(StrictSerializer):
 
 class ClusterSettings(Edited):
     scope = Scope.OPERATE
+    # Without `overrun`, which comes and goes with the rounds.
+    edition = tuple(ClusterSettingsChange().fields)
 
     @extend_schema(responses=schemas.ClusterSettings)
     def get(self, request: Request) -> Response:

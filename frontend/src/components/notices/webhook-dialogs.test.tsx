@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { AddWebhookDialog, EditWebhookDialog } from "@/components/notices/webhook-dialogs";
@@ -49,12 +49,13 @@ describe("a webhook", () => {
   });
 
   it("is changed from what it is, and is told of one thing at least", async () => {
+    server.on("GET /webhooks/3", WEBHOOK);
     server.on("PATCH /webhooks/3", WEBHOOK);
     const { user } = await renderPage(Edit);
     expect(screen.getByRole<HTMLInputElement>("textbox", { name: "Title" }).value).toBe("chat");
     const save = screen.getByRole<HTMLButtonElement>("button", { name: "Save" });
     await user.click(screen.getByRole("checkbox", { name: "A job failed for good" }));
-    expect(save.disabled).toBe(false);
+    await waitFor(() => expect(save.disabled).toBe(false));
     await user.click(screen.getByRole("checkbox", { name: "A job reports no progress" }));
     expect(save.disabled).toBe(true);
     await user.click(screen.getByRole("checkbox", { name: "A trial run failed" }));

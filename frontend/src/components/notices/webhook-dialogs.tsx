@@ -1,8 +1,9 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useWatch } from "react-hook-form";
 
-import { addWebhook, changeWebhook, rotateSecret } from "@/api/notice-queries";
+import { addWebhook, changeWebhook, rotateSecret, webhookEdition } from "@/api/notice-queries";
 import type { NewWebhook, Webhook } from "@/api/schema";
+import { useEdition } from "@/components/edition";
 import { useSentForm, type SentForm } from "@/components/sent-form";
 import { ShownOnceDialog } from "@/components/shown-once";
 import { Button } from "@/ui/button";
@@ -54,15 +55,16 @@ interface WebhookDialogProps {
 
 export function EditWebhookDialog({ webhook, onClose }: WebhookDialogProps) {
   const queries = useQueryClient();
+  const editing = useEdition(webhookEdition(webhook.id), webhook);
   const change = useMutation({
-    mutationFn: (draft: WebhookDraft) => changeWebhook(webhook.id, trimmed(draft)),
+    mutationFn: (draft: WebhookDraft) => changeWebhook(webhook.id, trimmed(draft), editing.edition),
     onSuccess: () => {
       void queries.invalidateQueries({ queryKey: ["webhooks"] });
       onClose();
     },
   });
-  const { url, title, topics } = webhook;
-  const form = useSentForm<WebhookDraft>({ url, title, topics }, change);
+  const { url, title, topics } = editing.thing;
+  const form = useSentForm<WebhookDraft>({ url, title, topics }, change, { editing });
   return (
     <WebhookForm title="Edit the webhook" form={form} ofCluster={!webhook.tenant} action="Save" onClose={onClose} />
   );

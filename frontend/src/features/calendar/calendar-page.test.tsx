@@ -7,7 +7,7 @@ import { CalendarPage } from "@/features/calendar/calendar-page";
 import { fieldTime, instantOf, namesIn, place } from "@/features/calendar/words";
 import { renderPage, rowsOf } from "@/testing/render";
 import { aNode } from "@/testing/samples";
-import { page, server } from "@/testing/server";
+import { Edited, page, server } from "@/testing/server";
 
 const HOUR_MS = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * HOUR_MS).toISOString();
@@ -44,6 +44,8 @@ const RESERVATION: Reservation = {
 
 beforeEach(() => {
   server.on("GET /reservations", page([RESERVATION]));
+  server.on("GET /reservations/5", RESERVATION);
+  server.on("GET /maintenance/3", new Edited('"w3"', WINDOW));
   server.on("GET /maintenance", page([WINDOW]));
   server.on("GET /nodes", page([aNode({ name: "b1", draining: true, drain_deadline: at(1.01) }), aNode({ id: 2 })]));
 });

@@ -1,7 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
-import { changeReservation, makeReservation, reservationsQuery } from "@/api/reservation-queries";
+import { changeReservation, makeReservation, reservationEdition, reservationsQuery } from "@/api/reservation-queries";
 import type { Reservation } from "@/api/schema";
+import { useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { fieldTime, instantOf } from "@/features/calendar/words";
 import { FormDialog } from "@/ui/dialog";
@@ -39,14 +40,16 @@ interface Props {
   onClose: () => void;
 }
 
-export function ReservationDialog({ reservation, onClose }: Props) {
+export function ReservationDialog({ reservation: shown, onClose }: Props) {
   const say = useSay();
   const queries = useQueryClient();
+  const editing = useEdition(shown && reservationEdition(shown.id), shown);
+  const reservation = editing.thing;
   const initial = reservation ? draftOf(reservation) : EMPTY;
   const save = useMutation({
     mutationFn: (draft: Draft) =>
       reservation
-        ? changeReservation(reservation.id, changesOf(initial, draft))
+        ? changeReservation(reservation.id, changesOf(initial, draft), editing.edition)
         : makeReservation({ ...whose(draft), ...termsOf(draft) }),
     onSuccess: async ({ name }) => {
       await queries.invalidateQueries({ queryKey: reservationsQuery.queryKey });
@@ -54,7 +57,7 @@ export function ReservationDialog({ reservation, onClose }: Props) {
       onClose();
     },
   });
-  const { sending, field, number } = useSentForm<Draft>(initial, save);
+  const { sending, field, number } = useSentForm<Draft>(initial, save, { editing });
   const isMade = reservation !== null;
   const hasBegun = isMade && reservation.state !== "announced";
   return (

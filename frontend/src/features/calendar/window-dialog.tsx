@@ -1,7 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
-import { announceWindow, changeWindow, windowsQuery } from "@/api/maintenance-queries";
+import { announceWindow, changeWindow, windowEdition, windowsQuery } from "@/api/maintenance-queries";
 import type { MaintenanceWindow } from "@/api/schema";
+import { useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { fieldTime, instantOf, namesIn } from "@/features/calendar/words";
 import { FormDialog } from "@/ui/dialog";
@@ -25,20 +26,22 @@ interface Props {
   onClose: () => void;
 }
 
-export function WindowDialog({ window, onClose }: Props) {
+export function WindowDialog({ window: shown, onClose }: Props) {
   const say = useSay();
   const queries = useQueryClient();
+  const editing = useEdition(shown && windowEdition(shown.id), shown);
+  const window = editing.thing;
   const initial = window ? draftOf(window) : EMPTY;
   const save = useMutation({
     mutationFn: (draft: Draft) =>
-      window ? changeWindow(window.id, changesOf(initial, draft)) : announceWindow(bodyOf(draft)),
+      window ? changeWindow(window.id, changesOf(initial, draft), editing.edition) : announceWindow(bodyOf(draft)),
     onSuccess: async ({ id }) => {
       await queries.invalidateQueries({ queryKey: windowsQuery.queryKey });
       say("done", `${window ? "Saved" : "Announced"} maintenance ${id}.`);
       onClose();
     },
   });
-  const { sending, field } = useSentForm<Draft>(initial, save);
+  const { sending, field } = useSentForm<Draft>(initial, save, { editing });
   const hasBegun = window !== null && window.state !== "announced";
   return (
     <FormDialog

@@ -48,8 +48,7 @@ function IdleGpusForm({ settings }: { settings: ClusterSettings }) {
   const form = useSettingsForm(settings, { form: "idle GPUs", done: "Saved the action for idle GPUs." });
   const { draft, change, problem } = form;
   return (
-    <Form onSubmit={form.save}>
-      {form.otherError && <ErrorNotice error={form.otherError} />}
+    <Form onSubmit={form.save} notice={form.notice} onReload={form.onReload}>
       <FieldRow>
         <Field
           label="Minutes for which all GPUs of a job are idle"

@@ -3,7 +3,8 @@ import { useId } from "react";
 import { useWatch } from "react-hook-form";
 
 import type { FailureRule, FailureRuleList } from "@/api/schema";
-import { changeFailureRules, failureRulesQuery } from "@/api/settings-queries";
+import { changeFailureRules, failureRulesEdition, failureRulesQuery, setFailureRules } from "@/api/settings-queries";
+import { useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { Trial } from "@/features/failures/trial";
 import { FormDialog } from "@/ui/dialog";
@@ -31,15 +32,22 @@ export function RuleDialog({ rule, known, onClose }: RuleDialogProps) {
   const builtIn = known.classes.map(({ name }) => name);
   const withDraft = (rules: readonly FailureRule[], draft: RuleDraft) =>
     withRule(rules, rule?.name ?? null, ruleOf(draft, builtIn));
+  const editing = useEdition(failureRulesEdition, known);
   const save = useMutation({
-    mutationFn: (draft: RuleDraft) => changeFailureRules((rules) => withDraft(rules, draft)),
+    mutationFn: (draft: RuleDraft) =>
+      rule
+        ? setFailureRules(withDraft(editing.thing.rules, draft), editing.edition)
+        : // Nothing that others changed is in the form.
+          changeFailureRules((rules) => withDraft(rules, draft)),
     onSuccess: (saved, { name }) => {
       queries.setQueryData(failureRulesQuery.queryKey, saved);
       say("done", `Saved the rule ${name}.`);
       onClose();
     },
   });
-  const { sending, field, control, getValues } = useSentForm<RuleDraft>(rule ? draftOf(rule) : EMPTY, save, {
+  const current = rule && (editing.thing.rules.find(({ name }) => name === rule.name) ?? rule);
+  const { sending, field, control, getValues } = useSentForm<RuleDraft>(current ? draftOf(current) : EMPTY, save, {
+    editing,
     // Whichever place it has: the other rules are in force, so that nothing is wrong with them.
     fieldOf: (name) => name.replace(/^rules\.\d+\./, ""),
   });

@@ -1,12 +1,14 @@
 import { screen } from "@testing-library/react";
-import { describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 
 import { ChangeDialog } from "@/features/job/change-dialog";
 import { renderPage } from "@/testing/render";
 import { aJob } from "@/testing/samples";
-import { Refusal, server } from "@/testing/server";
+import { Edited, Refusal, server } from "@/testing/server";
 
 const JOB = aJob({ id: 7, name: "train", priority: 2 });
+
+beforeEach(() => server.on("GET /jobs/7", new Edited('"j1"', JOB)));
 
 describe("Changing a job", () => {
   it("sends what was typed, and a time limit only where it is another", async () => {
@@ -17,7 +19,10 @@ describe("Changing a job", () => {
     await user.type(screen.getByLabelText("Name"), "renamed");
     await user.click(screen.getByRole("button", { name: "Change" }));
     await vi.waitFor(() => expect(onClose).toHaveBeenCalled());
-    expect(server.sent("PATCH /jobs/7")[0]?.body).toEqual({ name: "renamed", priority: 2 });
+    expect(server.sent("PATCH /jobs/7")[0]).toMatchObject({
+      ifMatch: '"j1"',
+      body: { name: "renamed", priority: 2 },
+    });
   });
 
   it("tells a refusal at its field", async () => {

@@ -1,7 +1,9 @@
 import { useMutation } from "@tanstack/react-query";
 
 import { answerOf, api } from "@/api/client";
+import { editionQuery } from "@/api/edition";
 import type { Job } from "@/api/schema";
+import { useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { live } from "@/live/live";
 import { FormDialog } from "@/ui/dialog";
@@ -16,16 +18,21 @@ interface Draft {
   time_limit: string;
 }
 
+const jobEdition = (id: number) =>
+  editionQuery(["jobs", id], () => api.GET("/jobs/{job_id}", { params: { path: { job_id: id } } }));
+
 /** Another name, priority or time limit for a job that was submitted; the `allot` command can change more. */
-export function ChangeDialog({ job, onClose }: { job: Job; onClose: () => void }) {
+export function ChangeDialog({ job: shown, onClose }: { job: Job; onClose: () => void }) {
   const say = useSay();
+  const editing = useEdition(jobEdition(shown.id), shown);
+  const job = editing.thing;
   const before = job.spec.time_limit;
   const limit = before == null ? "" : `${String(before)}s`;
   const change = useMutation({
     mutationFn: ({ name, priority, time_limit }: Draft) =>
       answerOf(
         api.PATCH("/jobs/{job_id}", {
-          params: { path: { job_id: job.id } },
+          params: { path: { job_id: job.id }, header: editing.edition },
           body: {
             name,
             priority: priority ?? 0,
@@ -43,6 +50,7 @@ export function ChangeDialog({ job, onClose }: { job: Job; onClose: () => void }
   const { sending, field, number } = useSentForm<Draft>(
     { name: job.name, priority: job.priority, time_limit: limit },
     change,
+    { editing },
   );
   return (
     <FormDialog title={`Change ${job.name}`} sending={sending} action="Change" onClose={onClose}>

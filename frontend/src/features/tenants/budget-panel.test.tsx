@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { BudgetPanel } from "@/features/tenants/budget-panel";
 import { renderPage } from "@/testing/render";
-import { Refusal, server } from "@/testing/server";
+import { Edited, Refusal, server } from "@/testing/server";
 
 const BUDGET = { amount: 500, unit: "cost", period: "week", action: "hold", starts_at: "2026-01-01T00:00:00Z" };
 
@@ -50,14 +50,17 @@ describe("a tenant's budget", () => {
   });
 
   it("is removed by a button that is there only where there is one", async () => {
-    server.on("GET /tenants/vision/budget", aState(BUDGET));
-    server.on("DELETE /tenants/vision/budget", () => {
+    server.on("GET /tenants/vision/budget", new Edited('"b1"', aState(BUDGET)));
+    server.on("DELETE /tenants/vision/budget", ({ ifMatch }) => {
+      expect(ifMatch).toBe('"b1"');
       server.on("GET /tenants/vision/budget", aState(null));
       return undefined;
     });
     const { user } = await renderPage(Panel, { as: { isOperator: true } });
     await user.click(await screen.findByRole("button", { name: "Edit the budget" }));
-    await user.click(screen.getByRole("button", { name: "Remove the budget" }));
+    const remove = screen.getByRole<HTMLButtonElement>("button", { name: "Remove the budget" });
+    await waitFor(() => expect(remove.disabled).toBe(false));
+    await user.click(remove);
     expect(await screen.findByText("no limit")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Edit the budget" }));
     expect(screen.queryByRole("button", { name: "Remove the budget" })).toBeNull();

@@ -2,9 +2,10 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { budgetQuery, setBudget } from "@/api/notice-queries";
+import { budgetEdition, budgetQuery, setBudget } from "@/api/notice-queries";
 import type { BudgetState, BudgetTerms } from "@/api/schema";
 import { moment } from "@/components/format";
+import { useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { useSession } from "@/components/session";
 import { PartBar } from "@/components/use-bar";
@@ -40,9 +41,7 @@ export function BudgetPanel({ tenant }: { tenant: string }) {
       {query.isError && <ErrorNotice error={query.error} onRetry={() => void query.refetch()} />}
       {query.isPending && <SkeletonLines count={2} />}
       {query.data && <State state={query.data} />}
-      {editing && query.data && (
-        <BudgetDialog tenant={tenant} budget={query.data.budget} onClose={() => setEditing(false)} />
-      )}
+      {editing && query.data && <BudgetDialog tenant={tenant} state={query.data} onClose={() => setEditing(false)} />}
     </Panel>
   );
 }
@@ -75,21 +74,23 @@ function State({ state }: { state: BudgetState }) {
 
 interface BudgetDialogProps {
   tenant: string;
-  budget: BudgetTerms | null;
+  state: BudgetState;
   onClose: () => void;
 }
 
-function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
+function BudgetDialog({ tenant, state, onClose }: BudgetDialogProps) {
   const queries = useQueryClient();
+  const editing = useEdition(budgetEdition(tenant), state);
+  const { budget } = editing.thing;
   const save = useMutation({
-    mutationFn: (terms: Terms | null) => setBudget(tenant, terms),
+    mutationFn: (terms: Terms | null) => setBudget(tenant, terms, editing.edition),
     onSuccess: () => {
       void queries.invalidateQueries({ queryKey: budgetQuery(tenant).queryKey });
       onClose();
     },
   });
   const { amount, unit, period, action } = budget ?? USUAL;
-  const { sending, field, number } = useSentForm<Terms>({ amount, unit, period, action }, save);
+  const { sending, field, number } = useSentForm<Terms>({ amount, unit, period, action }, save, { editing });
   return (
     <FormDialog
       title={`Budget of ${tenant}`}
@@ -98,7 +99,7 @@ function BudgetDialog({ tenant, budget, onClose }: BudgetDialogProps) {
       action="Save"
       other={
         budget && (
-          <Button busy={save.isPending} onClick={() => save.mutate(null)}>
+          <Button busy={sending.busy} onClick={() => save.mutate(null)}>
             Remove the budget
           </Button>
         )

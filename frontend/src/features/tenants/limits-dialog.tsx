@@ -1,7 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
-import { setUserLimits, userLimitsQuery } from "@/api/limit-queries";
+import { setUserLimits, userBudgetEdition, userLimitsQuery, userQuotaEdition } from "@/api/limit-queries";
 import type { BudgetInputRequest, LimitsOfUser } from "@/api/schema";
+import { bothRead, useEdition } from "@/components/edition";
 import { useSentForm } from "@/components/sent-form";
 import { BudgetFields } from "@/features/tenants/budget-fields";
 import { FormDialog } from "@/ui/dialog";
@@ -28,7 +29,10 @@ interface LimitsDialogProps {
 /** What a member may hold at once and use up in a period, for an admin of the tenant to set. */
 export function LimitsDialog({ tenant, username, limits, onClose }: LimitsDialogProps) {
   const queries = useQueryClient();
-  const { quota, budget } = limits ?? {};
+  const ofQuota = useEdition(userQuotaEdition(tenant, username), limits?.quota);
+  const ofBudget = useEdition(userBudgetEdition(tenant, username), limits);
+  const quota = ofQuota.thing;
+  const budget = ofBudget.thing?.budget;
   const save = useMutation({
     mutationFn: ({ gpus, cpus, memory, amount, ...terms }: Values) =>
       setUserLimits(
@@ -40,6 +44,7 @@ export function LimitsDialog({ tenant, username, limits, onClose }: LimitsDialog
           memory_bytes: memory === undefined ? null : Math.round(memory * GIB),
         },
         amount === undefined ? null : { amount, ...terms },
+        { quota: ofQuota.edition, budget: ofBudget.edition },
       ),
     onSettled: () => queries.invalidateQueries({ queryKey: userLimitsQuery(tenant).queryKey }),
     onSuccess: onClose,
@@ -54,7 +59,10 @@ export function LimitsDialog({ tenant, username, limits, onClose }: LimitsDialog
     action: budget?.action ?? "warn",
   };
   const fieldOf = (field: string) => (field === "memory_bytes" ? "memory" : field);
-  const { sending, field, number } = useSentForm<Values>(initial, save, { fieldOf });
+  const { sending, field, number } = useSentForm<Values>(initial, save, {
+    fieldOf,
+    editing: bothRead(ofQuota, ofBudget),
+  });
   return (
     <FormDialog
       title={`Limits of ${username}`}

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { MembersPanel } from "@/features/tenants/members-panel";
 import { renderPage } from "@/testing/render";
-import { Refusal, server } from "@/testing/server";
+import { Edited, Refusal, server } from "@/testing/server";
 
 const GIB = 2 ** 30;
 const QUOTA = { gpus: 4, cpus: 16, memory_bytes: null };
@@ -31,6 +31,8 @@ describe("the limits of members", () => {
     server.on("GET /tenants/vision/user-limits", page({ username: "ann", quota: QUOTA, budget: BUDGET }));
     const wrong = { field: "gpus", problem: "9 is more than tenant vision may hold, 8", expected: "at most 8" };
     const refusal = { code: "invalid", detail: "No.", fields: [wrong] };
+    server.on("GET /tenants/vision/members/ann/quota", new Edited('"q1"', QUOTA));
+    server.on("GET /tenants/vision/members/ann/budget", new Edited('"b1"', { budget: BUDGET }));
     server.on("PUT /tenants/vision/members/ann/quota", new Refusal(400, refusal));
     const { user } = await renderPage(Members, { as: { isOperator: true } });
     expect(await screen.findByText("4 GPUs, 16 CPUs; 100 GPU-hours a month")).toBeTruthy();
@@ -55,6 +57,7 @@ describe("the limits of members", () => {
       cpus: 16,
       memory_bytes: 2 * GIB,
     });
-    expect(server.sent("DELETE /tenants/vision/members/ann/budget")).toHaveLength(1);
+    expect(server.sent("PUT /tenants/vision/members/ann/quota").at(-1)?.ifMatch).toBe('"q1"');
+    expect(server.sent("DELETE /tenants/vision/members/ann/budget").map(({ ifMatch }) => ifMatch)).toEqual(['"b1"']);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { QuotaPanel } from "@/features/tenants/quota-panel";
 import { renderPage } from "@/testing/render";
-import { Refusal, server } from "@/testing/server";
+import { Edited, Refusal, server } from "@/testing/server";
 
 const GIB = 2 ** 30;
 const QUOTA = { limits: { "*": 16 }, cpus: 64, memory_bytes: 512 * GIB };
@@ -23,7 +23,7 @@ describe("a tenant's quota", () => {
   });
 
   it("is changed whole, an empty field meaning no limit, and stays open while it is refused", async () => {
-    server.on("GET /tenants/vision/quota", QUOTA);
+    server.on("GET /tenants/vision/quota", new Edited('"q1"', QUOTA));
     server.on("GET /tenants/vision/held", HELD);
     server.on("GET /gpu-models", { results: [], next: null });
     const detail = "cpus: is above the highest that is possible.";
@@ -42,7 +42,7 @@ describe("a tenant's quota", () => {
     server.on("PUT /tenants/vision/quota", saved);
     await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(screen.queryByRole("button", { name: "Save" })).toBeNull());
-    expect(server.sent("PUT /tenants/vision/quota").at(-1)?.body).toEqual(saved);
+    expect(server.sent("PUT /tenants/vision/quota").at(-1)).toMatchObject({ ifMatch: '"q1"', body: saved });
     expect(screen.queryByText("CPUs")).toBeNull();
   });
 });

@@ -2,9 +2,11 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil } from "lucide-react";
 import { useState } from "react";
 
-import { answerOf, api, ApiError } from "@/api/client";
+import { answerOf, api } from "@/api/client";
+import { editionQuery } from "@/api/edition";
 import { gpuModelsQuery, heldQuery, quotaQuery } from "@/api/queries";
 import type { Quota } from "@/api/schema";
+import { useDraft, useEdition, useRefusal } from "@/components/edition";
 import { bytes, counted } from "@/components/format";
 import { useSession } from "@/components/session";
 import { UseBar } from "@/components/use-bar";
@@ -82,23 +84,33 @@ function Line({ name, used, limit, words }: LineProps) {
   );
 }
 
+const quotaEdition = (tenant: string) =>
+  editionQuery(["quota", tenant], () => api.GET("/tenants/{name}/quota", { params: { path: { name: tenant } } }));
+
+interface Draft {
+  limits: Record<string, number | undefined>;
+  cpus: number | undefined;
+  memory: number | undefined;
+}
+
+function draftOf({ limits, cpus, memory_bytes: memory }: Quota): Draft {
+  return { limits, cpus: cpus ?? undefined, memory: memory == null ? undefined : memory / GIB };
+}
+
 function QuotaForm({ tenant, quota, onDone }: { tenant: string; quota: Quota; onDone: () => void }) {
   const queries = useQueryClient();
   const models = useQuery(gpuModelsQuery);
-  const [draft, setDraft] = useState<Record<string, number | undefined>>(quota.limits);
-  const [cpus, setCpus] = useState(quota.cpus ?? undefined);
-  const [memory, setMemory] = useState(quota.memory_bytes == null ? undefined : quota.memory_bytes / GIB);
-  const names = [
-    ...new Set([ALL_MODELS, ...(models.data ?? []).map(({ name }) => name), ...Object.keys(quota.limits)]),
-  ];
+  const editing = useEdition(quotaEdition(tenant), quota);
+  const [{ limits, cpus, memory }, change] = useDraft(draftOf(editing.thing));
+  const names = [...new Set([ALL_MODELS, ...(models.data ?? []).map(({ name }) => name), ...Object.keys(limits)])];
   const save = useMutation({
     mutationFn: () => {
-      const kept = Object.entries(draft).flatMap(([model, gpus]) =>
+      const kept = Object.entries(limits).flatMap(([model, gpus]) =>
         gpus === undefined ? [] : [[model, gpus] as const],
       );
       return answerOf(
         api.PUT("/tenants/{name}/quota", {
-          params: { path: { name: tenant } },
+          params: { path: { name: tenant }, header: editing.edition },
           body: {
             limits: Object.fromEntries(kept),
             cpus: cpus ?? null,
@@ -112,25 +124,24 @@ function QuotaForm({ tenant, quota, onDone }: { tenant: string; quota: Quota; on
       onDone();
     },
   });
-  const refusal = save.error instanceof ApiError ? save.error : null;
+  const { notice, onReload } = useRefusal(save, editing);
   return (
-    <Form onSubmit={() => save.mutate()}>
-      {refusal && <ErrorNotice error={refusal} />}
+    <Form onSubmit={() => save.mutate()} notice={notice} onReload={onReload}>
       <div className={styles.lines}>
         {names.map((name) => (
           <LimitInput
             key={name}
             label={name === ALL_MODELS ? "All GPUs together" : name}
-            value={draft[name]}
-            onChange={(gpus) => setDraft({ ...draft, [name]: gpus })}
+            value={limits[name]}
+            onChange={(gpus) => change({ limits: { ...limits, [name]: gpus } })}
           />
         ))}
-        <LimitInput label="CPUs" value={cpus} onChange={setCpus} step="any" />
-        <LimitInput label="Memory in GiB" value={memory} onChange={setMemory} step="any" />
+        <LimitInput label="CPUs" value={cpus} onChange={(most) => change({ cpus: most })} step="any" />
+        <LimitInput label="Memory in GiB" value={memory} onChange={(most) => change({ memory: most })} step="any" />
       </div>
       <DialogActions>
         <Button onClick={onDone}>Close</Button>
-        <Button type="submit" look="primary" busy={save.isPending}>
+        <Button type="submit" look="primary" busy={save.isPending || editing.isReading}>
           Save
         </Button>
       </DialogActions>

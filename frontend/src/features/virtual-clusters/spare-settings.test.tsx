@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 
 import { SpareSettings } from "@/features/virtual-clusters/spare-settings";
 import { renderPage } from "@/testing/render";
-import { Refusal, server } from "@/testing/server";
+import { Edited, Refusal, server } from "@/testing/server";
 
 const SETTINGS = {
   spare_policy_plugin: { name: "tiresias", parameters: { thresholds: [60, 600] } },
@@ -18,7 +18,7 @@ const QUANTUM = { name: "quantum_seconds", type: "float", default: 0, choices: [
 const RELAX = { name: "relax_after_seconds", type: "float", default: 300, choices: [] };
 
 beforeEach(() => {
-  server.on("GET /cluster/settings", SETTINGS);
+  server.on("GET /cluster/settings", new Edited('"s1"', SETTINGS));
   server.on("GET /policies", {
     policies: [
       { name: "las", summary: "Who had least goes first.", parameters: [QUANTUM] },
@@ -53,8 +53,8 @@ describe("how spare GPUs are handed out", () => {
     await user.click(screen.getByRole("button", { name: "Save" }));
 
     expect(await screen.findByText(/^Saved the settings of spare GPUs/)).toBeTruthy();
-    expect(server.sent("PATCH /cluster/settings").map(({ body }) => body)).toEqual([
-      { spare_policy_plugin: { name: "las", parameters: { quantum_seconds: 90 } } },
+    expect(server.sent("PATCH /cluster/settings").map(({ ifMatch, body }) => [ifMatch, body])).toEqual([
+      ['"s1"', { spare_policy_plugin: { name: "las", parameters: { quantum_seconds: 90 } } }],
     ]);
   });
 

@@ -9,7 +9,7 @@ import { SaveButtons, useSettingsForm } from "@/components/kept-form";
 import { useNow } from "@/components/now";
 import { useSession } from "@/components/session";
 import { inWords, PluginChoice } from "@/features/virtual-clusters/plugin-choice";
-import { ErrorNotice, Notice } from "@/ui/feedback";
+import { Notice } from "@/ui/feedback";
 import { Field, NumberInput, SelectField } from "@/ui/field";
 import { FieldRow, Form } from "@/ui/form";
 import { Facts, Panel } from "@/ui/layout";
@@ -62,8 +62,7 @@ function SpareForm({ settings }: { settings: ClusterSettings }) {
     />
   );
   return (
-    <Form onSubmit={form.save}>
-      {form.otherError && <ErrorNotice error={form.otherError} />}
+    <Form onSubmit={form.save} notice={form.notice} onReload={form.onReload}>
       <FieldRow>
         {choice("Policy of opportunistic jobs", "spare_policy_plugin", plugins?.policies)}
         {choice("Placer of opportunistic jobs", "spare_placer_plugin", plugins?.placers)}

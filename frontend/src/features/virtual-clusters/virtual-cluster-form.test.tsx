@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { bodyOf, draftOf, VirtualClusterForm } from "@/features/virtual-clusters/virtual-cluster-form";
 import { renderPage } from "@/testing/render";
 import { aVirtualCluster } from "@/testing/samples";
-import { page, Refusal, server } from "@/testing/server";
+import { Edited, page, Refusal, server } from "@/testing/server";
 
 const BACKFILL = { name: "backfill", type: "bool", default: true, choices: [] };
 const OBJECTIVE = { name: "objective", type: "str", default: "max_min", choices: ["makespan", "max_min"] };
@@ -27,6 +27,7 @@ beforeEach(() => {
       { name: "delay", summary: "Waits for a better place.", parameters: [RELAX] },
     ],
   });
+  server.on("GET /virtual-clusters/research", new Edited('"v7"', CLUSTER));
   server.on("GET /gpu-models", page([]));
   server.on("GET /tenants", page([]));
   server.on("GET /cells", { gpu_models: [] });
@@ -64,10 +65,10 @@ describe("the form of a virtual cluster", () => {
 
     expect(await screen.findByText("Saved virtual cluster research.")).toBeTruthy();
     const [sent] = server.sent("PUT /virtual-clusters/research");
+    expect(sent?.ifMatch).toBe('"v7"');
     expect(sent?.body).toMatchObject({
       policy_plugin: { name: "gavel", parameters: { objective: "makespan" } },
       placer_plugin: { name: "delay", parameters: { relax_after_seconds: 60 } },
-      version: 7,
     });
   });
 

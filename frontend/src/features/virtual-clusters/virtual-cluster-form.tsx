@@ -1,17 +1,17 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
 
 import { cellsQuery } from "@/api/cell-queries";
 import { answerOf, api, ApiError, once } from "@/api/client";
+import { editionQuery } from "@/api/edition";
 import { gpuModelsQuery, policiesQuery, tenantsQuery } from "@/api/queries";
 import type { ChosenPlugin, VirtualCluster, VirtualClusterInputRequest } from "@/api/schema";
+import { useDraft, useEdition, useRefusal } from "@/components/edition";
 import { PluginChoice } from "@/features/virtual-clusters/plugin-choice";
 import styles from "@/features/virtual-clusters/virtual-clusters.module.css";
 import { live } from "@/live/live";
 import { Button } from "@/ui/button";
 import { Dialog, DialogActions } from "@/ui/dialog";
-import { ErrorNotice } from "@/ui/feedback";
 import { Checkbox, Field, NumberInput, SelectField, TextInput } from "@/ui/field";
 import { FieldGroup, FieldRow, Form } from "@/ui/form";
 import { useSay } from "@/ui/toasts";
@@ -35,22 +35,26 @@ interface FormProps {
   onClose: () => void;
 }
 
-export function VirtualClusterForm({ cluster, onClose }: FormProps) {
+const virtualClusterEdition = (name: string) =>
+  editionQuery(["virtual-clusters", name], () => api.GET("/virtual-clusters/{name}", { params: { path: { name } } }));
+
+export function VirtualClusterForm({ cluster: shown, onClose }: FormProps) {
   const say = useSay();
   const queries = useQueryClient();
   const policies = useQuery(policiesQuery);
   const models = useQuery(gpuModelsQuery);
   const tenants = useQuery(tenantsQuery);
   const divided = useQuery(cellsQuery).data?.gpu_models ?? [];
-  const [draft, setDraft] = useState<Draft>(() => draftOf(cluster));
-  const change = (changed: Partial<Draft>) => setDraft((now) => ({ ...now, ...changed }));
+  const editing = useEdition(shown && virtualClusterEdition(shown.name), shown);
+  const cluster = editing.thing;
+  const [draft, change] = useDraft<Draft>(draftOf(cluster));
   const save = useMutation({
     mutationFn: () =>
       answerOf(
         cluster
           ? api.PUT("/virtual-clusters/{name}", {
-              params: { path: { name: cluster.name } },
-              body: { ...bodyOf(draft, divided), version: cluster.version },
+              params: { path: { name: cluster.name }, header: editing.edition },
+              body: bodyOf(draft, divided),
             })
           : api.POST("/virtual-clusters", {
               params: { header: once() },
@@ -64,13 +68,13 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
       onClose();
     },
   });
+  const { notice, onReload } = useRefusal(save, editing);
   const refusal = save.error instanceof ApiError ? save.error : null;
   const modelNames = [...new Set([...(models.data ?? []).map(({ name }) => name), ...Object.keys(draft.guaranteed)])];
   const tenantNames = [...new Set([...(tenants.data ?? []).map(({ name }) => name), ...Object.keys(draft.members)])];
   return (
     <Dialog open onClose={onClose} title={cluster ? `Edit ${cluster.name}` : "New virtual cluster"}>
-      <Form onSubmit={() => save.mutate()}>
-        {save.error && <ErrorNotice error={save.error} />}
+      <Form onSubmit={() => save.mutate()} notice={notice} onReload={onReload}>
         <FieldRow>
           {!cluster && (
             <Field label="Name" problem={refusal?.explain("name")}>
@@ -250,7 +254,7 @@ export function VirtualClusterForm({ cluster, onClose }: FormProps) {
         </FieldRow>
         <DialogActions>
           <Button onClick={onClose}>Close</Button>
-          <Button type="submit" look="primary" busy={save.isPending}>
+          <Button type="submit" look="primary" busy={save.isPending || editing.isReading}>
             Save
           </Button>
         </DialogActions>
