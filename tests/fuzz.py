@@ -210,8 +210,9 @@ def violations(case: Case) -> Iterator[str]:
 
 
 def _may_wait(engine: Engine) -> bool:
-    """Whether all that are left could never run here, as their reasons say."""
-    return all(job in engine.never for job in engine.round_engine.facts.jobs)
+    """Whether all that are left could never run here, as their reasons say; nothing says it of tags."""
+    facts = engine.round_engine.facts
+    return all(job in engine.never or facts.jobs[job].constraints for job in facts.jobs)
 
 
 def _ends(engine: Engine) -> dict[JobId, float | None]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scheduler.core.fitting.account import Account
@@ -81,15 +80,16 @@ class Capacity(Searching):
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
         """Return a copy in which no other job gets what a gang is to hold, and these of the view's own stay.
 
-        The view's limit is reserved as well, as far as it is there. No job is stopped for it yet.
+        The view's limit is reserved as well, as far as those whose end is waited for do not give it back. No
+        job is stopped for it yet.
         """
         model, twin = holding.model, self.pinning(units)
-        kept = Counter[int]()
-        for jobs in twin.pinned & self.pending.keys():
-            for part in self.pending[jobs].parts if self.pending[jobs].model == model else ():
-                kept[part.node] |= part.mask
-        more = sum([(part.mask & ~kept[part.node]).bit_count() for part in holding.parts])
-        twin._own_account().reserve(model, more)
+        given_back: dict[int, int] = {}
+        for ending in [self.pending[jobs] for jobs in units]:
+            for part in ending.parts if ending.model == model else ():
+                given_back[part.node] = given_back.get(part.node, 0) | part.mask
+        more = holding.gpus - sum(map(int.bit_count, given_back.values()))
+        twin._own_account().reserve(model, max(0, more))
         for layer in twin._own_layers(model):
             for part in holding.parts:
                 cpus = min(part.cpus, max(layer.cpus[part.node], 0.0))

@@ -229,6 +229,21 @@ def test_while_nobody_waited_too_long_all_is_decided_as_without_a_bound() -> Non
     assert LONG_WAITS not in with_bound.memory
 
 
+def test_what_is_reserved_counts_the_gpus_that_come_back_wherever_they_are() -> None:
+    """Two of three guaranteed GPUs are in use: a gang of two waits for one, and is given idle ones elsewhere."""
+    held = [make_job(number, 1) for number in (2, 3)]
+    facts = make_snapshot(
+        nodes=make_cluster(1, gpus=4),
+        jobs=[make_job(1, 2, submitted_at=NOW - 2 * BOUND), *held],
+        running=[make_running(job, [[gpu]]) for job, gpu in zip(held, (100, 102), strict=True)],
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 3}, longest_wait_seconds=BOUND)],
+    )
+    plan = decide(facts)
+    assert not plan.degraded
+    assert "longest_wait" in {reason.code for reason in plan.reasons[JobId(1)]}
+    assert not plan.actions
+
+
 @settings(max_examples=examples(200), derandomize=True)
 @given(snapshots(), st.sampled_from(sorted(POLICIES)), st.booleans())
 def test_whatever_there_is_the_plan_is_legal(facts: Snapshot, policy: str, is_in_turn: bool) -> None:
