@@ -18,8 +18,9 @@ class Setting(models.Model):
     gpus = models.PositiveIntegerField()
     #: On more nodes than needed.
     spread = models.BooleanField(default=False)
-    #: Application of the gang that shares all its GPUs; empty: it has them alone.
-    partner = models.CharField(max_length=68, blank=True)
+    #: Application of the gang that shares all its GPUs, of several as `core.perf.throughput.beside` has them;
+    #: empty: it has them alone.
+    partner = models.CharField(max_length=206, blank=True)
     #: What it may use of each GPU, in thousandths. What people correct is of whole GPUs.
     gpu_limit = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
 

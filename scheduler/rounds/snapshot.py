@@ -229,8 +229,14 @@ def _read(round_number: int, *, whole: bool) -> ForRound:
         read = read_jobs(cursor, throughputs, choose)
         running = _running(cursor, throughputs, read.job_classes)
         jobs = kept_apart(read.jobs, read.ports, running, facts.nodes) if read.ports else read.jobs
-        pair_speeds = throughputs.pairs(read.job_classes.values())
-        facts = replace(facts, jobs=tuple(jobs), running=running, pair_speeds=pair_speeds)
+        classes = read.job_classes.values()
+        facts = replace(
+            facts,
+            jobs=tuple(jobs),
+            running=running,
+            pair_speeds=throughputs.pairs(classes),
+            group_speeds=throughputs.groups(classes),
+        )
         return ForRound(facts, read.left_out, read.ports)
 
 
@@ -294,7 +300,7 @@ def _allocation(
 ) -> core.Running:
     left = set(row.unreleased or ())
     jobs = row.staying or row.stopping or []
-    is_shared = len(jobs) == 2 and row.slice_seconds is None
+    is_shared = len(jobs) > 1 and row.slice_seconds is None
     return core.Running(
         allocation=row.id,
         jobs=tuple(jobs),
@@ -320,12 +326,11 @@ def _beside(
     throughputs: KnownThroughputs,
     job_classes: Mapping[int, tuple[str, str]],
 ) -> dict[core.JobId, float]:
-    """Return the speeds of two jobs that share GPUs, where both were measured."""
+    """Return the speeds of jobs that share GPUs, where each was measured beside the others."""
     if not all(job in job_classes for job in jobs):
         return {}
     gpus = sum(map(len, _json(replicas)))
-    first, second = (JobClass(*job_classes[job]) for job in jobs)
-    found = throughputs.beside(first, second, gpu_model, gpus)
+    found = throughputs.estimator.together([JobClass(*job_classes[job]) for job in jobs], gpu_model, gpus)
     return {} if found is None else {core.JobId(job): speed for job, speed in zip(jobs, found, strict=True)}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from scheduler.core.model.interference import PairSpeeds
+from scheduler.core.model.interference import GroupSpeeds, PairSpeeds
 from scheduler.core.perf.estimator import ThroughputEstimator
 from scheduler.core.perf.throughput import JobClass, Setting, Source, Throughput
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
@@ -110,14 +110,6 @@ class KnownThroughputs:
             if throughput is not None and near[model].value > 0
         }
 
-    def beside(
-        self, first: JobClass, second: JobClass, gpu_model: str, gpus: int
-    ) -> tuple[float, float] | None:
-        """Return the speeds of jobs of two classes that share GPUs, relative to alone; None: not known."""
-        one = self.estimator.beside(first, Setting(gpu_model, gpus, False, second.application))
-        other = self.estimator.beside(second, Setting(gpu_model, gpus, False, first.application))
-        return None if one is None or other is None else (one, other)
-
     def pairs(self, job_classes: Iterable[tuple[str, str]]) -> tuple[PairSpeeds, ...]:
         """Return how fast applications are beside each other, as far as both are among these job classes'."""
         if not self.estimator.pairs:
@@ -132,6 +124,17 @@ class KnownThroughputs:
             )
             for pair, speeds in self.estimator.pairs.items()
             if pair.first in present and pair.second in present
+        )
+
+    def groups(self, job_classes: Iterable[tuple[str, str]]) -> tuple[GroupSpeeds, ...]:
+        """Return the same for three applications or more."""
+        present = {application for _, application in job_classes} if self.estimator.groups else set[str]()
+        return tuple(
+            GroupSpeeds(
+                applications=group.applications, gpus=group.gpus, gpu_model=group.gpu_model, speeds=speeds
+            )
+            for group, speeds in self.estimator.groups.items()
+            if len(group.applications) > 2 and present.issuperset(group.applications)
         )
 
 

@@ -8701,7 +8701,7 @@ export interface components {
             gpus: number;
             /** @description On more nodes than needed. */
             spread: boolean;
-            /** @description The application that shares all its GPUs; empty: none. */
+            /** @description The application that shares all its GPUs; several have a plus between them; empty: none. */
             partner: string;
             /**
              * Format: double

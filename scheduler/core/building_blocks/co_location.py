@@ -1,10 +1,11 @@
 """Which jobs may have the same GPUs: by the switch of their virtual clusters, memory, and what was measured.
 
-A virtual cluster shares never, where measured, or freely. Where measured, two applications do not share that
-made less progress together, when that was measured, than they would taking turns. Where nobody measured the
-two, it is the policy that needs a measure: it lets no jobs share whose profiles it does not know. What is
-foretold of two by their profiles is none, and told only of jobs that may share freely. Of memory, what jobs
-are known to use must fit into the smallest GPU that they may be on, as far as both are known.
+A virtual cluster shares never, where measured, or freely. Where measured, applications do not share that made
+less progress together, when that was measured, than they would taking turns: no two of a kind, nor a larger
+group that has them in it. Where the two were not measured, it is the policy that needs a measure: it lets no
+jobs share whose profiles it does not know. What is foretold of two by their profiles is none, and told only
+of jobs that may share freely. Of memory, what jobs are known to use must fit into the smallest GPU that they
+may be on, as far as both are known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import combinations
 from scheduler.core.building_blocks.policy import View
 from scheduler.core.fitting.demand import models_of
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_MEASURED, SHARE_NEVER
+from scheduler.core.model.interference import GroupSpeeds, PairSpeeds
 from scheduler.core.model.snapshot import Job
 from scheduler.core.model.training import Profile
 from scheduler.core.perf.interference import predicted
@@ -40,9 +42,8 @@ class CoLocation:
             model: min([gpu.memory_bytes for node in fleet.nodes for gpu in node.gpus], default=0)
             for model, fleet in cluster.fleets.items()
         }
-        self._harmful = {
-            (*sorted(pair.applications), pair.gpus) for pair in view.pair_speeds if sum(pair.speeds) <= 1
-        }
+        known: list[PairSpeeds | GroupSpeeds] = [*view.pair_speeds, *view.group_speeds]
+        self._harmful = {(*sorted(each.applications), each.gpus) for each in known if sum(each.speeds) <= 1}
         #: The least that was measured of the first of two applications beside the second, by GPUs.
         self._measured: dict[tuple[str, str, int], float] = {}
         for pair in view.pair_speeds:
@@ -71,9 +72,10 @@ class CoLocation:
         if not self._harmful:
             return True
         return not any(
-            (*sorted((one.application, other.application)), one.gpus) in self._harmful
-            and SHARE_MEASURED in (self._switch(one), self._switch(other))
-            for one, other in combinations(jobs, 2)
+            (*sorted([job.application for job in some]), some[0].gpus) in self._harmful
+            and SHARE_MEASURED in [self._switch(job) for job in some]
+            for size in range(2, len(jobs) + 1)
+            for some in combinations(jobs, size)
         )
 
     def measured(self, job: Job, other: Job) -> float | None:

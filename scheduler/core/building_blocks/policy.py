@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.building_blocks.computing import Compute, run_inline
 from scheduler.core.building_blocks.kept_orders import Ends, KeptOrders, WaitingLine
-from scheduler.core.model.interference import Branch, PairSpeeds
+from scheduler.core.model.interference import Branch, GroupSpeeds, PairSpeeds
 from scheduler.core.model.plan import Decision, Grant, Placement, Reason
 from scheduler.core.model.snapshot import (
     Job,
@@ -82,6 +82,7 @@ class View:
     prices: Mapping[str, float] = field(default_factory=dict)
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: Sequence[PairSpeeds] = ()
+    group_speeds: Sequence[GroupSpeeds] = ()
     #: How fast they are expected to be by their profiles: read by `co_location`, for those that share freely.
     interference: Sequence[Branch] = ()
     #: What the jobs of the last days asked for, those of all views; empty: nobody counted.

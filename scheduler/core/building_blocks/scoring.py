@@ -24,7 +24,7 @@ from scheduler.core.fitting.holding import Fit
 from scheduler.core.fitting.open_gpus import OpenGpus
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
-from scheduler.core.model.bits import members
+from scheduler.core.model.bits import listed, members
 from scheduler.core.model.errors import PolicyError
 from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import Job, JobId, NodeId, Running
@@ -164,11 +164,14 @@ class Kinds:
 
 def _free_of(fleet: Fleet, cpus: float, layer: Layer, node: int) -> Free:
     """Return what is idle on a node, GPU by GPU."""
-    mask, rooms = layer.masks[node], layer.rooms.get(node, {})
-    shares = [
-        rooms[1 << gpu] if 1 << gpu in rooms else WHOLE if mask >> gpu & 1 else 0
-        for gpu in members(fleet.usable[node])
-    ]
+    mask, rooms = layer.masks[node], layer.rooms.get(node)
+    if rooms is None:
+        shares = [WHOLE if mask >> gpu & 1 else 0 for gpu in listed(fleet.usable[node])]
+    else:
+        shares = [
+            rooms[1 << gpu] if 1 << gpu in rooms else WHOLE if mask >> gpu & 1 else 0
+            for gpu in listed(fleet.usable[node])
+        ]
     return Free(fleet.model, cpus, tuple(shares))
 
 
@@ -241,6 +244,8 @@ class WholeGpus:
 
 #: What replicas of a gang have of a node already: each with the set of its GPUs.
 _Mine = Sequence[tuple[Need, int]]
+#: The GPUs of a node on offer, its CPUs, and what is left of its open GPUs.
+_Idle = tuple[int, float, Mapping[int, int] | None]
 #: The node of each replica, and the set of its GPUs there.
 _Places = tuple[list[int], list[int]]
 
@@ -255,16 +260,17 @@ class _Remembered:
         self.layer: Layer | None = None
         self.seen = 0
         #: Column by column, so that nodes are compared many at a time.
-        self.states: list[list[object]] = [[_NEVER] * nodes] * 4
+        self.states: list[list[object]] = []
         #: (points, GPU) by node; None where it does not fit. And the points alone, -1 where it does not fit.
         self.found: list[tuple[float, int] | None] = [None] * nodes
         self.points = [-1.0] * nodes
 
-    def changed(self, layer: Layer, kinds: Sequence[object]) -> list[int]:
+    def changed(self, layer: Layer, kinds: Sequence[object]) -> Sequence[int]:
         """Return the nodes that are not as they were when this was asked the last time."""
         if self.layer is layer and not kinds:
             recent, self.seen = layer.changes[self.seen :], len(layer.changes)
             return recent if len(recent) < 2 else sorted(set(recent))
+        is_first = self.layer is None
         self.layer, self.seen = layer, len(layer.changes)
         # It is another layer. What is open on a node is replaced when it changes.
         cards = list(map(layer.cards.get, range(len(layer.masks))))
@@ -272,17 +278,18 @@ class _Remembered:
         for node, readings in layer.readings.items():
             room[node] = room[node], readings
         now: list[list[object]] = [[*layer.masks], room, [*cards], [*kinds]]
+        before, self.states = self.states, now
+        if is_first:
+            return range(len(layer.masks))
         changed: set[int] = set()
-        for before, after in zip(self.states, now, strict=True):
-            if before != after:
-                changed.update(_differences(before, after))
-        self.states = now
+        for was, then in zip(before, now, strict=True):
+            if was != then:
+                changed.update(_differences(was, then))
         return sorted(changed)
 
 
 #: So many nodes are compared at a time.
 _AT_A_TIME = 64
-_NEVER = object()
 
 
 def _differences(before: Sequence[object], after: Sequence[object]) -> Iterator[int]:
@@ -302,6 +309,8 @@ class PartsByScore:
         self._scorer, self._kinds, self._listed = scorer, kinds, listed
         self._memory: dict[object, _Remembered] = {}
         self._scored: dict[tuple[NodeState, Need, tuple[int, ...]], tuple[float, int]] = {}
+        #: By model and node: what was idle there, and by what that is known to be so still.
+        self._frees: dict[tuple[str, int], tuple[_Idle, Free]] = {}
 
     def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
         """Return the place with the most points, one that disturbs nobody; or None."""
@@ -314,10 +323,14 @@ class PartsByScore:
         for rank in demand.ranks[-1:] if is_single else demand.ranks:
             best: tuple[tuple[float, int], str, _Places] | None = None
             for model, offered in offers:
-                everything = [(offered.fleet.everything, -1)]
-                groups = everything if is_single else offered.groups(rank, capacity.cluster.node_rank)
-                for scope, group in groups:
-                    laid = self._laid_out(offered, demand, scope, group)
+                for laid in (
+                    self._single(offered, demand.needs[0])
+                    if is_single
+                    else [
+                        self._laid_out(offered, demand, scope, group)
+                        for scope, group in offered.groups(rank, capacity.cluster.node_rank)
+                    ]
+                ):
                     if laid is None:
                         continue
                     number = offered.fleet.nodes[laid[1][0][0]].id if self._listed else 0
@@ -329,6 +342,11 @@ class PartsByScore:
                     self._kinds.add_all(model, places, demand.needs)
                 return capacity.fit_of(demand, model, places)
         return None
+
+    def _single(self, offered: OpenGpus, need: Need) -> tuple[tuple[float, _Places] | None]:
+        """Return the same as `_laid_out` for one replica that may be anywhere, as nearly all are."""
+        found = self._best(offered, need, offered.fleet.everything, -1, offered.budget, {})
+        return (None if found is None else (0.0 + found[0], ([found[1]], [found[2]])),)
 
     def _laid_out(
         self, offered: OpenGpus, demand: Demand, scope: int, group: int
@@ -364,9 +382,10 @@ class PartsByScore:
         known, masks = self._known(offered, need, group, budget), layer.masks
         there = [] if kinds is None else [kinds.of(fleet, layer, node) for node in range(len(masks))]
         request = 0 if need.part is None else need.part.request
+        left = layer.left
         for node in known.changed(layer, there):
             # Most nodes that changed are full, and each kind of replica asks about all of them.
-            has_room = layer.most_left_on(node) >= request
+            has_room = masks[node] or left.get(node, 0) >= request
             known.found[node] = found = (
                 self._ask(offered, node, need, group, budget, ()) if has_room else None
             )
@@ -387,8 +406,8 @@ class PartsByScore:
             there_is = among[chosen] if chosen in among else known.found[chosen]
             assert there_is is not None
             return best, chosen, 1 << there_is[1]
-        left = masks[chosen] & group & ~_gpus_of(taken.get(chosen, ()))
-        return best, chosen, fleet.layouts[chosen].nearest(left, need.gpus)[1]
+        whole = masks[chosen] & group & ~_gpus_of(taken.get(chosen, ()))
+        return best, chosen, fleet.layouts[chosen].nearest(whole, need.gpus)[1]
 
     def _choice(self, points: Sequence[float], scope: int, is_everywhere: bool) -> tuple[float, int]:
         """Return the most points in a set of nodes and the earliest node that has them; -1: none fits."""
@@ -416,22 +435,22 @@ class PartsByScore:
         self, offered: OpenGpus, node: int, need: Need, group: int, budget: int | None, taken: _Mine
     ) -> tuple[float, int] | None:
         """Return the points of one node for a replica, and the GPU for a part; None where it does not fit."""
-        fleet, layer = offered.fleet, offered.layer
-        cpus = layer.cpus[node] - sum([other.cpus for other, _ in taken])
-        memory = layer.memory[node] - sum([other.memory_bytes for other, _ in taken])
-        among = group & ~_gpus_of(taken)
-        reading = [each for other, _ in taken for each in other.readings]
-        if cpus < need.cpus or memory < need.memory_bytes:
-            return None
-        if not layer.can_read(node, (*reading, *need.readings)):
+        fleet, layer, among = offered.fleet, offered.layer, group
+        cpus, memory, reading = layer.cpus[node], layer.memory[node], need.readings
+        if taken:
+            cpus -= sum([other.cpus for other, _ in taken])
+            memory -= sum([other.memory_bytes for other, _ in taken])
+            among &= ~_gpus_of(taken)
+            reading = (*[each for other, _ in taken for each in other.readings], *reading)
+        if cpus < need.cpus or memory < need.memory_bytes or not layer.can_read(node, reading):
             return None
         able: list[int] = []
         if need.part is not None:
             able = offered.able(node, need, among, budget)
-        if len(able) < 1 if need.part is not None else not _is_whole(layer, node, need, among, budget):
+        if not able if need.part is not None else not _is_whole(layer, node, need, among, budget):
             return None
-        free = _free_of(fleet, cpus, layer, node)
-        numbers = list(members(fleet.usable[node]))
+        free = self._free(fleet, cpus, layer, node)
+        numbers = listed(fleet.usable[node])
         if taken:
             shares = list(free.shares)
             for other, mask in taken:
@@ -439,8 +458,20 @@ class PartsByScore:
                     shares[numbers.index(gpu)] -= ask_of(other).share
             free = free._replace(shares=tuple(shares))
         kinds = frozenset[str]() if self._kinds is None else self._kinds.of(fleet, layer, node)
-        points, at = self._score(NodeState(free, kinds), need, tuple([numbers.index(gpu) for gpu in able]))
+        places = tuple([numbers.index(gpu) for gpu in able])
+        points, at = self._score(NodeState(free, kinds), need, places)
         return points, numbers[at] if able else 0
+
+    def _free(self, fleet: Fleet, cpus: float, layer: Layer, node: int) -> Free:
+        """Return what is idle on a node, found out once for all kinds of replicas while it stays so."""
+        place = fleet.model, node
+        now = layer.masks[node], cpus, layer.rooms.get(node)
+        before, free = self._frees.get(place, (None, None))
+        # What is left of open GPUs is replaced when it changes.
+        if free is None or before is None or before[:2] != now[:2] or before[2] is not now[2]:
+            free = _free_of(fleet, cpus, layer, node)
+            self._frees[place] = now, free
+        return free
 
     def _score(self, node: NodeState, need: Need, able: tuple[int, ...]) -> tuple[float, int]:
         """Ask the scorer, once about all nodes that are alike."""

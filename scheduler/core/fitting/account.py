@@ -48,7 +48,7 @@ class Account:
 
     def has_opened(self, model: str, node: int, gpu: int) -> bool:
         """Whether a part of this GPU was handed out."""
-        return self._opened[model, node, gpu] > 0
+        return self._opened.get((model, node, gpu), 0) > 0
 
     def has_counted(self, holding: Holding) -> bool:
         if holding in self._counted:

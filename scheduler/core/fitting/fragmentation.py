@@ -14,9 +14,10 @@ as in the paper.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import accumulate
 from typing import NamedTuple
 
 from scheduler.core.model.processors import canonical
@@ -82,15 +83,21 @@ class Cause(Enum):
     NO_GPU_NO_CPUS = "no_gpu_no_cpus"
     MODEL = "model"
 
+    # By identity: a member is asked for often, and its name takes long to hash.
+    __hash__ = object.__hash__
 
-def _cause(free: Free, ask: Ask) -> Cause | None:
-    """Return why the task can not run on the node or uses no GPU; None if it runs there on GPUs."""
+
+def _cause(free: Free, ask: Ask, able: int) -> Cause | None:
+    """Return why the task can not run on the node or uses no GPU; None if it runs there on GPUs.
+
+    `able`: how many GPUs have enough free for it.
+    """
     short = ask.cpus > free.cpus
     if not ask.gpus:
         return Cause.NO_GPU_NO_CPUS if short else Cause.NO_GPU
     if ask.models and free.model not in ask.models:
         return Cause.MODEL
-    if sum([share >= ask.share for share in free.shares]) >= ask.gpus:
+    if able >= ask.gpus:
         return Cause.CPUS if short else None
     return Cause.GPUS_AND_CPUS if short else Cause.GPUS
 
@@ -158,11 +165,13 @@ class Fragmentation:
     def causes(self, free: Free) -> dict[Cause, float]:
         """Return the parts of the expected fragment by what the tasks find missing."""
         amounts = dict.fromkeys(Cause, 0.0)
-        idle = sum(free.shares)
+        shares = sorted(free.shares)
+        #: What the smallest so many of them sum to.
+        below = [0, *accumulate(shares)]
         for ask, often in self._workload:
-            cause = _cause(free, ask)
-            lost = idle if cause else sum([share for share in free.shares if share < ask.share])
-            amounts[cause or Cause.GPUS] += often * lost
+            too_small = bisect_left(shares, ask.share)
+            cause = _cause(free, ask, len(shares) - too_small)
+            amounts[cause or Cause.GPUS] += often * (below[-1] if cause else below[too_small])
         return amounts
 
     def best(self, free: Free, ask: Ask, among: Collection[int] | None = None) -> tuple[int, Free] | None:

@@ -8,8 +8,9 @@ stay whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from scheduler.core.fitting.cards import Card, Share, carries, has_room, may_join, share_of, without
 from scheduler.core.fitting.cluster import Fleet
@@ -17,7 +18,7 @@ from scheduler.core.fitting.demand import Demand, Need
 from scheduler.core.fitting.holding import Holding, Part
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.storage import Reading
-from scheduler.core.model.bits import members
+from scheduler.core.model.bits import listed, members
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 
 #: GPUs compared for one replica where others would have to leave.
@@ -30,11 +31,16 @@ Loss = Callable[[int, Share], float | None]
 _Use = tuple[int, float, float, tuple[Reading, ...]]
 _Taken = Mapping[int, _Use]
 _NOTHING: _Use = (0, 0.0, 0.0, ())
+_NO_ROOMS: Mapping[int, int] = {}
+_NO_CARDS: Mapping[int, Card] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class OpenGpus:
-    """What is offered of a fleet to one gang, and on which terms."""
+    """What is offered of a fleet to one gang, and on which terms.
+
+    It is made for each question, and not frozen, since that would take twice as long.
+    """
 
     layer: Layer
     fleet: Fleet
@@ -83,20 +89,24 @@ class OpenGpus:
         """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
         far as so many more may be handed out."""
         assert need.part is not None
-        fresh = 0 if self.is_carried else self.layer.masks[node] & among
-        cards, rooms = self.layer.cards.get(node, {}), self.layer.rooms.get(node, {})
-        request, found = need.part.request, list[int]()
-        for number in members(fresh | (sum(cards) & among)):
-            gpu = 1 << number
-            if rooms.get(gpu, WHOLE_GPU) < request or not (budget is None or self.cost(node, gpu) <= budget):
-                continue
-            if self._lets_in(need, node, gpu, cards.get(gpu, ())):
-                found.append(number)
-        return found
+        request = need.part.request
+        with_room = 0 if self.is_carried else self.layer.masks[node]
+        for gpu, left in self.layer.rooms.get(node, _NO_ROOMS).items():
+            if left >= request:
+                with_room |= gpu
+        # A part costs one GPU at most.
+        is_scarce = budget is not None and budget < 1
+        cards = self.layer.cards.get(node, _NO_CARDS)
+        return [
+            number
+            for number in listed(with_room & among)
+            if not (is_scarce and self.cost(node, 1 << number))
+            and self._lets_in(need, node, 1 << number, cards.get(1 << number, ()))
+        ]
 
     def _lets_in(self, need: Need, node: int, gpu: int, card: Card) -> bool:
         """Whether memory and labels let a replica share a GPU that has so much compute left."""
-        device = self.fleet.memory_of(node, gpu)
+        device = self.fleet.gpu_memory[node][gpu.bit_length() - 1]
         if device and not has_room(self._share(need, node, gpu), card, device):
             return False
         return may_join(need.labels, card)
@@ -165,14 +175,11 @@ class OpenGpus:
         budget: int | None,
     ) -> tuple[int, int, int] | None:
         """Return (cost, node, GPU) for a replica with a part: the GPU on which least is left."""
-        found = [
-            option
-            for option in (
-                *self._on_open(need, scope, group, taken),
-                *self._on_fresh(need, scope, group, taken),
-            )
-            if budget is None or option[0] <= budget
-        ]
+        found: Iterable[tuple[int, int, int, int]] = chain(
+            self._on_open(need, scope, group, taken), self._on_fresh(need, scope, group, taken)
+        )
+        if budget is not None and budget < 1:  # A part costs one GPU at most.
+            found = [option for option in found if option[0] <= budget]
         if self.loss is None:
             best = min(found, default=None)
             return None if best is None else (best[0], best[2], best[3])
@@ -193,6 +200,7 @@ class OpenGpus:
         least = WHOLE_GPU - request
         cpus, memory = layer.cpus, layer.memory
         needs_cpus, needs_memory = need.cpus > 0, need.memory_bytes > 0
+        is_unlimited, opened, is_harmless = self.budget is None, self.opened, self.loss is None
         # Most nodes are full.
         for node in [node for node, most in layer.left.items() if most >= request]:
             cards = layer.cards[node]
@@ -211,8 +219,8 @@ class OpenGpus:
                 if left < 0 or left > least or gpu & mine or not gpu & group:
                     continue
                 if self._lets_in(need, node, gpu, card):
-                    cost = self.cost(node, gpu)
-                    if self.loss is None and cost == 0:
+                    cost = 0 if is_unlimited or opened(node, gpu) else 1
+                    if is_harmless and not cost:
                         least = left
                     yield cost, left, node, gpu
 
@@ -247,12 +255,13 @@ class OpenGpus:
         return share_of(need.part, need.labels, gpu, self.fleet.memory_of(node, gpu))
 
 
-def is_carried(layer: Layer, demand: Demand) -> bool:
-    """Whether a job with the affinity of the gang has a part of a GPU there."""
+def is_carried(layers: Iterable[Layer], demand: Demand) -> bool:
+    """Whether a job with the affinity of the gang has a part of a GPU in one of the layers."""
     affinities = {need.labels.affinity for need in demand.needs if need.labels is not None}
     affinities.discard("")
-    return any(
+    return bool(affinities) and any(
         carries(card, affinity)
+        for layer in layers
         for affinity in affinities
         for cards in layer.cards.values()
         for card in cards.values()

@@ -146,14 +146,16 @@ class Layer:
         """Offer no more what somebody has: of GPUs that he has a part of, what is left is offered on."""
         node, mask, cpus, memory, shares, readings = part
         if shares or node in self.cards:
-            cards = dict(self.cards.get(node, {}))
+            cards, rooms = dict(self.cards.get(node, {})), dict(self.rooms.get(node, {}))
             for gpu in members(mask & ~gpus_in(shares)):
                 cards.pop(1 << gpu, None)
+                rooms.pop(1 << gpu, None)
             for share in shares:
                 # A GPU that is offered neither whole nor in parts has somebody else on it, who leaves.
                 if share.gpu & self.masks[node] or share.gpu in cards:
                     cards[share.gpu] = (*cards.get(share.gpu, ()), share)
-            self._set_cards(node, cards)
+                    rooms[share.gpu] = rooms.get(share.gpu, WHOLE_GPU) - share.request
+            self._set_cards(node, cards, rooms)
         self._replace(node, self.masks[node] & ~mask)
         if cpus:
             self.cpus[node] = canonical(self.cpus[node] - cpus)
@@ -168,9 +170,12 @@ class Layer:
         card = self.cards.get(node, {}).get(share.gpu)
         return card is not None and has_room(share, card, device_bytes) and may_join(share.labels, card)
 
-    def _set_cards(self, node: int, cards: dict[int, Card] | None) -> None:
+    def _set_cards(
+        self, node: int, cards: dict[int, Card] | None, rooms: dict[int, int] | None = None
+    ) -> None:
+        """Let these be the open GPUs of a node, of which so much is left: `rooms_of` them."""
         if cards:
-            rooms = self.rooms[node] = rooms_of(cards)
+            rooms = self.rooms[node] = rooms_of(cards) if rooms is None else rooms
             self.cards[node], self.left[node] = cards, max(rooms.values())
         elif node in self.cards:
             del self.cards[node], self.left[node], self.rooms[node]
@@ -196,10 +201,6 @@ class Layer:
             node for node, readings in self.readings.items() if data.intersection(r.data for r in readings)
         ]
         return sum([1 << node for node in there])
-
-    def most_left_on(self, node: int) -> int:
-        """Return what is left of the GPU of a node of which most is, open or whole, in thousandths."""
-        return WHOLE_GPU if self.masks[node] else self.left.get(node, 0)
 
     def _replace(self, node: int, mask: int) -> None:
         # Whatever changes of a node comes by here.

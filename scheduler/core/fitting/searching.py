@@ -214,7 +214,10 @@ class Searching(Offers):
             claimed = whole & ~free.masks[part.node]
             cpus, memory = lacking_of(part, free)
             can_read = not part.readings or free.can_read(part.node, part.readings)
-            if not claimed and not part.shares and cpus <= 0 and memory <= 0 and can_read:
+            is_free = not claimed and cpus <= 0 and memory <= 0 and can_read
+            if is_free and all(
+                [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
+            ):
                 continue  # All of it is free: nobody has to be asked.
             others, gone = [], list[Part]()
             occupants = self._occupants(model, True, demand, part.node)
@@ -280,8 +283,8 @@ class Searching(Offers):
             layer=self._but(demand, model, offered),
             fleet=self.cluster.fleets[model],
             budget=None if self.account.limits is None else self.room(model),
-            opened=lambda node, gpu: self.account.has_opened(model, node, gpu),
-            is_carried=is_carried(kept, demand) or is_carried(layers[IDLE], demand),
+            opened=partial(self.account.has_opened, model),
+            is_carried=is_carried((kept, layers[IDLE]), demand),
             loss=loss,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 
 def members(bits: int) -> Iterator[int]:
@@ -11,3 +12,9 @@ def members(bits: int) -> Iterator[int]:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
         bits ^= lowest
+
+
+@lru_cache(maxsize=4096)
+def listed(bits: int) -> tuple[int, ...]:
+    """Return the members of a small set, such as the GPUs of a node, in ascending order."""
+    return tuple(members(bits))

@@ -18,6 +18,17 @@ class PairSpeeds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpeeds:
+    """The same for three gangs or more."""
+
+    #: In alphabetical order, with the speed of each.
+    applications: tuple[str, ...]
+    gpus: int
+    gpu_model: str
+    speeds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """One question of a regression tree, or one of its ends. A tree is a tuple of them, first its root."""
 

@@ -16,7 +16,7 @@ from scheduler.core.model.awaited import Awaited
 from scheduler.core.model.cell_specification import Specification
 from scheduler.core.model.data_sets import DataSet
 from scheduler.core.model.gpu_parts import SHARE_MEASURED, WHOLE_GPU, GpuPart, SharingLabels
-from scheduler.core.model.interference import Branch, PairSpeeds
+from scheduler.core.model.interference import Branch, GroupSpeeds, PairSpeeds
 from scheduler.core.model.job_array import ArrayTask
 from scheduler.core.model.limits import Budget, UserLimits
 from scheduler.core.model.loan_terms import Lending
@@ -484,6 +484,7 @@ class Snapshot:
     peaks: tuple[NodePeak, ...] = ()
     #: How fast jobs are that share GPUs, where known.
     pair_speeds: tuple[PairSpeeds, ...] = ()
+    group_speeds: tuple[GroupSpeeds, ...] = ()
     #: How fast they are expected to be by their profiles, where that was not measured; empty: unknown.
     interference: tuple[Branch, ...] = ()
     #: Those that have not ended, of whole nodes for a time.

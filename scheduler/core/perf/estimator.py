@@ -27,7 +27,16 @@ from typing import NamedTuple
 
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.completion import Cell, References
-from scheduler.core.perf.throughput import HIGHEST, Entry, JobClass, Setting, Source, Throughput
+from scheduler.core.perf.throughput import (
+    HIGHEST,
+    Entry,
+    JobClass,
+    Setting,
+    Source,
+    Throughput,
+    beside,
+    partners_of,
+)
 
 Entries = Mapping[Setting, Entry]
 
@@ -39,6 +48,14 @@ class Pair(NamedTuple):
 
     first: str
     second: str
+    gpus: int
+    gpu_model: str
+
+
+class Group(NamedTuple):
+    """Applications, in alphabetical order, whose gangs of one size share their GPUs."""
+
+    applications: tuple[str, ...]
     gpus: int
     gpu_model: str
 
@@ -84,14 +101,36 @@ class ThroughputEstimator:
         return found | {model: Throughput(slowest, Source.ASSUMED) for model in missing if model not in found}
 
     def beside(self, job_class: JobClass, setting: Setting) -> float | None:
-        """Return the throughput beside the partner, relative to being alone; None: nobody measured."""
+        """Return the throughput beside the partners, relative to being alone; None: it was not measured."""
         throughput = self.at(job_class, setting)
         return None if throughput is None else min(1.0, throughput.value)
 
-    @cached_property
+    def together(self, job_classes: Sequence[JobClass], gpu_model: str, gpus: int) -> list[float] | None:
+        """Return how fast gangs of these classes that share their GPUs are, each relative to being alone.
+
+        Near, with whole GPUs; None: some side was not measured.
+        """
+        speeds = []
+        for place, job_class in enumerate(job_classes):
+            others = [other.application for other in (*job_classes[:place], *job_classes[place + 1 :])]
+            speeds.append(self.beside(job_class, Setting(gpu_model, gpus, partner=beside(others))))
+        known = [speed for speed in speeds if speed is not None]
+        return known if len(known) == len(speeds) else None
+
+    @property
     def pairs(self) -> dict[Pair, tuple[float, float]]:
-        """How fast two applications are beside each other, where both sides are known, near, free to use all
-        of each GPU.
+        """How fast two applications are beside each other, as `groups` has it."""
+        return {
+            Pair(*group.applications, group.gpus, group.gpu_model): (speeds[0], speeds[1])
+            for group, speeds in self.groups.items()
+            if len(group.applications) == 2
+        }
+
+    @cached_property
+    def groups(self) -> dict[Group, tuple[float, ...]]:
+        """How fast applications that share their GPUs are, where every side is known.
+
+        Near, and free to use all of each GPU.
 
         Job classes of several tenants that are named alike count as one application: the mean over their
         windows.
@@ -109,11 +148,20 @@ class ThroughputEstimator:
                         (min(1.0, throughput.value), max(1, throughput.samples))
                     )
         means = {side: _mean(values) for side, values in sides.items()}
-        return {
-            Pair(one, other, gpus, model): (throughput, means[other, one, gpus, model])
-            for (one, other, gpus, model), throughput in sorted(means.items())
-            if one <= other and (other, one, gpus, model) in means
-        }
+        found: dict[Group, tuple[float, ...]] = {}
+        for application, partner, gpus, model in sorted(means):
+            names = partners_of(partner)
+            if application > names[0]:
+                continue  # The first of the group stands for it.
+            everyone = (application, *names)
+            others = [beside([*everyone[:place], *everyone[place + 1 :]]) for place in range(len(everyone))]
+            speeds = [
+                means.get((name, rest, gpus, model)) for name, rest in zip(everyone, others, strict=True)
+            ]
+            known = tuple([speed for speed in speeds if speed is not None])
+            if len(known) == len(everyone):
+                found[Group(everyone, gpus, model)] = known
+        return found
 
     def _cells(self, job_class: JobClass, gpus: int, declared: Mapping[str, float]) -> dict[Cell, Throughput]:
         """Return what is on record or declared for the job class, near and alone."""

@@ -1,10 +1,10 @@
 """One throughput: how fast a job class is in one setting, who says so, and how far that can be trusted.
 
 A *job class* is a tenant's application. A *setting* is where and beside whom a gang of it runs: GPU model,
-GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside a partner that shares
-all its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of the
-whole gang; beside a partner it is relative to being alone within the same limit, 1 at most. A throughput of 0
-means that the job class does not run there.
+GPUs in all, near (on as few nodes as it fits on) or spread over more, alone or beside partners that share all
+its GPUs, with whole GPUs or with parts up to a limit. Its throughput is in samples per second of the whole
+gang; beside partners it is relative to being alone within the same limit, 1 at most. A throughput of 0 means
+that the job class does not run there.
 
 Where several know, the first of these stands:
 
@@ -24,6 +24,7 @@ eighteen; of an estimate see `estimator`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -40,6 +41,8 @@ HIGHEST = 1e12
 LARGEST_RATIO = 1e6
 #: Of what a user declared.
 DECLARED_CONFIDENCE = 0.5
+#: Gangs whose speeds together are measured, at most: as many as Muri groups.
+MOST_TOGETHER = 4
 
 
 class Source(StrEnum):
@@ -71,10 +74,24 @@ class Setting(NamedTuple):
     gpus: int
     #: On more nodes than needed.
     spread: bool = False
-    #: Application of the gang that shares all its GPUs; empty: it has them alone.
+    #: Application of the gang that shares all its GPUs, of several as `beside` has them; empty: it has them
+    #: alone.
     partner: str = ""
     #: What it may use of each GPU, in thousandths; below `WHOLE_GPU` it has parts.
     gpu_limit: int = WHOLE_GPU
+
+
+_AND = "+"
+
+
+def beside(applications: Iterable[str]) -> str:
+    """Return the partner of a setting for gangs of these applications, whichever order they come in."""
+    return _AND.join(sorted(applications))
+
+
+def partners_of(partner: str) -> tuple[str, ...]:
+    """Return the applications that `beside` made a partner of; no name of one has a plus in it."""
+    return tuple(partner.split(_AND)) if partner else ()
 
 
 @dataclass(frozen=True, slots=True)

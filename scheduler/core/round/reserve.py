@@ -275,6 +275,7 @@ class Reservation:
                 "orders": orders,
                 "prices": frame.prices,
                 "pair_speeds": frame.pair_speeds,
+                "group_speeds": frame.group_speeds,
                 "interference": frame.interference,
                 "workload": frame.workload,
                 "sharing": self._facts.sharing,

@@ -19,7 +19,10 @@ from scheduler.core.round.facts import Facts
 #: What is compared piece by piece.
 _PUT = ("jobs", "running", "tenants")
 #: What steps read from the frame in each round, and keep nothing of.
-_READ_EACH_ROUND = ("round_number", "now", "memory", "pair_speeds", "interference", "workload")
+_READ_EACH_ROUND = (
+    *("round_number", "now", "memory"),
+    *("pair_speeds", "group_speeds", "interference", "workload"),
+)
 _NEWS = attrgetter("tenants", *_READ_EACH_ROUND[2:])
 _FIXED = attrgetter(*[each.name for each in fields(Snapshot) if each.name not in (*_PUT, *_READ_EACH_ROUND)])
 

@@ -50,7 +50,8 @@ class ThroughputRow(serializers.Serializer[Mapping[str, object]]):
     gpus = serializers.IntegerField(help_text="Size of the gang.")
     spread = serializers.BooleanField(help_text="On more nodes than needed.")
     partner = serializers.CharField(
-        allow_blank=True, help_text="The application that shares all its GPUs; empty: none."
+        allow_blank=True,
+        help_text="The application that shares all its GPUs; several have a plus between them; empty: none.",
     )
     gpu_limit = serializers.FloatField(
         help_text="What it may use of each GPU, as in a specification; 1: all. Below, it has parts of GPUs."

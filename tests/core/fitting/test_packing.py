@@ -226,7 +226,8 @@ def test_what_is_left_of_open_gpus_is_known_after_every_change(
 
 
 def assert_left(layer: Layer) -> None:
-    for node, mask in enumerate(layer.masks):
-        open_gpus = layer.cards.get(node, {}).values()
-        left = [1000 - sum(share.request for share in card) for card in open_gpus]
-        assert layer.most_left_on(node) == max([*left, 1000 if mask else 0])
+    for node in range(len(layer.masks)):
+        cards = layer.cards.get(node, {})
+        left = {gpu: 1000 - sum(share.request for share in card) for gpu, card in cards.items()}
+        assert layer.rooms.get(node, {}) == left
+        assert layer.left.get(node, 0) == max(left.values(), default=0)

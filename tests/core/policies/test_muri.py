@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.core.building_blocks import interleaved_groups
 from scheduler.core.building_blocks.interleaved_groups import grouped
 from scheduler.core.model.gpu_parts import SHARE_FREE, SHARE_NEVER
-from scheduler.core.model.interference import PairSpeeds
+from scheduler.core.model.interference import GroupSpeeds, PairSpeeds
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.snapshot import Job, Running, Snapshot
 from scheduler.core.model.training import Profile
@@ -134,6 +134,17 @@ def test_applications_that_harm_each_other_share_only_where_sharing_is_free() ->
     assert started(decide(free)) == [(1, 2)]
     harmless = replace(harm, speeds=(0.6, 0.5))
     assert started(decide(replace(snapshot, pair_speeds=(harmless,)))) == [(1, 2)]
+
+
+def test_three_that_harm_each_other_are_in_no_group_though_any_two_get_along() -> None:
+    stages = (0.6, 0.0, 0.0), (0.0, 0.6, 0.0), (0.0, 0.0, 0.6)
+    jobs = [job(number, each, application="abc"[number - 1]) for number, each in enumerate(stages, 1)]
+    snapshot = world(*jobs, gpus=1)
+    harm = GroupSpeeds(applications=("a", "b", "c"), gpus=1, gpu_model="V100", speeds=(0.3, 0.3, 0.3))
+    assert started(decide(snapshot)) == [(1, 2, 3)]
+    assert started(decide(replace(snapshot, group_speeds=(harm,)))) != [(1, 2, 3)]
+    harmless = replace(harm, speeds=(0.5, 0.5, 0.5))
+    assert started(decide(replace(snapshot, group_speeds=(harmless,)))) == [(1, 2, 3)]
 
 
 def test_what_is_known_not_to_fit_into_memory_does_not_share() -> None:

@@ -12,12 +12,13 @@ from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.cells.document import from_document
 from scheduler.core.model import snapshot as core
 from scheduler.core.model.data_sets import DataSet
-from scheduler.core.model.interference import Branch
+from scheduler.core.model.interference import Branch, GroupSpeeds
 from scheduler.core.model.node_peaks import MeasuredUse
 from scheduler.core.model.tag_constraints import TagConstraint
 from scheduler.core.model.training import Goodput, Profile, Regime, Training
 from scheduler.core.round.decide import decide
 from scheduler.models import (
+    Attempt,
     ClusterSettings,
     Dependency,
     FragmentationSample,
@@ -196,6 +197,7 @@ def test_every_field_is_filled_from_rows():
         make_measurement(elsewhere, "other", speed, gpu_model=model, gpus=4)
     for first, second in (("bert", "bert"), ("bert", "gpt"), ("gpt", "bert")):
         make_measurement(tenant, first, 0.5, partner=second, gpus=4)
+    make_measurement(tenant, "bert", 0.5, partner="bert+bert", gpus=4)
     make_vc("sharing", sharing="free")
     branch = Branch(speed=0.9, samples=40)
     InterferenceFit.objects.create(
@@ -311,6 +313,8 @@ def test_every_field_is_filled_from_rows():
     assert unset(snapshot) == {"lending", "levels"}
     assert snapshot.prices == {"K80": 1.0, "V100": 1.0}
     assert [pair.applications for pair in snapshot.pair_speeds] == [("bert", "bert")]
+    group = GroupSpeeds(applications=("bert",) * 3, gpus=4, gpu_model="V100", speeds=(0.5,) * 3)
+    assert snapshot.group_speeds == (group,)
     assert snapshot.interference == (branch,)
     (peak,) = snapshot.peaks
     assert not unset(peak)
@@ -436,6 +440,22 @@ def test_two_jobs_that_share_gpus_are_as_fast_as_was_measured():
     assert read_snapshot(1).running[0].speeds == {}
     make_measurement(tenant, "name:two", 0.6, partner="name:one")
     assert read_snapshot(1).running[0].speeds == {jobs[0].id: 0.7, jobs[1].id: 0.6}
+    # A third makes them a group, of which each has to be measured again.
+    third = make_job(tenant=tenant, name="three")
+    Attempt.objects.create(
+        job=third,
+        number=1,
+        allocation=first.allocation,
+        state="running",
+        planned_at=first.planned_at,
+        go=True,
+    )
+    make_measurement(tenant, "name:one", 0.5, partner="name:three+name:two")
+    make_measurement(tenant, "name:two", 0.4, partner="name:one+name:three")
+    assert read_snapshot(1).running[0].speeds == {}
+    make_measurement(tenant, "name:three", 0.3, partner="name:one+name:two")
+    speeds = {jobs[0].id: 0.5, jobs[1].id: 0.4, third.id: 0.3}
+    assert read_snapshot(1).running[0].speeds == speeds
 
 
 def test_a_job_that_runs_where_it_is_said_not_to_run_is_no_harm():

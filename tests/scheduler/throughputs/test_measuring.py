@@ -10,7 +10,7 @@ from nodeagent.messages import PROTOCOL, PartReport, ProgressLine, Report
 from scheduler.agents.services.reports import report_apply
 from scheduler.core.building_blocks.pace import Pace
 from scheduler.core.model.gpu_parts import GpuPart
-from scheduler.core.perf.estimator import Pair
+from scheduler.core.perf.estimator import Group, Pair
 from scheduler.core.perf.throughput import JobClass
 from scheduler.models import Attempt, Node, SpeedMeasurement
 from scheduler.tasks.pruning import prune
@@ -305,6 +305,34 @@ def test_parts_that_may_use_the_whole_gpu_tell_policies_of_the_pair() -> None:
     with_part(other, application="t5", tenant=tenant, request=300, limit=300)
     progress(other, free, (0, 0), (10, 0), (70, 1_200))
     assert [row for row in settings() if "t5" in row] == []
+
+
+def test_up_to_four_jobs_with_parts_of_a_gpu_are_measured_beside_all_who_are_there() -> None:
+    node, tenant = make_node(), make_tenant()
+    names = ("bert", "gpt", "t5")
+    three = [
+        with_part(node, application=name, tenant=tenant, request=200, limit=1_000) for name in reversed(names)
+    ]
+    for name in names:
+        make_measurement(tenant, name, 20.0)
+    for attempt, samples in zip(three, (600, 480, 720), strict=True):
+        progress(node, attempt, (0, 0), (10, 0), (70, samples))
+    assert [row for row in settings() if row[1]] == [
+        ("t5", "bert+gpt", 1_000, 0.5),
+        ("gpt", "bert+t5", 1_000, 0.4),
+        ("bert", "gpt+t5", 1_000, 0.6),
+    ]
+    assert dict(read_estimator().groups) == {Group(names, 1, "V100"): (0.6, 0.4, 0.5)}
+    assert not read_estimator().pairs
+    fourth = with_part(node, application="t5", tenant=tenant, request=200, limit=1_000)
+    progress(node, fourth, (0, 0), (10, 0), (70, 300))
+    assert settings()[-1] == ("t5", "bert+gpt+t5", 1_000, 0.25)
+    # Of five nothing is recorded.
+    fifth = with_part(node, application="vit", tenant=tenant, request=200, limit=1_000)
+    make_measurement(tenant, "vit", 20.0)
+    before = settings()
+    progress(node, fifth, (0, 0), (10, 0), (70, 300))
+    assert settings() == before
 
 
 def test_a_gang_that_shares_only_some_of_its_gpus_says_nothing() -> None:

@@ -117,7 +117,19 @@ def test_what_two_that_a_policy_put_together_cost_each_other_is_on_record() -> N
     assert gpu["in_use"] == 1.0
     found = [(job["name"], job["way"], job["request"], job["slowdown"]) for job in gpu["jobs"]]
     assert found == [("bert", "together", 1.0, 1.25), ("dlrm", "together", 1.0, None)]
+    # With a third there it is what was measured of the three.
+    third = make_job(tenant=vision, name="gpt")
+    Attempt.objects.create(
+        job=third, number=1, allocation=one.allocation, state="running", planned_at=one.planned_at, go=True
+    )
+    make_measurement(vision, "name:bert", 0.5, partner="name:dlrm+name:gpt")
+    (gpu,) = shown(caller(make_member(vision)))
+    assert [(job["name"], job["slowdown"]) for job in gpu["jobs"]] == [
+        ("bert", 2.0),
+        ("dlrm", None),
+        ("gpt", None),
+    ]
     one.allocation.slice_seconds = 60.0
     one.allocation.save()
     (gpu,) = shown(caller(make_member(vision)))
-    assert [(job["way"], job["slowdown"]) for job in gpu["jobs"]] == [("turns", None), ("turns", None)]
+    assert [(job["way"], job["slowdown"]) for job in gpu["jobs"]] == [("turns", None)] * 3

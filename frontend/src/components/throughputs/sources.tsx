@@ -16,6 +16,12 @@ export function jobClassOf(application: string): { name: string; byName: boolean
     : { name: application, byName: false };
 }
 
+/** Who shares the GPUs of a job class: "bert and gpt". */
+export function partnersText(partner: string): string {
+  const names = partner.split("+").map((application) => jobClassOf(application).name);
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names.join();
+}
+
 /** Not known from this job class itself. */
 export function isGuess(source: SourceEnum | null): boolean {
   return source === "estimated" || source === "assumed" || source === null;

@@ -51,6 +51,9 @@ describe("rows of throughputs", () => {
     expect(describeThroughput({ ...row, spread: false, application: "name:lm", partner: "a3c" }, "K80")).toBe(
       "lm of vision on 4 K80, sharing them with a3c",
     );
+    expect(describeThroughput({ ...row, spread: false, partner: "a3c+bert+name:lm" }, "K80")).toBe(
+      "resnet50 of vision on 4 K80, sharing them with a3c, bert and lm",
+    );
     expect(describeThroughput({ ...row, spread: false, gpus: 1, gpu_limit: 0.6 }, "V100")).toBe(
       "resnet50 of vision on 1 V100, held to 60 % of each",
     );

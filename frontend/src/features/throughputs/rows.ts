@@ -1,7 +1,7 @@
 /** The table of throughputs: its columns and the words in its cells. Pure. */
 
 import type { ThroughputCell, ThroughputRow } from "@/api/schema";
-import { jobClassOf, percent, throughputText } from "@/components/throughputs/sources";
+import { jobClassOf, partnersText, percent, throughputText } from "@/components/throughputs/sources";
 import { counted } from "@/components/format";
 
 /** One cell that somebody wants to see or correct. */
@@ -35,7 +35,7 @@ export function describe(row: ThroughputRow, model: string): string {
   const parts = [`${jobClassOf(row.application).name} of ${row.tenant} on ${row.gpus} ${model}`];
   if (row.gpu_limit < 1) parts.push(`held to ${percent(row.gpu_limit)} of each`);
   if (row.spread) parts.push("spread over nodes");
-  if (row.partner) parts.push(`sharing them with ${jobClassOf(row.partner).name}`);
+  if (row.partner) parts.push(`sharing them with ${partnersText(row.partner)}`);
   return parts.join(", ");
 }
 

@@ -1,6 +1,6 @@
 import type { ThroughputCell, ThroughputRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
-import { isGuess, jobClassOf, percent, SourceMark } from "@/components/throughputs/sources";
+import { isGuess, jobClassOf, partnersText, percent, SourceMark } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
 import { type Chosen, describe, keyOf, throughputOn, valueText } from "@/features/throughputs/rows";
 import styles from "@/features/throughputs/throughputs-page.module.css";
@@ -45,7 +45,7 @@ function JobClass({ row }: { row: ThroughputRow }) {
       {row.gpu_limit < 1 && (
         <Tag title="These jobs have parts of GPUs; this is their limit on each">{percent(row.gpu_limit)} of a GPU</Tag>
       )}
-      {row.partner && <div className={muted}>beside {jobClassOf(row.partner).name}</div>}
+      {row.partner && <div className={muted}>beside {partnersText(row.partner)}</div>}
     </div>
   );
 }

@@ -3,10 +3,11 @@
 - What an attempt does in its first `WARM_UP_SECONDS` of progress does not count: it loads and compiles.
 - A window lasts `WINDOW_SECONDS` or a little longer, so that an attempt causes at most one write a minute; at
   its end the rest counts if it is at least `LEAST_SECONDS`.
-- A window that was shared with one other job throughout is recorded beside that partner, relative to the
-  throughput alone, which must be known. One that was shared in part, or with several, says nothing.
+- A window that was shared with the same jobs throughout, three of them at most, is recorded beside these
+  partners, relative to the throughput alone, which must be known. One that was shared in part, or with more,
+  says nothing.
 - A job with parts of GPUs is measured by what it may use of each: alone while nobody else is on its GPUs, and
-  beside one partner that has parts of just these. What it does beside others in a GPU of which it may use
+  beside partners that have parts of just these. What it does beside others in a GPU of which it may use
   all counts only where these may, too: by this policies know whole GPUs. It has to tell samples.
 - A job that tells steps and no samples has no throughput. Beside a partner its steps are measured all the
   same: relative to its own alone on that GPU model, as `pace` timed them for at least `LEAST_ALONE_SECONDS`.
@@ -23,8 +24,10 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.core.model.snapshot import Task
 from scheduler.core.perf.throughput import (
+    MOST_TOGETHER,
     MovingAverage,
     Setting,
+    beside,
     problem_with,
     too_far_apart,
 )
@@ -64,16 +67,16 @@ def measure(attempt: Attempt, newest: ProgressPoint, *, is_last: bool) -> None:
     if rate <= 0 or problem_with(rate):
         return
     now = database_now()
-    beside = partners(attempt, now - timedelta(seconds=seconds))
+    others = partners(attempt, now - timedelta(seconds=seconds))
     limit = gpu_limit(attempt.job)
-    if beside is None or len(beside) > 1 or limit is None:
+    if others is None or len(others) >= MOST_TOGETHER or limit is None:
         return
-    if limit == WHOLE_GPU and any(gpu_limit(partner) != WHOLE_GPU for partner in beside):
+    if limit == WHOLE_GPU and any(gpu_limit(partner) != WHOLE_GPU for partner in others):
         return
     if tells_samples:
-        _record(attempt, rate, beside, now)
-    elif beside and (alone := _steps_alone(attempt)):
-        _record(attempt, rate, beside, now, alone=alone)
+        _record(attempt, rate, others, now)
+    elif others and (alone := _steps_alone(attempt)):
+        _record(attempt, rate, others, now, alone=alone)
 
 
 def prune_measurements() -> None:
@@ -182,7 +185,7 @@ def _gpus(attempt: Attempt) -> set[int]:
 def _record(
     attempt: Attempt, rate: float, partners: list[Job], now: datetime, *, alone: float | None = None
 ) -> None:
-    """Record a rate alone, or beside one partner relative to `alone`: what is on record, unless told."""
+    """Record a rate alone, or beside partners relative to `alone`: by default what is on record."""
     job = attempt.job
     job_class, setting = job.job_class, _setting(attempt)
     if partners:
@@ -195,7 +198,7 @@ def _record(
         if alone <= 0:
             return
         rate = min(1.0, rate / alone)
-        setting = setting._replace(partner=partners[0].job_class.application)
+        setting = setting._replace(partner=beside([other.job_class.application for other in partners]))
     there, created = SpeedMeasurement.objects.get_or_create(
         tenant_id=job.tenant_id,
         application=job_class.application,

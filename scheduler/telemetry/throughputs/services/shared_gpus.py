@@ -13,7 +13,7 @@ from django.db.models import Count, Q, QuerySet
 from scheduler.core.model.gpu_parts import WHOLE_GPU, GpuPart
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, HoldPhase
 from scheduler.core.perf.estimator import ThroughputEstimator
-from scheduler.core.perf.throughput import Setting
+from scheduler.core.perf.throughput import Setting, beside
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart
 from scheduler.models.nodes import Gpu
 from scheduler.telemetry.metrics.selectors.now import newest_readings
@@ -117,17 +117,16 @@ def _way(hold: AllocatedGpu, attempt: Attempt) -> str:
 def _slowdown(attempt: Attempt, group: Collection[Attempt], estimator: ThroughputEstimator) -> float | None:
     """Return how many times as long as alone on whole GPUs it takes, as far as that was measured.
 
-    Of two that a policy put together that is on record; of one with parts its throughput of the last minute
-    is compared with what is on record of its job class alone.
+    Of several that a policy put together that is on record; of one with parts its throughput of the last
+    minute is compared with what is on record of its job class alone.
     """
     job_class, allocation = attempt.job.job_class, attempt.allocation
     setting = Setting(allocation.gpu_model, allocation.gpu_count)
     if len(group) > 1:
-        (partner, *others) = [other for other in group if other.id != attempt.id]
-        if others or allocation.slice_seconds is not None:
+        if allocation.slice_seconds is not None:
             return None
-        beside = setting._replace(partner=partner.job.job_class.application)
-        relative = estimator.beside(job_class, beside)
+        others = [other.job.job_class.application for other in group if other.id != attempt.id]
+        relative = estimator.beside(job_class, setting._replace(partner=beside(others)))
     else:
         alone = estimator.at(job_class, setting)
         relative = attempt.throughput / alone.value if attempt.throughput and alone and alone.value else None
