@@ -230,7 +230,7 @@ def test_while_nobody_waited_too_long_all_is_decided_as_without_a_bound() -> Non
 
 
 def test_what_is_reserved_counts_the_gpus_that_come_back_wherever_they_are() -> None:
-    """Two of three guaranteed GPUs are in use: a gang of two waits for one, and is given idle ones elsewhere."""
+    """Two of three guaranteed GPUs are in use: a gang of two waits for one, for a place elsewhere."""
     held = [make_job(number, 1) for number in (2, 3)]
     facts = make_snapshot(
         nodes=make_cluster(1, gpus=4),
