@@ -1,21 +1,20 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { createContext, useContext } from "react";
 
-import { answerOf, api, once } from "@/api/client";
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
 import { count, duration, gpuHours, moment, secondsBetween } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
+import { Requeue } from "@/components/job/requeue";
 import { useNow } from "@/components/now";
 import { mayActFor, useSession } from "@/components/session";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { ActOnJobs } from "@/features/jobs/job-actions";
 import { countWords, StateBar, Unfold } from "@/features/jobs/state-counts";
-import { Button } from "@/ui/button";
-import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
+import { DataTable, type Column, type DataTableProps, type RowChoice } from "@/ui/data-table";
 import { Checkbox } from "@/ui/field";
 import { oneLine } from "@/ui/layout";
-import { useSay } from "@/ui/toasts";
 import styles from "@/features/jobs/jobs-page.module.css";
 
 interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines" | "order" | "below"> {
@@ -31,6 +30,9 @@ interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "s
   onSelect: (selected: ReadonlySet<number>) => void;
 }
 
+/** The job that is shown beside the tables, and what chooses another; without it none can be chosen. */
+export const ChosenJob = createContext<RowChoice<Job> | undefined>(undefined);
+
 export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
   const next = new Set(all);
   if (!next.delete(one)) next.add(one);
@@ -38,6 +40,7 @@ export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
 }
 
 export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, onUnfold, ...rest }: JobTableProps) {
+  const choice = useContext(ChosenJob);
   const open = jobs.filter((job) => job.ended_at === null);
   const arrayOf = ({ array }: Job) => (isFolded && array !== null && array.size > 1 ? array : null);
   const selection: Column<Job> = {
@@ -66,6 +69,7 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
       label="Jobs"
       rows={jobs}
       rowKey={({ id }) => id}
+      choice={choice}
       rowAttributes={({ id }) => ({ "data-selected": selected.has(id) || undefined })}
       columns={[
         selection,
@@ -95,7 +99,7 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
         !isFolded && {
           header: "Actions",
           isHeaderHidden: true,
-          cell: (job) => <Requeue job={job} />,
+          cell: (job) => <Requeue job={job} look="quiet" />,
         },
       ]}
       {...rest}
@@ -156,24 +160,6 @@ function JobName({ job, array }: { job: Job; array: JobArray | null }) {
       </span>
       <p className={styles.note}>{noteOf(job)}</p>
     </>
-  );
-}
-
-/** Lets a running task wait again, with its checkpoint. */
-function Requeue({ job }: { job: Job }) {
-  const me = useSession();
-  const say = useSay();
-  const act = useMutation({
-    mutationFn: () =>
-      answerOf(api.POST("/jobs/{job_id}/requeue", { params: { path: { job_id: job.id }, header: once() } })),
-    onSuccess: () => say("done", `${job.name} #${job.id} stops and waits again.`),
-    onError: (error) => say("failed", error.message),
-  });
-  if (job.state !== "running" || !mayActFor(me, job.tenant)) return null;
-  return (
-    <Button look="quiet" busy={act.isPending} onClick={() => act.mutate()}>
-      Requeue
-    </Button>
   );
 }
 
@@ -270,7 +256,7 @@ function TimeInState({ job }: { job: Job }) {
 }
 
 /** From its first start to its end, or until now. */
-function RunTime({ job: { started_at: start, ended_at: end } }: { job: Job }) {
+export function RunTime({ job: { started_at: start, ended_at: end } }: { job: Job }) {
   const now = useNow();
   const seconds = start === null ? null : secondsBetween(start, end, now);
   return <>{seconds === null ? "–" : duration(seconds)}</>;
