@@ -104,7 +104,7 @@ def test_jobs_are_filtered_by_the_address_and_cancelled_together(garden, open_pa
     page.get_by_label("Search by name").fill("sweep")
     expect(rows).to_have_count(3)
 
-    page.get_by_label("Select all that have not ended").check()
+    page.get_by_label("Select all on this page").check()
     page.get_by_role("button", name="Change the selected").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel 3 jobs").click()
     for job in jobs:

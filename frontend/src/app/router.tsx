@@ -41,6 +41,16 @@ const job = createRoute({
   component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
 });
 
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  // The address of a single job is read as a number.
+  validateSearch: (search: Record<string, unknown>): { jobs?: string } => ({
+    jobs: text(search.jobs) ?? whole(search.jobs ?? "")?.toString(),
+  }),
+  component: lazyRouteComponent(() => import("@/features/compare/compare-page"), "ComparePage"),
+});
+
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
@@ -257,6 +267,7 @@ export const router = createRouter({
     overview,
     jobs,
     job,
+    compare,
     submit,
     nodes,
     node,

@@ -41,17 +41,15 @@ export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
 
 export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, onUnfold, ...rest }: JobTableProps) {
   const choice = useContext(ChosenJob);
-  const open = jobs.filter((job) => job.ended_at === null);
   const arrayOf = ({ array }: Job) => (isFolded && array !== null && array.size > 1 ? array : null);
   const selection: Column<Job> = {
     id: "selection",
     header: (
       <Checkbox
-        label="Select all that have not ended"
+        label="Select all on this page"
         bare
-        disabled={open.length === 0}
-        checked={open.length > 0 && open.every((job) => selected.has(job.id))}
-        onChange={(event) => onSelect(new Set(event.target.checked ? open.map((job) => job.id) : []))}
+        checked={jobs.every((job) => selected.has(job.id))}
+        onChange={(event) => onSelect(new Set(event.target.checked ? jobs.map((job) => job.id) : []))}
       />
     ),
     cell: (job) => (
@@ -59,7 +57,6 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
         label={`Select ${job.name}`}
         bare
         checked={selected.has(job.id)}
-        disabled={job.ended_at !== null}
         onChange={() => onSelect(toggled(selected, job.id))}
       />
     ),
