@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from allot.schema import ProgressPoint
 
 LEAST, MOST = 2, 8
-#: Metrics of which less is better, by a part of their names; of all others more is. The pages have the same.
+#: Metrics of which less is better, by a part of their names. More is better for all others, as on the pages.
 _LESS_IS_BETTER = re.compile(r"loss|err|perplexity|ppl|mse|mae|wer|fid|time|seconds|latency", re.IGNORECASE)
 #: They tell how far a job is, not how well it goes.
 _NO_METRICS = frozenset(

@@ -78,7 +78,7 @@ function scaled(curve: Curve, unit: number): Curve {
   return new Map([...curve].map(([at, value]) => [Math.round((100 * at) / unit) / 100, value]));
 }
 
-/** Metrics of which less is better, by a part of their names; of all others more is. */
+/** Metrics of which less is better, by a part of their names. More is better for all others. */
 const LESS_IS_BETTER = /loss|err|perplexity|ppl|mse|mae|wer|fid|time|seconds|latency/i;
 
 export function isLessBetter(metric: string): boolean {

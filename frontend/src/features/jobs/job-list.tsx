@@ -14,7 +14,7 @@ import { EmptyState } from "@/ui/feedback";
 import { Panel } from "@/ui/layout";
 import styles from "@/features/jobs/jobs-page.module.css";
 
-/** Fewer have nothing to be compared with, and of more the curves cannot be told apart. */
+/** Fewer have nothing to be compared with, and the curves of more look alike. */
 const COMPARED_LEAST = 2;
 const COMPARED_MOST = 8;
 
