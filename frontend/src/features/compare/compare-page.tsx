@@ -48,7 +48,7 @@ export function ComparePage() {
 
 interface Found extends Run {
   job: Job;
-  /** Of its colour. */
+  /** The colour of its curves. */
   token: string;
 }
 
