@@ -130,6 +130,9 @@ class Client:
     def job(self, job_id: int) -> schema.Job:
         return cast("schema.Job", self._read(f"/jobs/{job_id}"))
 
+    def progress(self, job_id: int) -> list[schema.ProgressPoint]:
+        return cast("schema.Progress", self._read(f"/jobs/{job_id}/progress"))["points"]
+
     def attempts(self, job_id: int) -> list[schema.Attempt]:
         return cast("list[schema.Attempt]", list(self._pages(f"/jobs/{job_id}/attempts", {}, None)))
 
@@ -207,9 +210,8 @@ class Client:
 
     def node_metrics(self, name: str, **parameters: str | int | None) -> schema.NodeMetricsAnswer:
         """What a node used over time. Parameters: since, until, resolution, by."""
-        return cast(
-            "schema.NodeMetricsAnswer", self._read(f"/nodes/{quote(name, safe='')}/metrics", parameters)
-        )
+        path = f"/nodes/{quote(name, safe='')}/metrics"
+        return cast("schema.NodeMetricsAnswer", self._read(path, parameters))
 
     def jobs_usage(self, *, limit: int | None = None, tenant: str | None = None) -> Iterator[schema.JobUsage]:
         """What running jobs use now, the newest first."""
@@ -254,9 +256,8 @@ class Client:
 
     def _set_cordoned(self, name: str, cordoned: bool, why: str) -> schema.Node:
         body = {"cordoned": cordoned, "why": why}
-        return cast(
-            "schema.Node", self._transport.request("PATCH", f"/nodes/{quote(name, safe='')}", body=body)
-        )
+        path = f"/nodes/{quote(name, safe='')}"
+        return cast("schema.Node", self._transport.request("PATCH", path, body=body))
 
     def virtual_clusters(self) -> list[schema.VirtualCluster]:
         return cast("list[schema.VirtualCluster]", list(self._pages("/virtual-clusters", {}, None)))
@@ -365,9 +366,8 @@ class Client:
     def set_price(self, gpu_model: str, price_per_hour: float) -> schema.GpuModel:
         """Say what a GPU of a model costs for an hour."""
         path = f"/gpu-models/{quote(gpu_model, safe='')}"
-        return cast(
-            "schema.GpuModel", self._transport.request("PATCH", path, body={"price_per_hour": price_per_hour})
-        )
+        body = {"price_per_hour": price_per_hour}
+        return cast("schema.GpuModel", self._transport.request("PATCH", path, body=body))
 
     # Use of GPUs
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         ThroughputImport,
         ThroughputRow,
         Token,
+        UsageSubscription,
+        UsageSubscriptionAnswer,
         Webhook,
     )
 
@@ -318,6 +320,15 @@ class Notices:
     def set_address(self, address: str) -> AddressAnswer:
         """Change one's own e-mail address; a mail to it may have to confirm it."""
         return cast("AddressAnswer", self.send("PUT", "/notifications/address", body={"address": address}))
+
+    def reports(self) -> Iterator[UsageSubscription]:
+        """The usage reports that one gets by mail; tenant None means the whole cluster."""
+        return cast("Iterator[UsageSubscription]", self.pages("/notifications/reports", {}, None))
+
+    def set_report(self, tenant: str | None, period: str | None) -> UsageSubscriptionAnswer:
+        """Get a report each "week" or "month", or None: no more."""
+        body = {"tenant": tenant, "period": period}
+        return cast("UsageSubscriptionAnswer", self.send("POST", "/notifications/reports", body=body))
 
     def webhooks(self, tenant: str | None) -> Iterator[Webhook]:
         """Webhooks of a tenant, or of the cluster."""

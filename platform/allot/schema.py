@@ -1232,6 +1232,9 @@ class ReplicaShare(TypedDict):
     proportional_memory_bytes: int
 
 
+ReportPeriod: TypeAlias = Literal['week', 'month']
+
+
 class ReservationInputRequest(TypedDict):
     """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
 
@@ -1774,6 +1777,24 @@ class UsageRow(TypedDict):
     application: NotRequired[str]
     day: NotRequired[str]
     entitled_gpu_hours: float | None
+
+
+class UsageSubscription(TypedDict):
+    tenant: str | None
+    period: ReportPeriod
+    reported_until: str
+
+
+class UsageSubscriptionAnswer(TypedDict):
+    tenant: str | None
+    period: ReportPeriod | NullEnum | None
+
+
+class UsageSubscriptionInputRequest(TypedDict):
+    """`is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem."""
+
+    tenant: NotRequired[str | None]
+    period: ReportPeriod | NullEnum | None
 
 
 class UsageTotal(TypedDict):
@@ -2862,6 +2883,12 @@ class PaginatedTenantList(TypedDict):
 
 class PaginatedTokenList(TypedDict):
     results: list[Token]
+    next: str | None
+    previous: str | None
+
+
+class PaginatedUsageSubscriptionList(TypedDict):
+    results: list[UsageSubscription]
     next: str | None
     previous: str | None
 

@@ -43,6 +43,7 @@ def celery_app(**options: Any) -> Celery:
             "match-input-workers": {"task": "scheduler.tasks.match_input_workers", "schedule": 5.0},
             "settle-market": {"task": "scheduler.tasks.settle_market", "schedule": 2.0},
             "dispatch_notifications": {"task": "scheduler.tasks.dispatch_notifications", "schedule": 2.0},
+            "send-usage-reports": {"task": "scheduler.tasks.send_usage_reports", "schedule": 60.0},
             "watch-budgets": {"task": "scheduler.tasks.watch_budgets", "schedule": 10.0},
             "sample-usage": {"task": "scheduler.tasks.sample_usage", "schedule": 10.0},
             "sample-fragmentation": {"task": "scheduler.tasks.sample_fragmentation", "schedule": 60.0},

@@ -191,6 +191,8 @@ SPECTACULAR_SETTINGS = {
         "RuleKind": "scheduler.models.market.RuleKind.choices",
         "TransferKind": "scheduler.models.market.TransferKind.choices",
         "JobNotices": "scheduler.models.notifications.JobNotices.choices",
+        "PeriodEnum": "scheduler.models.budgets.BudgetPeriod.choices",
+        "ReportPeriod": "scheduler.models.notifications.ReportPeriod.choices",
         "SecretScope": "tenants.SECRET_SCOPES",
         "WatchedThen": "scheduler.jobspec.WATCHED_THEN",
         "ElasticMode": "scheduler.jobspec.ELASTIC_MODES",

@@ -30,7 +30,13 @@ from scheduler.models.maintenance import MaintenanceWindow
 from scheduler.models.market import Allowance, CreditAccount, CreditTransfer, Loan, MarketRule, Offer
 from scheduler.models.metrics import FragmentationSample, NodeMetrics, NodePeak, PartMetrics, UsageSample
 from scheduler.models.nodes import AgentService, Gpu, GpuModel, Node, NodeCheck, ServingPool
-from scheduler.models.notifications import Delivery, EmailNotice, NotificationSettings, Webhook
+from scheduler.models.notifications import (
+    Delivery,
+    EmailNotice,
+    NotificationSettings,
+    UsageSubscription,
+    Webhook,
+)
 from scheduler.models.reservations import Reservation
 from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.models.sessions import PortPass, Session
@@ -102,6 +108,7 @@ __all__ = [
     "SpeedMeasurement",
     "TrainingProgress",
     "UsageSample",
+    "UsageSubscription",
     "UserBudget",
     "UserQuota",
     "ViewComputing",

@@ -41,6 +41,30 @@ class NotificationSettings(models.Model):
     confirmation_asked_at = models.DateTimeField(null=True)
 
 
+class ReportPeriod(models.TextChoices):
+    """How long the time is that one usage report is about, by UTC."""
+
+    WEEK = "week", "Weekly: from Monday to Monday"
+    MONTH = "month", "Monthly: from the first to the first"
+
+
+class UsageSubscription(models.Model):
+    """Mails one user the use of a tenant, or of the cluster (`tenant` null), each time a period is over."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, related_name="+")
+    period = models.CharField(max_length=5, choices=ReportPeriod.choices)
+    #: What ended before was reported; the next report begins here.
+    reported_until = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "tenant"], nulls_distinct=False, name="usage_subscription_once"
+            ),
+        ]
+
+
 class EmailNotice(models.Model):
     """One paragraph of a mail that is to be sent; deleted once it was."""
 

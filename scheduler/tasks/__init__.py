@@ -16,6 +16,7 @@ from scheduler.forecasts.adviser.services import advice, comparisons, elasticity
 from scheduler.forecasts.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
 from scheduler.jobs.attempts.services import hang_detection, profiling, progress
+from scheduler.jobs.budgets import reports as usage_reports
 from scheduler.jobs.budgets import services as budget_services
 from scheduler.jobs.services.input_workers import input_workers_match
 from scheduler.nodes.services import health as node_health
@@ -117,6 +118,11 @@ def settle_market() -> None:
 @shared_task(time_limit=60)
 def dispatch_notifications() -> None:
     dispatch.dispatch()
+
+
+@shared_task(time_limit=60)
+def send_usage_reports() -> None:
+    usage_reports.dispatch_reports()
 
 
 @shared_task(time_limit=60)

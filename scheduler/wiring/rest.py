@@ -60,6 +60,11 @@ def csv_file(
     return _as_file(name, chain([_rows([fields])], (_lines(page, fields) for page in pages)))
 
 
+def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the same as text."""
+    return (_rows([fields]) + _lines(rows, fields)).decode()
+
+
 def _as_file(name: str, content: Iterable[bytes]) -> StreamingHttpResponse:
     return StreamingHttpResponse(
         content,

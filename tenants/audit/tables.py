@@ -283,6 +283,12 @@ AUDITED: Mapping[str, AuditedTable] = {
         name=_user(),
         left_out=("mail_not_before", "mail_failures", "mail_problem", "confirmation_asked_at"),
     ),
+    "scheduler.UsageSubscription": AuditedTable(
+        what="usage report",
+        name=f"coalesce({_TENANT}, 'the cluster') || ' to ' || {_user()}",
+        tenant="r.tenant_id",
+        left_out=("reported_until",),
+    ),
     "scheduler.SavedSearch": AuditedTable(what="saved search", name="r.name", tenant="r.tenant_id"),
     "scheduler.Webhook": AuditedTable(
         what="webhook",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.models import Budget, Delivery, Job, NotificationSettings, Webhook
+from scheduler.models import Budget, Delivery, Job, NotificationSettings, UsageSubscription, Webhook
 from tests.allot.in_process import signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import make_member, make_node, make_tenant, make_user, make_vc
@@ -27,6 +27,13 @@ def test_what_is_told_and_used_up_by_command(
     assert "no mail server" in shown
     chosen = NotificationSettings.objects.get(user=admin)
     assert (chosen.jobs, chosen.tenants, chosen.cluster) == ("all", False, True)
+
+    shown = allot("notifications", "--report", "red=week").stdout
+    assert "Report     red, each week" in shown.splitlines()
+    assert UsageSubscription.objects.get(user=admin).tenant == red
+    assert allot("notifications", "--report", "month").exit_code == 3, "the cluster's are the operators'"
+    assert allot("notifications", "--report", "red=daily").exit_code == 2
+    assert "Report" not in allot("notifications", "--report", "red=none").stdout
 
     for notify, kept in (("end,preemption", ["end", "preemption"]), ("none", [])):
         allot("submit", "--gpus", "1", "--notify", notify, "--", "true")

@@ -225,6 +225,8 @@ GET    /api/v1/market/transfers/export            401    200      200    200    
 
 GET    /api/v1/notifications                      401    200      200    200    200   200      200       -
 PATCH  /api/v1/notifications                      401    200      200    200    200   200      403       403
+GET    /api/v1/notifications/reports              401    200      200    200    200   200      200       -
+POST   /api/v1/notifications/reports              401    404      403    403    200   200      403       403
 PUT    /api/v1/notifications/address              401    200      200    200    200   200      403       403
 POST   /api/v1/notifications/address/confirm      401    400      400    400    400   400      403       403
 GET    /api/v1/webhooks                           401    404      403    403    200   200      200       -
@@ -299,6 +301,7 @@ OWN_SCOPES = {
     ("DELETE", "/api/v1/tenants/<str:name>/members/<str:username>"): Scope.MANAGE,
     ("POST", "/api/v1/invitations/accept"): Scope.MANAGE,
     ("PATCH", "/api/v1/notifications"): Scope.MANAGE,
+    ("POST", "/api/v1/notifications/reports"): Scope.MANAGE,
     ("PUT", "/api/v1/notifications/address"): Scope.MANAGE,
     ("POST", "/api/v1/notifications/address/confirm"): Scope.MANAGE,
     ("POST", "/api/v1/virtual-clusters/<str:name>/anomalies"): Scope.SUBMIT,
@@ -350,6 +353,7 @@ BODIES = {
         "spec": {name: value for name, value in _SPEC.items() if name != "tenant"},
     },
     ("PATCH", "/api/v1/notifications"): {"jobs": "all"},
+    ("POST", "/api/v1/notifications/reports"): {"tenant": "red", "period": "week"},
     ("PUT", "/api/v1/notifications/address"): {"address": "mia@example.org"},
     ("POST", "/api/v1/notifications/address/confirm"): {"token": "not-one-of-ours"},
     ("POST", "/api/v1/webhooks"): {

@@ -104,7 +104,7 @@ def test_jobs_are_filtered_by_the_address_and_cancelled_together(garden, open_pa
     page.get_by_label("Search by name").fill("sweep")
     expect(rows).to_have_count(3)
 
-    page.get_by_label("Select all that have not ended").check()
+    page.get_by_label("Select all on this page").check()
     page.get_by_role("button", name="Change the selected").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel 3 jobs").click()
     for job in jobs:
@@ -172,3 +172,36 @@ def test_the_log_of_each_rank_can_be_read_and_searched(garden, open_page):
     page.get_by_label("Search the log").fill("needle")
     page.get_by_label("Search the log").press("Enter")
     expect(log).to_contain_text("needle of rank 1")
+
+
+def test_a_job_is_read_beside_the_list_and_covers_it_on_a_phone(garden, open_page):
+    job = garden.submit("echo a line of its output; sleep 600", name="beside", labels={"team": "readers"})
+    garden.platform.wait_for(job, "running")
+    page = open_page("vera", "/jobs?q=beside")
+    row = page.get_by_role("row").filter(has_text=f"#{job}")
+    row.get_by_role("cell", name="vision", exact=True).click()
+    panel = page.get_by_role("dialog", name="beside")
+    expect(panel.get_by_label("Last lines of rank 0")).to_contain_text("a line of its output")
+    expect(page).to_have_url(re.compile(f"job={job}"))
+    listed, beside = row.bounding_box(), panel.bounding_box()
+    assert listed["x"] < beside["x"]
+    expect(row).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(panel).to_be_focused()
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(panel).to_be_visible()
+    # Once it has taken the page, the focus stays in it.
+    expect(panel.get_by_role("button", name="Close")).to_be_focused()
+    until(
+        lambda: panel.bounding_box() == {"x": 0, "y": 0, "width": 390, "height": 844},
+        "the sheet to cover the page",
+    )
+    panel.get_by_role("button", name="Cancel job").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Cancel job").click()
+    garden.platform.wait_for(job, "cancelled")
+    expect(panel.get_by_text("Cancelled", exact=True)).to_be_visible()
+    panel.get_by_role("button", name="Close").click()
+    expect(page).not_to_have_url(re.compile("job="))

@@ -8,6 +8,7 @@ import type {
   BudgetInputRequest,
   PatchedNotificationChangeRequest,
   PatchedWebhookChangeRequest,
+  UsageSubscriptionInputRequest,
   WebhookInputRequest,
 } from "@/api/schema";
 
@@ -21,6 +22,16 @@ export const notificationsQuery = queryOptions({
 
 export const changeNotifications = (body: PatchedNotificationChangeRequest) =>
   answerOf(api.PATCH("/notifications", { body }));
+
+/** The usage reports that one gets by mail. */
+export const usageReportsQuery = queryOptions({
+  queryKey: ["usage-reports"],
+  queryFn: ({ signal }) =>
+    everyPage((query) => answerOf(api.GET("/notifications/reports", { params: { query }, signal }))),
+});
+
+export const setUsageReport = (body: UsageSubscriptionInputRequest) =>
+  answerOf(api.POST("/notifications/reports", { body }));
 
 export const setAddress = (address: string) => answerOf(api.PUT("/notifications/address", { body: { address } }));
 

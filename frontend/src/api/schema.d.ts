@@ -1989,6 +1989,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications/reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The usage reports that the caller gets by mail
+         * @description The usage reports that the caller gets by mail.
+         */
+        get: operations["notifications_reports_list"];
+        put?: never;
+        /**
+         * Get the use of a tenant by mail each week or month, change how often, or end it
+         * @description Get the use of a tenant by mail each week or month, change how often, or end it. For admins of the
+         *     tenant; operators also get the use of the whole cluster.
+         */
+        post: operations["notifications_reports"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/policies": {
         parameters: {
             query?: never;
@@ -7141,6 +7166,13 @@ export interface components {
             /** @description Address of that page; null when none. */
             previous: string | null;
         };
+        PaginatedUsageSubscriptionList: {
+            results: components["schemas"]["UsageSubscription"][];
+            /** @description Address of that page; null when none. */
+            next: string | null;
+            /** @description Address of that page; null when none. */
+            previous: string | null;
+        };
         PaginatedUserList: {
             results: components["schemas"]["User"][];
             /** @description Address of that page; null when none. */
@@ -7635,6 +7667,12 @@ export interface components {
             /** @description Likewise. */
             proportional_memory_bytes: number;
         };
+        /**
+         * @description * `week` - Weekly: from Monday to Monday
+         *     * `month` - Monthly: from the first to the first
+         * @enum {string}
+         */
+        ReportPeriod: "week" | "month";
         Reservation: {
             id: number;
             /** @description What jobs write into `reservation` of their specification. */
@@ -8899,6 +8937,32 @@ export interface components {
              */
             entitled_gpu_hours: number | null;
         };
+        UsageSubscription: {
+            /** @description null: the whole cluster. */
+            tenant: string | null;
+            period: components["schemas"]["ReportPeriod"];
+            /**
+             * Format: date-time
+             * @description The next report is about the time from here on.
+             */
+            reported_until: string;
+        };
+        UsageSubscriptionAnswer: {
+            tenant: string | null;
+            period: (components["schemas"]["ReportPeriod"] | components["schemas"]["NullEnum"]) | null;
+        };
+        /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
+        UsageSubscriptionInputRequest: {
+            /** @description Left out: the whole cluster, for operators. */
+            tenant?: string | null;
+            /**
+             * @description null: no more reports.
+             *
+             *     * `week` - Weekly: from Monday to Monday
+             *     * `month` - Monthly: from the first to the first
+             */
+            period: (components["schemas"]["ReportPeriod"] | components["schemas"]["NullEnum"]) | null;
+        };
         UsageTotal: {
             /** @description That had GPUs in this time. */
             jobs: number;
@@ -9743,6 +9807,7 @@ export type PaginatedSharedGpuList = components['schemas']['PaginatedSharedGpuLi
 export type PaginatedTenantList = components['schemas']['PaginatedTenantList'];
 export type PaginatedThroughputRowList = components['schemas']['PaginatedThroughputRowList'];
 export type PaginatedTokenList = components['schemas']['PaginatedTokenList'];
+export type PaginatedUsageSubscriptionList = components['schemas']['PaginatedUsageSubscriptionList'];
 export type PaginatedUserList = components['schemas']['PaginatedUserList'];
 export type PaginatedViolationList = components['schemas']['PaginatedViolationList'];
 export type PaginatedVirtualClusterList = components['schemas']['PaginatedVirtualClusterList'];
@@ -9784,6 +9849,7 @@ export type Reason = components['schemas']['Reason'];
 export type Receiver = components['schemas']['Receiver'];
 export type Replay = components['schemas']['Replay'];
 export type ReplicaShare = components['schemas']['ReplicaShare'];
+export type ReportPeriod = components['schemas']['ReportPeriod'];
 export type Reservation = components['schemas']['Reservation'];
 export type ReservationInputRequest = components['schemas']['ReservationInputRequest'];
 export type ReservationStateEnum = components['schemas']['ReservationStateEnum'];
@@ -9871,6 +9937,9 @@ export type Usage = components['schemas']['Usage'];
 export type UsagePoint = components['schemas']['UsagePoint'];
 export type UsageReport = components['schemas']['UsageReport'];
 export type UsageRow = components['schemas']['UsageRow'];
+export type UsageSubscription = components['schemas']['UsageSubscription'];
+export type UsageSubscriptionAnswer = components['schemas']['UsageSubscriptionAnswer'];
+export type UsageSubscriptionInputRequest = components['schemas']['UsageSubscriptionInputRequest'];
 export type UsageTotal = components['schemas']['UsageTotal'];
 export type User = components['schemas']['User'];
 export type UserBudgetTerms = components['schemas']['UserBudgetTerms'];
@@ -20608,6 +20677,200 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AddressAnswer"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. A token needs the scope manage. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The state of the thing, or a quota, does not allow it. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The body is not application/json. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description This Idempotency-Key was used for another request. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_reports_list: {
+        parameters: {
+            query?: {
+                /** @description From `next` or `previous` of an earlier page. */
+                cursor?: string;
+                /** @description Results in one page. */
+                page_size?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedUsageSubscriptionList"];
+                };
+            };
+            /** @description Malformed, or wrong fields. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not signed in. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Your role, or your token, does not allow it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not found, or you may not see it. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description The answer is of no type that Accept names. */
+            406: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too many requests are under way; see Retry-After. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    notifications_reports: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same key with the same body is answered with the stored answer again (for 24 hours); secrets in it are null by then. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UsageSubscriptionInputRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageSubscriptionAnswer"];
                 };
             };
             /** @description Malformed, or wrong fields. */

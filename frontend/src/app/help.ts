@@ -2,6 +2,7 @@
 const PAGES: readonly (readonly [string, string])[] = [
   ["/submit", "job-specification.html"],
   ["/jobs", "reasons.html"],
+  ["/compare", "jobs.html"],
   ["/calendar", "maintenance.html"],
   ["/nodes", "operating.html"],
   ["/virtual-clusters", "policies.html"],

@@ -6,7 +6,7 @@ import type { FailureFilters } from "@/api/failure-queries";
 import type { LedgerFilters } from "@/api/ledger-queries";
 import type { ThroughputFilters } from "@/api/throughput-queries";
 import { Shell } from "@/app/shell";
-import { readJobSearch } from "@/components/job-search";
+import { type JobSearch, readJobSearch } from "@/components/job-search";
 import { OverviewPage } from "@/features/overview/overview-page";
 import { buttonClass } from "@/ui/button";
 import { EmptyState, ErrorNotice, Skeleton } from "@/ui/feedback";
@@ -23,7 +23,10 @@ const overview = createRoute({ getParentRoute: () => root, path: "/", component:
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  validateSearch: readJobSearch,
+  validateSearch: (search: Record<string, unknown>): JobSearch & { job?: number } => ({
+    ...readJobSearch(search),
+    job: whole(search.job ?? ""),
+  }),
   component: lazyRouteComponent(() => import("@/features/jobs/jobs-page"), "JobsPage"),
 });
 
@@ -36,6 +39,16 @@ const job = createRoute({
     path: text(search.path),
   }),
   component: lazyRouteComponent(() => import("@/features/job/job-page"), "JobPage"),
+});
+
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  // The address of a single job is read as a number.
+  validateSearch: (search: Record<string, unknown>): { jobs?: string } => ({
+    jobs: text(search.jobs) ?? whole(search.jobs ?? "")?.toString(),
+  }),
+  component: lazyRouteComponent(() => import("@/features/compare/compare-page"), "ComparePage"),
 });
 
 const submit = createRoute({
@@ -254,6 +267,7 @@ export const router = createRouter({
     overview,
     jobs,
     job,
+    compare,
     submit,
     nodes,
     node,

@@ -18,7 +18,7 @@ import {
   type SortDirection,
 } from "@tanstack/react-table";
 import { ArrowDown, ArrowUp } from "lucide-react";
-import { Fragment, type HTMLAttributes, type ReactNode } from "react";
+import { Fragment, type HTMLAttributes, type ReactNode, useState } from "react";
 
 import { ErrorNotice, SkeletonLines } from "@/ui/feedback";
 import { numeric, TableFrame } from "@/ui/layout";
@@ -53,6 +53,14 @@ export interface Column<Row> {
   footer?: readonly ReactNode[];
 }
 
+/** Rows of which one can be chosen, to be shown beside the table. */
+export interface RowChoice<Row> {
+  /** The key of the row that is chosen. */
+  chosen: string | number | undefined;
+  /** `isEntered`: by Enter, so that the focus goes to what is shown. */
+  onChoose: (row: Row, isEntered: boolean) => void;
+}
+
 /** What is asked of the server: a query of TanStack Query, or anything of its shape. */
 interface Query extends Partial<Pages> {
   isPending: boolean;
@@ -74,6 +82,8 @@ export interface DataTableProps<Row> {
   below?: (row: Row) => ReactNode;
   /** The order that the server was asked for, among those of the columns. */
   order?: { value: string | undefined; onChange: (value: string | undefined) => void };
+  /** Lets people choose a row: by a click beside its links and buttons, or by Enter and the arrow keys on the row. */
+  choice?: RowChoice<Row> | undefined;
   /** Where the rows come from; left out where they are there already. */
   query?: Query;
   /** Takes the table's place where there are no rows. */
@@ -110,7 +120,8 @@ const collator = new Intl.Collator("en", { numeric: true });
 const NO_ROWS: readonly never[] = [];
 
 function Filled<Row extends RowData>(props: DataTableProps<Row>) {
-  const { label, rows, rowKey, rowAttributes, below, columns, limit, order } = props;
+  const { label, rows, rowKey, rowAttributes, below, columns, limit, order, choice } = props;
+  const [focused, setFocused] = useState<string>();
   const shown = columns.filter((column) => column !== false && column !== undefined);
   const byId = new Map(shown.map((column) => [idOf(column), column]));
   const table = useTable({
@@ -120,6 +131,10 @@ function Filled<Row extends RowData>(props: DataTableProps<Row>) {
     getRowId: (row, index) => String(rowKey(row, index)),
     enableMultiSort: false,
   });
+  const drawn = table.getRowModel().rows.slice(0, limit);
+  // One row of the table is reached by the tab key, the others by the arrow keys.
+  const ids = drawn.map(({ id }) => id);
+  const tabStop = [focused, String(choice?.chosen)].find((id) => id !== undefined && ids.includes(id)) ?? ids[0];
   const footers = Math.max(0, ...shown.map(({ footer = [] }) => footer.length));
   return (
     <TableFrame label={label}>
@@ -147,33 +162,37 @@ function Filled<Row extends RowData>(props: DataTableProps<Row>) {
         ))}
       </thead>
       <tbody>
-        {table
-          .getRowModel()
-          .rows.slice(0, limit)
-          .map((row) => {
-            const unfolded = below?.(row.original);
-            return (
-              <Fragment key={row.id}>
-                <tr {...rowAttributes?.(row.original)}>
-                  {row.getAllCells().map(({ id, column }) => {
-                    const declared = byId.get(column.id);
-                    return (
-                      declared && (
-                        <Cell key={id} column={declared} attributes={declared.attributes?.(row.original)}>
-                          {declared.cell(row.original, row.index)}
-                        </Cell>
-                      )
-                    );
-                  })}
+        {drawn.map((row) => {
+          const unfolded = below?.(row.original);
+          return (
+            <Fragment key={row.id}>
+              <tr
+                {...rowAttributes?.(row.original)}
+                {...(choice && {
+                  ...chosenBy(choice, row.original, row.id),
+                  tabIndex: row.id === tabStop ? 0 : -1,
+                  onFocus: () => setFocused(row.id),
+                })}
+              >
+                {row.getAllCells().map(({ id, column }) => {
+                  const declared = byId.get(column.id);
+                  return (
+                    declared && (
+                      <Cell key={id} column={declared} attributes={declared.attributes?.(row.original)}>
+                        {declared.cell(row.original, row.index)}
+                      </Cell>
+                    )
+                  );
+                })}
+              </tr>
+              {unfolded && (
+                <tr>
+                  <td colSpan={shown.length}>{unfolded}</td>
                 </tr>
-                {unfolded && (
-                  <tr>
-                    <td colSpan={shown.length}>{unfolded}</td>
-                  </tr>
-                )}
-              </Fragment>
-            );
-          })}
+              )}
+            </Fragment>
+          );
+        })}
       </tbody>
       {footers > 0 && (
         <tfoot>
@@ -190,6 +209,42 @@ function Filled<Row extends RowData>(props: DataTableProps<Row>) {
       )}
     </TableFrame>
   );
+}
+
+/** Where a click or a key means something else than the row. */
+const OWN_USE = "a, button, input, select, textarea, label, summary";
+
+function chosenBy<Row>(
+  { chosen, onChoose }: RowChoice<Row>,
+  row: Row,
+  id: string,
+): HTMLAttributes<HTMLTableRowElement> & Record<`data-${string}`, string> {
+  const isChosen = String(chosen) === id;
+  return {
+    className: styles.choosable,
+    "data-row": id,
+    "aria-current": isChosen || undefined,
+    onClick: ({ target }) => {
+      const isOwnUse = target instanceof Element && target.closest(OWN_USE) !== null;
+      // Text that was marked to be copied is no choice.
+      if (!isOwnUse && !window.getSelection()?.toString()) onChoose(row, false);
+    },
+    onKeyDown: (event) => {
+      const { key, target, currentTarget } = event;
+      if (target !== currentTarget) return;
+      if (key === "Enter") {
+        event.preventDefault();
+        onChoose(row, true);
+      } else if (key === "ArrowDown" || key === "ArrowUp") {
+        event.preventDefault();
+        const rows = [...(currentTarget.parentElement?.querySelectorAll<HTMLElement>(":scope > [data-row]") ?? [])];
+        const next = rows[rows.indexOf(currentTarget) + (key === "ArrowDown" ? 1 : -1)];
+        next?.focus();
+        // While a row is shown beside the table, that follows.
+        if (chosen !== undefined) next?.click();
+      }
+    },
+  };
 }
 
 function idOf({ id, header }: Pick<Column<never>, "id" | "header">): string {

@@ -47,20 +47,42 @@ def notifications(
         bool | None, typer.Option("--cluster/--no-cluster", help="Of nodes, for operators.")
     ] = None,
     address: Annotated[str | None, typer.Option(help="Your e-mail address; a mail confirms it.")] = None,
+    reports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--report",
+            metavar="[TENANT=]PERIOD",
+            help="Usage reports of a tenant that you administer, or, for operators, of the cluster: week,"
+            " month or none; may be repeated.",
+        ),
+    ] = None,
     output: OutputOption = Format.table,
 ) -> None:
-    """Show or change what you get by e-mail."""
+    """Show or change what you get by e-mail: `allot notifications --report vision=week`."""
+    periods = [_report(text) for text in reports or ()]
     wanted = {"jobs": jobs and jobs.value, "tenants": tenants, "cluster": cluster}
     changes = {name: value for name, value in wanted.items() if value is not None}
     with connect() as client:
         if address is not None and client.notices.set_address(address)["confirmation_sent"]:
             say(f"A mail was sent to {address}: open the link in it, and the address counts.")
+        for tenant, period in periods:
+            client.notices.set_report(tenant, period)
         found = client.notices.change(changes) if changes else client.notices.settings()
+        subscribed = list(client.notices.reports())
     if output is not Format.table:
-        print_objects(found, output)
+        print_objects({**found, "reports": subscribed}, output)
         return
-    for name, text in _settings(found):
+    of_use = [("Report", f"{row['tenant'] or 'the cluster'}, each {row['period']}") for row in subscribed]
+    for name, text in [*_settings(found), *of_use]:
         print_line(f"{name:<10} {text}")
+
+
+def _report(text: str) -> tuple[str | None, str | None]:
+    """Return the tenant (None: the cluster) and the period (None: no more) of a `--report`."""
+    tenant, _, period = text.rpartition("=")
+    if period not in ("week", "month", "none"):
+        raise WrongUse(f"--report: {period!r} is no period; one of: week, month, none.")
+    return tenant or None, None if period == "none" else period
 
 
 def _settings(found: NotificationSettings) -> list[tuple[str, str]]:

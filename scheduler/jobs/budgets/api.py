@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.http import StreamingHttpResponse
@@ -15,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from scheduler.jobs.budgets.figures import FIGURES, shown, shown_row
 from scheduler.jobs.budgets.schemas import (
     Held,
     LimitsOfUser,
@@ -26,7 +26,6 @@ from scheduler.jobs.budgets.schemas import (
 from scheduler.jobs.budgets.selectors import (
     GROUPINGS,
     UsageQuestion,
-    Used,
     held_now,
     member_get,
     usage,
@@ -226,26 +225,6 @@ def _question(request: Request) -> UsageQuestion:
     return UsageQuestion(since=since, until=until, by=by, **given)
 
 
-def _shown(used: Used) -> dict[str, Any]:
-    return {
-        **used.key,
-        "jobs": used.jobs,
-        "gpu_hours": _rounded(used.gpu_hours),
-        "guaranteed_gpu_hours": _rounded(used.guaranteed_gpu_hours),
-        "opportunistic_gpu_hours": _rounded(used.gpu_hours - used.guaranteed_gpu_hours),
-        "cost": _rounded(used.cost),
-    }
-
-
-def _shown_row(used: Used) -> dict[str, Any]:
-    entitled = used.entitled_gpu_hours
-    return {**_shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
-
-
-def _rounded(value: Any) -> float:
-    return round(float(value), 6)
-
-
 class UsageOfGpus(APIView):
     is_heavy = True
 
@@ -261,8 +240,8 @@ class UsageOfGpus(APIView):
                 "since": question.since,
                 "until": question.until,
                 "by": question.by,
-                "rows": [_shown_row(row) for row in found.rows],
-                "total": _shown(found.total),
+                "rows": [shown_row(row) for row in found.rows],
+                "total": shown(found.total),
             }
         )
 
@@ -274,15 +253,5 @@ class UsageExport(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """The same as a CSV file, without the total."""
         question = _question(request)
-        rows = [_shown_row(row) for row in usage(viewer(request), question).rows]
-        return csv_file("usage", [*question.by, *_FIGURES], [rows])
-
-
-_FIGURES = (
-    "jobs",
-    "gpu_hours",
-    "guaranteed_gpu_hours",
-    "opportunistic_gpu_hours",
-    "cost",
-    "entitled_gpu_hours",
-)
+        rows = [shown_row(row) for row in usage(viewer(request), question).rows]
+        return csv_file("usage", [*question.by, *FIGURES], [rows])

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from django.db import connection
 
-DISPATCH, MAIL, WEBHOOKS, AUDIT = 7_001, 7_002, 7_003, 7_004
+DISPATCH, MAIL, WEBHOOKS, AUDIT, REPORTS = 7_001, 7_002, 7_003, 7_004, 7_005
 
 
 @contextmanager

@@ -7,6 +7,7 @@ in hand is then taken up again.
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 from django.db import OperationalError, connection
@@ -44,16 +45,20 @@ def prune_deliveries() -> None:
     ended.filter(created_at__lt=now - DELIVERIES_KEPT).delete()
 
 
-def start_sender(name: str) -> None:
-    """Start the sender "mail", "webhooks" or "audit", unless one of this process is on the way already."""
+def start_sender(name: str, send: Callable[[], object] | None = None) -> None:
+    """Start a sender, unless one of this name of this process is on the way already.
+
+    `send`: what it does; left out for "mail", "webhooks" and "audit".
+    """
     if not any(thread.name == name for thread in threading.enumerate()):
-        threading.Thread(target=_work, args=[name], name=name, daemon=True).start()
+        work = send or _SENDERS[name]
+        threading.Thread(target=_work, args=[name, work], name=name, daemon=True).start()
 
 
-def _work(name: str) -> None:
+def _work(name: str, send: Callable[[], object]) -> None:
     try:
         _connect()
-        _SENDERS[name]()
+        send()
     except Exception:
         # The next one takes up what this one left.
         log.exception("the sender of %s broke down", name)

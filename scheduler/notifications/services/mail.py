@@ -54,8 +54,12 @@ def send_due() -> int:
         return _send_all() if is_mine else 0
 
 
-def send_one(user_email: str, subject: str, text: str, *, message: uuid.UUID) -> None:
-    """Send a mail now; raise OSError (smtplib's errors are) when the server does not take it."""
+def send_one(
+    user_email: str, subject: str, text: str, *, message: uuid.UUID, attached: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Send a mail now, with CSV files as (name, content) attached.
+
+    Raises OSError (smtplib's errors are) when the server does not take it."""
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
     EmailMessage(
         subject=f"[Allotment] {' '.join(subject.split())}",
@@ -64,6 +68,7 @@ def send_one(user_email: str, subject: str, text: str, *, message: uuid.UUID) ->
         # Programs that answer mail by themselves leave such a one alone.
         headers={"Message-ID": f"<{message}@{domain}>", "Auto-Submitted": "auto-generated"},
         connection=get_connection(),
+        attachments=[(name, content, "text/csv") for name, content in attached],
     ).send()
 
 
@@ -88,11 +93,10 @@ def _send_to(user: User) -> bool:
     try:
         send_one(user.email, _subject(notices), _text(notices), message=message)
     except OSError as error:
-        _note_failure(chosen, error)
+        note_failure(chosen, error)
         return False
     EmailNotice.objects.filter(user=user, mail=message).delete()
-    after = {"mail_not_before": database_now() + APART, "mail_failures": 0, "mail_problem": ""}
-    NotificationSettings.objects.filter(pk=chosen.pk).update(**after)
+    note_success(chosen)
     return True
 
 
@@ -106,7 +110,12 @@ def _next_mail(user: User) -> tuple[uuid.UUID, list[EmailNotice]]:
     return message, list(rows.filter(mail=message).order_by("id"))
 
 
-def _note_failure(chosen: NotificationSettings, error: OSError) -> None:
+def note_success(chosen: NotificationSettings) -> None:
+    after = {"mail_not_before": database_now() + APART, "mail_failures": 0, "mail_problem": ""}
+    NotificationSettings.objects.filter(pk=chosen.pk).update(**after)
+
+
+def note_failure(chosen: NotificationSettings, error: OSError) -> None:
     wait = WAITS[min(chosen.mail_failures, len(WAITS) - 1)]
     refused = isinstance(error, smtplib.SMTPRecipientsRefused)
     problem = "The mail server refuses the address." if refused else f"The mail server: {error}"

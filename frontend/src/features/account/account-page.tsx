@@ -11,6 +11,7 @@ import styles from "@/features/account/account.module.css";
 import { LimitsPanel } from "@/features/account/limits-panel";
 import { NotificationsPanel } from "@/features/account/notifications-panel";
 import { TokensPanel } from "@/features/account/tokens-panel";
+import { UsageReportsPanel } from "@/features/account/usage-reports-panel";
 import { Button } from "@/ui/button";
 import { Segments } from "@/ui/choice";
 import { Checkbox, TextField } from "@/ui/field";
@@ -54,6 +55,7 @@ export function AccountPage() {
             />
           </Panel>
           <NotificationsPanel confirm={confirm} />
+          <UsageReportsPanel />
           <PasswordPanel />
         </Stack>
         <Stack>

@@ -18,8 +18,8 @@ import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { OpenPages, TerminalPanel } from "@/components/terminal/terminal-panel";
 import { ArtefactsPanel } from "@/features/job/artefacts-panel";
 import { DependenciesPanel } from "@/features/job/dependencies-panel";
-import { FailurePanel } from "@/features/job/failure-panel";
-import { JobActions } from "@/features/job/job-actions";
+import { FailurePanel } from "@/components/job/failure-panel";
+import { JobActions } from "@/components/job/job-actions";
 import {
   auxiliaryLines,
   CodeLine,
@@ -38,7 +38,7 @@ import { ScalingPanel } from "@/features/job/scaling-panel";
 import { SensitivityPanel } from "@/features/job/sensitivity-panel";
 import { ThroughputsPanel } from "@/features/job/throughputs-panel";
 import { TimelinePanel } from "@/features/job/timeline-panel";
-import { WaitingPanel } from "@/features/job/waiting-panel";
+import { WaitingPanel } from "@/components/job/waiting-panel";
 import { live, useNewestOne } from "@/live/live";
 import { Tabs } from "@/ui/choice";
 import { DataTable } from "@/ui/data-table";

@@ -14,6 +14,10 @@ import { EmptyState } from "@/ui/feedback";
 import { Panel } from "@/ui/layout";
 import styles from "@/features/jobs/jobs-page.module.css";
 
+/** Fewer have nothing to be compared with, and the curves of more look alike. */
+const COMPARED_LEAST = 2;
+const COMPARED_MOST = 8;
+
 interface JobListProps {
   search: JobSearch;
   columns: readonly ColumnName[];
@@ -79,6 +83,15 @@ function Selection({ ids, onClear }: { ids: readonly number[]; onClear: () => vo
       <ActOnJobs filter={{ id: ids.join(",") }} onDone={onClear}>
         Change the selected
       </ActOnJobs>
+      {ids.length >= COMPARED_LEAST && ids.length <= COMPARED_MOST ? (
+        <Link to="/compare" search={{ jobs: ids.join(",") }} className={buttonClass()}>
+          Compare
+        </Link>
+      ) : (
+        <Button disabled title={`${COMPARED_LEAST} to ${COMPARED_MOST} jobs can be compared.`}>
+          Compare
+        </Button>
+      )}
       <Button look="quiet" onClick={onClear}>
         Clear selection
       </Button>

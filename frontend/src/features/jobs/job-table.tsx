@@ -1,21 +1,20 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { createContext, useContext } from "react";
 
-import { answerOf, api, once } from "@/api/client";
 import { jobCountsQuery } from "@/api/queries";
 import type { Job } from "@/api/schema";
 import { count, duration, gpuHours, moment, secondsBetween } from "@/components/format";
 import { gpuAmount, gpusHeld } from "@/components/gpu-amount";
+import { Requeue } from "@/components/job/requeue";
 import { useNow } from "@/components/now";
 import { mayActFor, useSession } from "@/components/session";
 import { Badge, jobLook, Tag } from "@/components/state-badge";
 import { ActOnJobs } from "@/features/jobs/job-actions";
 import { countWords, StateBar, Unfold } from "@/features/jobs/state-counts";
-import { Button } from "@/ui/button";
-import { DataTable, type Column, type DataTableProps } from "@/ui/data-table";
+import { DataTable, type Column, type DataTableProps, type RowChoice } from "@/ui/data-table";
 import { Checkbox } from "@/ui/field";
 import { oneLine } from "@/ui/layout";
-import { useSay } from "@/ui/toasts";
 import styles from "@/features/jobs/jobs-page.module.css";
 
 interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "skeletonLines" | "order" | "below"> {
@@ -31,6 +30,9 @@ interface JobTableProps extends Pick<DataTableProps<Job>, "query" | "empty" | "s
   onSelect: (selected: ReadonlySet<number>) => void;
 }
 
+/** The job that is shown beside the tables, and what chooses another; without it none can be chosen. */
+export const ChosenJob = createContext<RowChoice<Job> | undefined>(undefined);
+
 export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
   const next = new Set(all);
   if (!next.delete(one)) next.add(one);
@@ -38,17 +40,16 @@ export function toggled<T>(all: ReadonlySet<T>, one: T): ReadonlySet<T> {
 }
 
 export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, onUnfold, ...rest }: JobTableProps) {
-  const open = jobs.filter((job) => job.ended_at === null);
+  const choice = useContext(ChosenJob);
   const arrayOf = ({ array }: Job) => (isFolded && array !== null && array.size > 1 ? array : null);
   const selection: Column<Job> = {
     id: "selection",
     header: (
       <Checkbox
-        label="Select all that have not ended"
+        label="Select all on this page"
         bare
-        disabled={open.length === 0}
-        checked={open.length > 0 && open.every((job) => selected.has(job.id))}
-        onChange={(event) => onSelect(new Set(event.target.checked ? open.map((job) => job.id) : []))}
+        checked={jobs.every((job) => selected.has(job.id))}
+        onChange={(event) => onSelect(new Set(event.target.checked ? jobs.map((job) => job.id) : []))}
       />
     ),
     cell: (job) => (
@@ -56,7 +57,6 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
         label={`Select ${job.name}`}
         bare
         checked={selected.has(job.id)}
-        disabled={job.ended_at !== null}
         onChange={() => onSelect(toggled(selected, job.id))}
       />
     ),
@@ -66,6 +66,7 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
       label="Jobs"
       rows={jobs}
       rowKey={({ id }) => id}
+      choice={choice}
       rowAttributes={({ id }) => ({ "data-selected": selected.has(id) || undefined })}
       columns={[
         selection,
@@ -95,7 +96,7 @@ export function JobTable({ jobs, shown, selected, onSelect, isFolded, unfolded, 
         !isFolded && {
           header: "Actions",
           isHeaderHidden: true,
-          cell: (job) => <Requeue job={job} />,
+          cell: (job) => <Requeue job={job} look="quiet" />,
         },
       ]}
       {...rest}
@@ -156,24 +157,6 @@ function JobName({ job, array }: { job: Job; array: JobArray | null }) {
       </span>
       <p className={styles.note}>{noteOf(job)}</p>
     </>
-  );
-}
-
-/** Lets a running task wait again, with its checkpoint. */
-function Requeue({ job }: { job: Job }) {
-  const me = useSession();
-  const say = useSay();
-  const act = useMutation({
-    mutationFn: () =>
-      answerOf(api.POST("/jobs/{job_id}/requeue", { params: { path: { job_id: job.id }, header: once() } })),
-    onSuccess: () => say("done", `${job.name} #${job.id} stops and waits again.`),
-    onError: (error) => say("failed", error.message),
-  });
-  if (job.state !== "running" || !mayActFor(me, job.tenant)) return null;
-  return (
-    <Button look="quiet" busy={act.isPending} onClick={() => act.mutate()}>
-      Requeue
-    </Button>
   );
 }
 
@@ -270,7 +253,7 @@ function TimeInState({ job }: { job: Job }) {
 }
 
 /** From its first start to its end, or until now. */
-function RunTime({ job: { started_at: start, ended_at: end } }: { job: Job }) {
+export function RunTime({ job: { started_at: start, ended_at: end } }: { job: Job }) {
   const now = useNow();
   const seconds = start === null ? null : secondsBetween(start, end, now);
   return <>{seconds === null ? "–" : duration(seconds)}</>;

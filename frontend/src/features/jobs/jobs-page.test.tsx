@@ -92,19 +92,19 @@ describe("the jobs table", () => {
     expect(server.sent("GET /jobs")[0]?.query).toMatchObject({ fold: "false", array: "3" });
   });
 
-  it("lets people select what has not ended, one by one or all together", async () => {
+  it("lets people select jobs one by one or all together, and compare two to eight of them", async () => {
     const ended = aJob({ id: 5, name: "old", state: "succeeded", ended_at: "2026-01-01T01:00:00Z" });
     server.on("GET /jobs", page([aJob({ id: 3 }), aJob({ id: 4, name: "other" }), ended]));
     const { user } = await renderPage(JobsPage, member);
-    expect((await screen.findByRole<HTMLInputElement>("checkbox", { name: "Select old" })).disabled).toBe(true);
-    await user.click(screen.getByRole("checkbox", { name: "Select all that have not ended" }));
+    await user.click(await screen.findByRole("checkbox", { name: "Select old" }));
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Compare" }).disabled).toBe(true);
+    await user.click(screen.getByRole("checkbox", { name: "Select all on this page" }));
+    expect(screen.getByRole("link", { name: "Compare" }).getAttribute("href")).toBe("/compare?jobs=3%2C4%2C5");
     expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select digits" }).checked).toBe(true);
     expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select other" }).checked).toBe(true);
-    expect(screen.getByText(/2 .*selected|selected.* 2/i)).toBeTruthy();
+    expect(screen.getByText(/3 jobs selected/)).toBeTruthy();
     await user.click(screen.getByRole("checkbox", { name: "Select other" }));
-    expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select all that have not ended" }).checked).toBe(
-      false,
-    );
+    expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "Select all on this page" }).checked).toBe(false);
   });
 
   it("changes what is selected after saying how many that are", async () => {
@@ -112,7 +112,7 @@ describe("the jobs table", () => {
     const found = { jobs: 2, remaining: 0, refused: [], queued: 1, running: 1 };
     server.on("POST /jobs/actions", found);
     const { user } = await renderPage(JobsPage, member);
-    await user.click(await screen.findByRole("checkbox", { name: "Select all that have not ended" }));
+    await user.click(await screen.findByRole("checkbox", { name: "Select all on this page" }));
     await user.click(screen.getByRole("button", { name: "Change the selected" }));
     expect(await screen.findByText("It changes 2 jobs: 1 waiting one, 1 running one.")).toBeTruthy();
     await user.click(screen.getByRole("button", { name: "Cancel 2 jobs" }));

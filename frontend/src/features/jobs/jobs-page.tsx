@@ -1,18 +1,25 @@
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback } from "react";
+import { lazy, Suspense, useCallback, useMemo, useState } from "react";
 
+import type { Job } from "@/api/schema";
 import type { JobSearch } from "@/components/job-search";
 import { ColumnChooser, useColumns } from "@/features/jobs/columns";
 import { JobFilterBar } from "@/features/jobs/filter-bar";
 import { JobGroups, LABEL } from "@/features/jobs/job-groups";
 import { JobList } from "@/features/jobs/job-list";
+import { ChosenJob } from "@/features/jobs/job-table";
+import styles from "@/features/jobs/jobs-page.module.css";
 import { SavedSearches } from "@/features/jobs/saved-searches";
+import { Skeleton } from "@/ui/feedback";
 import { PageLayout } from "@/ui/layout";
+
+// Loaded with the first job that is chosen.
+const SidePanel = lazy(() => import("@/features/jobs/side-panel"));
 
 const route = getRouteApi("/jobs");
 
 export function JobsPage() {
-  const search = route.useSearch();
+  const { job, ...search } = route.useSearch();
   const navigate = route.useNavigate();
   const change = useCallback(
     (changed: Partial<JobSearch>) => void navigate({ search: (now) => ({ ...now, ...changed }), replace: true }),
@@ -20,24 +27,50 @@ export function JobsPage() {
   );
   const clear = () => void navigate({ search: {}, replace: true });
   const [columns, setColumns] = useColumns();
+  // How often a job was entered by the keyboard: each time the focus goes to the panel.
+  const [entered, setEntered] = useState(0);
+  const choice = useMemo(
+    () => ({
+      chosen: job,
+      onChoose: ({ id }: Job, isEntered: boolean) => {
+        if (isEntered) setEntered((times) => times + 1);
+        // The way back leads past the panel, not through all jobs that it has shown.
+        void navigate({ search: (now) => ({ ...now, job: id }), replace: job !== undefined });
+      },
+    }),
+    [job, navigate],
+  );
+  const close = () => {
+    setEntered(0);
+    void navigate({ search: (now) => ({ ...now, job: undefined }), replace: true });
+  };
   return (
     <PageLayout title="Jobs">
       <JobFilterBar search={search} onChange={change} onClear={clear}>
         <SavedSearches search={search} />
         <ColumnChooser shown={columns} onChange={setColumns} />
       </JobFilterBar>
-      {/* Another filter is another list: it starts at its first page with nothing selected. */}
-      {search.group && search.group !== LABEL ? (
-        <JobGroups key={JSON.stringify(search)} search={search} by={search.group} columns={columns} />
-      ) : (
-        <JobList
-          key={JSON.stringify(search)}
-          search={search}
-          columns={columns}
-          onSort={(sort) => change({ sort })}
-          onClear={clear}
-        />
-      )}
+      <div className={job === undefined ? undefined : styles.beside}>
+        <ChosenJob value={choice}>
+          {/* Another filter is another list: it starts at its first page with nothing selected. */}
+          {search.group && search.group !== LABEL ? (
+            <JobGroups key={JSON.stringify(search)} search={search} by={search.group} columns={columns} />
+          ) : (
+            <JobList
+              key={JSON.stringify(search)}
+              search={search}
+              columns={columns}
+              onSort={(sort) => change({ sort })}
+              onClear={clear}
+            />
+          )}
+        </ChosenJob>
+        {job !== undefined && (
+          <Suspense fallback={<Skeleton height="20rem" />}>
+            <SidePanel job={job} entered={entered} onClose={close} />
+          </Suspense>
+        )}
+      </div>
     </PageLayout>
   );
 }

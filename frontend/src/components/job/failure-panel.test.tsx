@@ -1,7 +1,7 @@
 import { screen } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { FailurePanel } from "@/features/job/failure-panel";
+import { FailurePanel } from "@/components/job/failure-panel";
 import { renderPage } from "@/testing/render";
 import { aFailure, aJob } from "@/testing/samples";
 import { page, server } from "@/testing/server";

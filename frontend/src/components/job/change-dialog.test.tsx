@@ -1,7 +1,7 @@
 import { screen } from "@testing-library/react";
 import { beforeEach, describe, expect, it, vi } from "vitest";
 
-import { ChangeDialog } from "@/features/job/change-dialog";
+import { ChangeDialog } from "@/components/job/change-dialog";
 import { renderPage } from "@/testing/render";
 import { aJob } from "@/testing/samples";
 import { Edited, Refusal, server } from "@/testing/server";

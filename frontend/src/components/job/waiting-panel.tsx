@@ -6,7 +6,7 @@ import type { Job, Reason } from "@/api/schema";
 import { clockAhead, duration, inLocalTime, moment, secondsBetween } from "@/components/format";
 import { useNow } from "@/components/now";
 import { PartBar } from "@/components/use-bar";
-import styles from "@/features/job/waiting-panel.module.css";
+import styles from "@/components/job/waiting-panel.module.css";
 import { useLiveState } from "@/live/live";
 import type { PredictionData } from "@/live/messages";
 import { newestPrediction } from "@/live/store";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { ProgressPoint } from "@/api/schema";
-import { curveOf, metricsOf } from "@/features/job/progress-panel";
+import { curveOf, metricsOf } from "@/components/metrics/progress-curves";
 
 function point(step: number, values: Record<string, number>, attempt = 1): ProgressPoint {
   return { attempt, at: "2026-01-01T00:00:00Z", step, samples: null, values };

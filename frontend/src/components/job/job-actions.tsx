@@ -6,7 +6,7 @@ import { useState } from "react";
 import { answerOf, api, once } from "@/api/client";
 import type { Job } from "@/api/schema";
 import { mayActFor, useSession } from "@/components/session";
-import { ChangeDialog } from "@/features/job/change-dialog";
+import { ChangeDialog } from "@/components/job/change-dialog";
 import { live } from "@/live/live";
 import { Button, buttonClass } from "@/ui/button";
 import { Confirm } from "@/ui/dialog";

@@ -2,16 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ScrollText } from "lucide-react";
 
-import { jobFailureQuery, lastLinesQuery } from "@/api/failure-queries";
+import { jobFailureQuery } from "@/api/failure-queries";
 import type { Failure, Job } from "@/api/schema";
 import { failureClass, moment, visible } from "@/components/format";
+import styles from "@/components/job/failure-panel.module.css";
+import { LastLines } from "@/components/job/last-lines";
 import { Tag } from "@/components/state-badge";
-import styles from "@/features/job/failure-panel.module.css";
 import { buttonClass } from "@/ui/button";
 import { ErrorNotice, Notice, SkeletonLines } from "@/ui/feedback";
 import { muted, Panel } from "@/ui/layout";
-
-const LAST_LINES = 15;
 
 /** Why the job failed, what it wrote last, and what can be done about it. */
 export function FailurePanel({ job }: { job: Job }) {
@@ -69,17 +68,4 @@ function facts({ attempt, rank, nodes, exit_code: code, ended_at: at, rule }: Fa
 
 function ended(code: number | null): string {
   return `The job ended with exit code ${code ?? "unknown"}.`;
-}
-
-function LastLines({ job, attempt, rank }: { job: number; attempt: number; rank: number }) {
-  const { data, error, isPending } = useQuery(lastLinesQuery(job, attempt, rank, LAST_LINES));
-  if (isPending) return <SkeletonLines count={4} />;
-  if (error) return <ErrorNotice error={error} />;
-  if (data.removed) return <p className={muted}>{data.removed.message}</p>;
-  if (data.isEmpty) return <p className={muted}>Rank {rank} wrote no output.</p>;
-  return (
-    <pre className={styles.lines} tabIndex={0} aria-label={`Last lines of rank ${rank}`}>
-      {visible(data.lines.join("\n"))}
-    </pre>
-  );
 }

@@ -1,0 +1,38 @@
+"""The use of GPUs as answers, files and reports show it: the same figures, rounded alike."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.jobs.budgets.selectors import Used
+
+#: The columns of a row, after those that it is grouped by.
+FIGURES = (
+    "jobs",
+    "gpu_hours",
+    "guaranteed_gpu_hours",
+    "opportunistic_gpu_hours",
+    "cost",
+    "entitled_gpu_hours",
+)
+
+
+def shown(used: Used) -> Mapping[str, Any]:
+    """Return a total."""
+    return {
+        **used.key,
+        "jobs": used.jobs,
+        "gpu_hours": _rounded(used.gpu_hours),
+        "guaranteed_gpu_hours": _rounded(used.guaranteed_gpu_hours),
+        "opportunistic_gpu_hours": _rounded(used.gpu_hours - used.guaranteed_gpu_hours),
+        "cost": _rounded(used.cost),
+    }
+
+
+def shown_row(used: Used) -> Mapping[str, Any]:
+    """Return a row: what a total has, and what was guaranteed."""
+    entitled = used.entitled_gpu_hours
+    return {**shown(used), "entitled_gpu_hours": None if entitled is None else _rounded(entitled)}
+
+
+def _rounded(value: Any) -> float:
+    return round(float(value), 6)
