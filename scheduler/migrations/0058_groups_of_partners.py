@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0056_storage'),
+        ('scheduler', '0057_usage_reports'),
     ]
 
     operations = [
