@@ -16,11 +16,10 @@ from scheduler.jobs.archives import api as archive_api
 from scheduler.jobs.artefacts import api as artefact_api
 from scheduler.jobs.attempts import api as attempt_api
 from scheduler.jobs.budgets import api as budget_api
-from scheduler.jobs.budgets import reports_api
 from scheduler.jobs.failures import api as failure_api
 from scheduler.jobs.sessions import api as session_api
 from scheduler.nodes import api as node_api
-from scheduler.notifications.api import invitations, preferences, webhooks
+from scheduler.notifications.api import invitations, preferences, usage_reports, webhooks
 from scheduler.rounds import api as round_api
 from scheduler.rounds.cluster import api as cluster_api
 from scheduler.rounds.preview import require_unused
@@ -206,7 +205,7 @@ urlpatterns = [
     path("ledger/<int:line_id>", ledger_api.LedgerDetail.as_view(), name="ledger-line"),
     path("ledger/<int:line_id>/replay", preview_api.LedgerReplay.as_view(), name="ledger-replay"),
     path("notifications", preferences.Notifications.as_view(), name="notifications"),
-    path("notifications/reports", reports_api.UsageReports.as_view(), name="notification-reports"),
+    path("notifications/reports", usage_reports.UsageReports.as_view(), name="notification-reports"),
     path("notifications/address", preferences.NotificationAddress.as_view(), name="notification-address"),
     path(
         "notifications/address/confirm",

@@ -16,11 +16,11 @@ from scheduler.forecasts.adviser.services import advice, comparisons, elasticity
 from scheduler.forecasts.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
 from scheduler.jobs.attempts.services import hang_detection, profiling, progress
-from scheduler.jobs.budgets import reports as usage_reports
 from scheduler.jobs.budgets import services as budget_services
+from scheduler.jobs.budgets.report import report
 from scheduler.jobs.services.input_workers import input_workers_match
 from scheduler.nodes.services import health as node_health
-from scheduler.notifications.services import dispatch
+from scheduler.notifications.services import dispatch, usage_reports
 from scheduler.rounds.run import run_round as run_one_round
 from scheduler.rounds.run import solver
 from scheduler.tasks import pruning
@@ -122,7 +122,7 @@ def dispatch_notifications() -> None:
 
 @shared_task(time_limit=60)
 def send_usage_reports() -> None:
-    usage_reports.dispatch_reports()
+    usage_reports.dispatch_reports(report)
 
 
 @shared_task(time_limit=60)

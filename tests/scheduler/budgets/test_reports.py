@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from scheduler.jobs.budgets import reports
-from scheduler.jobs.budgets.reports import beginning, end, send_reports
+from scheduler.jobs.budgets.report import report
 from scheduler.models import NotificationSettings, UsageSubscription
 from scheduler.models.notifications import ReportPeriod
+from scheduler.notifications.services import usage_reports
+from scheduler.notifications.services.usage_reports import beginning, end, send_reports
+from scheduler.tasks import send_usage_reports
 from tenants.models import Membership, Role, Tenant, User
 from tests.api.caller import caller, is_error
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_node, make_tenant, make_user
@@ -65,7 +67,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the time of the reports; a minute after each mail another may go out."""
 
     def set_time(now: datetime) -> None:
-        monkeypatch.setattr(reports, "database_now", lambda: now)
+        monkeypatch.setattr(usage_reports, "database_now", lambda: now)
         NotificationSettings.objects.update(mail_not_before=None)
 
     return set_time
@@ -97,11 +99,11 @@ def test_a_week_is_reported_once_when_it_is_over_as_the_api_tells_it(
 ) -> None:
     subscribed(ada, red)
     at(MONDAY + WEEK)
-    assert send_reports() == 0
+    assert send_reports(report) == 0
     at(MONDAY + WEEK + timedelta(hours=1))
-    assert send_reports() == 1
+    assert send_reports(report) == 1
     at(MONDAY + WEEK + timedelta(hours=2))
-    assert send_reports() == 0
+    assert send_reports(report) == 0
     (mail,) = sink.mails
     assert mail["Subject"] == "[Allotment] Use of red from 2026-03-09 until 2026-03-16"
     question = {
@@ -121,7 +123,7 @@ def test_missed_periods_are_made_good_the_oldest_first(
     subscribed(ada, red)
     for _ in range(4):
         at(MONDAY + 3 * WEEK + timedelta(days=2))
-        send_reports()
+        send_reports(report)
     subjects = [mail["Subject"].rpartition("from ")[2] for mail in sink.mails]
     assert subjects == [
         "2026-03-09 until 2026-03-16",
@@ -137,11 +139,11 @@ def test_a_report_outlives_a_mail_server_that_is_away_for_days(
     port, settings.EMAIL_PORT = settings.EMAIL_PORT, 1
     for days in (0, 1, 2, 3):
         at(MONDAY + WEEK + timedelta(days=days, hours=2))
-        assert send_reports() == 0
+        assert send_reports(report) == 0
     assert "mail server" in NotificationSettings.objects.get(user=ada).mail_problem
     settings.EMAIL_PORT = port
     at(MONDAY + WEEK + timedelta(days=4))
-    assert send_reports() == 1
+    assert send_reports(report) == 1
     assert NotificationSettings.objects.get(user=ada).mail_problem == ""
     assert attached(sink.mails[0])[0]["user"] == "ada"
 
@@ -151,19 +153,37 @@ def test_what_a_killed_process_sent_goes_out_with_the_same_id(
 ) -> None:
     subscribed(ada, red)
     at(MONDAY + WEEK + timedelta(hours=2))
-    send = reports.send_one
+    send = usage_reports.send_one
 
     def killed_after(*arguments: Any, **options: Any) -> None:
         send(*arguments, **options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports, "send_one", killed_after)
+    monkeypatch.setattr(usage_reports, "send_one", killed_after)
     with pytest.raises(KeyboardInterrupt):
-        send_reports()
-    monkeypatch.setattr(reports, "send_one", send)
-    assert send_reports() == 1
+        send_reports(report)
+    monkeypatch.setattr(usage_reports, "send_one", send)
+    assert send_reports(report) == 1
     first, again = sink.mails
     assert first["Message-ID"] == again["Message-ID"]
+
+
+def test_the_beat_sends_what_is_due_and_starts_nothing_otherwise(
+    sink: MailSink, ada: User, red: Tenant, at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def at_once(name: str, send: Any) -> None:
+        started.append(name)
+        send()
+
+    monkeypatch.setattr(usage_reports, "start_sender", at_once)
+    subscribed(ada, red)
+    for hours in (0, 2, 3):
+        at(MONDAY + WEEK + timedelta(hours=hours))
+        send_usage_reports()
+    assert (len(sink.mails), started) == (1, ["reports"])
+    assert "gpu_hours" in sink.mails[0].get_payload()[0].get_payload(decode=True).decode()
 
 
 def test_rights_withdrawn_end_the_mails(sink: MailSink, ada: User, red: Tenant, at: Any) -> None:
@@ -171,7 +191,7 @@ def test_rights_withdrawn_end_the_mails(sink: MailSink, ada: User, red: Tenant, 
     subscribed(ada, None)
     Membership.objects.filter(user=ada, tenant=red).update(role=Role.MEMBER)
     at(MONDAY + WEEK + timedelta(hours=2))
-    assert send_reports() == 0
+    assert send_reports(report) == 0
     assert (sink.mails, UsageSubscription.objects.count()) == ([], 0)
 
 

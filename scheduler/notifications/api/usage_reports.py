@@ -11,8 +11,8 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from scheduler.jobs.budgets.reports import subscribe, subscriptions_of
 from scheduler.models.notifications import ReportPeriod, UsageSubscription
+from scheduler.notifications.services.usage_reports import subscribe, subscriptions_of
 from tenants.api.strict import StrictSerializer
 from tenants.models import Scope
 from tenants.selectors import tenant_get, viewer

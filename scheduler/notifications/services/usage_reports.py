@@ -6,22 +6,19 @@ again with the same Message-ID; no other report is sent twice.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from scheduler.jobs.budgets.figures import FIGURES, shown, shown_row
-from scheduler.jobs.budgets.selectors import UsageQuestion, usage
 from scheduler.models.notifications import NotificationSettings, ReportPeriod, UsageSubscription
 from scheduler.notifications.services.advisory_lock import REPORTS, advisory_lock
 from scheduler.notifications.services.dispatch import start_sender
 from scheduler.notifications.services.mail import is_mail_configured, note_failure, note_success, send_one
 from scheduler.notifications.services.topics import link
 from scheduler.wiring.clock import database_now
-from scheduler.wiring.rest import csv_text
 from tenants.models import Role, Tenant
 from tenants.selectors import Viewer, viewer_of
 
@@ -31,8 +28,8 @@ SETTLED_AFTER = timedelta(hours=1)
 _SHORTEST = timedelta(days=7)
 #: Message-IDs are made of it, so that a mail that goes out again has the same one.
 _MESSAGES = uuid.UUID("8a1c5f0e-6f0b-4b43-9d4f-0c1e2a7f3b57")
-#: Rows in the text of a mail; the file has all.
-_ROWS_IN_TEXT = 30
+#: Makes the text of a report and its CSV file: of a tenant or the cluster (None), between two instants.
+Contents = Callable[[Viewer, Tenant | None, datetime, datetime], tuple[str, str]]
 
 
 def beginning(period: str, at: datetime) -> datetime:
@@ -79,14 +76,14 @@ def subscribe(*, by: Viewer, tenant: Tenant | None, period: ReportPeriod | None)
     )
 
 
-def dispatch_reports() -> None:
+def dispatch_reports(contents: Contents) -> None:
     """Send what is due in a thread, beside the worker's own work."""
     now = database_now()
     if is_mail_configured() and any(_is_over(row, now) for row in _ready(now)):
-        start_sender("reports", send_reports)
+        start_sender("reports", partial(send_reports, contents))
 
 
-def send_reports() -> int:
+def send_reports(contents: Contents) -> int:
     """Send each subscriber the oldest report that is due; return how many mails were sent."""
     with advisory_lock(REPORTS) as is_mine:
         if not is_mine:
@@ -94,7 +91,7 @@ def send_reports() -> int:
         now, sent = database_now(), set[int]()
         for row in _ready(now):
             # At most one mail a minute: the next one is sent by the next tick.
-            if row.user_id not in sent and _is_over(row, now) and _send(row):
+            if row.user_id not in sent and _is_over(row, now) and _send(row, contents):
                 sent.add(row.user_id)
         return len(sent)
 
@@ -110,7 +107,7 @@ def _is_over(row: UsageSubscription, now: datetime) -> bool:
     return end(row.period, row.reported_until) + SETTLED_AFTER <= now
 
 
-def _send(row: UsageSubscription) -> bool:
+def _send(row: UsageSubscription, contents: Contents) -> bool:
     """Send one report, and write down that it was; end the subscription of somebody who may not have it."""
     by = viewer_of(row.user)
     if not row.user.is_active or not may_have(by, row.tenant):
@@ -120,7 +117,8 @@ def _send(row: UsageSubscription) -> bool:
     since, until = row.reported_until, end(row.period, row.reported_until)
     whose = row.tenant.name if row.tenant else "the cluster"
     message = uuid.uuid5(_MESSAGES, f"{row.pk} {until.isoformat()}")
-    text, file = report(by, row.tenant, since, until)
+    text, file = contents(by, row.tenant, since, until)
+    text += f"\n--\nYour notifications: {link('/account')}\n"
     name = f"usage-{row.tenant.name if row.tenant else 'cluster'}-{since:%Y-%m-%d}.csv"
     try:
         subject = f"Use of {whose} from {since:%Y-%m-%d} until {until:%Y-%m-%d}"
@@ -132,40 +130,3 @@ def _send(row: UsageSubscription) -> bool:
     UsageSubscription.objects.filter(pk=row.pk, reported_until=since).update(reported_until=until)
     note_success(chosen)
     return True
-
-
-def report(by: Viewer, tenant: Tenant | None, since: datetime, until: datetime) -> tuple[str, str]:
-    """Return the text of a report and its CSV file, with the figures of `allot usage` for the same time."""
-    grouping = "user" if tenant else "tenant"
-    of_tenant = tenant.name if tenant else ""
-    found = usage(by, UsageQuestion(since=since, until=until, by=[grouping], tenant=of_tenant))
-    rows = [shown_row(row) for row in found.rows]
-    total = shown(found.total)
-    lines = [
-        f"From {since:%Y-%m-%d %H:%M} until {until:%Y-%m-%d %H:%M} UTC, costs at present prices.",
-        "",
-        _line("", {name: name for name in _IN_TEXT}),
-        *(_line(str(row[grouping]), row) for row in rows[:_ROWS_IN_TEXT]),
-        _line("total", total),
-    ]
-    if len(rows) > _ROWS_IN_TEXT:
-        lines.append(f"The file has {len(rows) - _ROWS_IN_TEXT} more lines.")
-    flags = f"--by {grouping}" + (f" --tenant {of_tenant}" if of_tenant else "")
-    lines += [
-        "",
-        "The same on the command line:",
-        f"allot usage {flags} --since {since:%Y-%m-%dT%H:%MZ} --until {until:%Y-%m-%dT%H:%MZ}",
-        "",
-        "--",
-        f"Your notifications: {link('/account')}",
-    ]
-    return "\n".join(lines) + "\n", csv_text([grouping, *FIGURES], rows)
-
-
-_IN_TEXT = ("jobs", "gpu_hours", "guaranteed_gpu_hours", "cost")
-
-
-def _line(name: str, row: Mapping[str, Any]) -> str:
-    cells = [row[each] for each in _IN_TEXT]
-    texts = [f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in cells]
-    return f"{name:<24}" + "".join(f"{text:>22}" for text in texts)
