@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from scheduler.core.fitting.account import Account
 from scheduler.core.fitting.cards import gpus_in
 from scheduler.core.fitting.cluster import Cluster
-from scheduler.core.fitting.holding import Fit, Holding, Part, together_on
-from scheduler.core.fitting.offers import EVICTING, RELEASING, BySize, Pending
+from scheduler.core.fitting.holding import Fit, Holding, Part, together, together_on
+from scheduler.core.fitting.offers import EVICTING, IDLE, RELEASING, BySize, Pending
 from scheduler.core.fitting.packing import Layer
 from scheduler.core.fitting.searching import Searching
+from scheduler.core.fitting.storage import left_after
 from scheduler.core.model.plan import Grant
 from scheduler.core.model.snapshot import JobId
 
@@ -80,15 +81,14 @@ class Capacity(Searching):
     def reserving(self, holding: Holding, units: Collection[tuple[JobId, ...]]) -> Capacity:
         """Return a copy in which no other job gets what a gang is to hold, and these of the view's own stay.
 
-        The view's limit is reserved as well, as far as those whose end is waited for do not give it back. No
-        job is stopped for it yet.
+        The view's limit is reserved as well, less what those give back whose end is waited for, and less the
+        GPUs of which others of the view have parts, so that they count already. No job is stopped for it yet.
         """
         model, twin = holding.model, self.pinning(units)
-        given_back: dict[int, int] = {}
-        for ending in [self.pending[jobs] for jobs in units]:
-            for part in ending.parts if ending.model == model else ():
-                given_back[part.node] = given_back.get(part.node, 0) | part.mask
-        more = holding.gpus - sum(map(int.bit_count, given_back.values()))
+        own = {jobs: each for jobs, each in self.pending.items() if each.model == model}
+        waited_for = [own.pop(jobs) for jobs in units if jobs in own]
+        opened = {gpu for each in own.values() for gpu in each.shared}
+        more = holding.gpus - together(waited_for, has_parts=True) - len(opened.intersection(holding.shared))
         twin._own_account().reserve(model, max(0, more))
         for layer in twin._own_layers(model):
             for part in holding.parts:
@@ -170,6 +170,7 @@ class Capacity(Searching):
         if holding not in self.dropped and self.account.has_counted(holding):
             self._own_account().uncount(holding)
         self.dropped.add(holding)
+        self._end_readings(holding)
         usable = self.cluster.fleets[holding.model].usable
         stop = EVICTING if holding.evictable else len(self._layers[holding.model])
         for layer in self._own_layers(holding.model, RELEASING, stop):
@@ -188,6 +189,7 @@ class Capacity(Searching):
             if self.account.has_counted(holding):
                 self._own_account().uncount(holding)
             self.dropped.add(holding)
+            self._end_readings(holding)
             stop = EVICTING if holding.evictable else len(self._layers[holding.model])
             parts = several.setdefault((holding.model, stop), {})
             for part in holding.parts:
@@ -214,6 +216,7 @@ class Capacity(Searching):
             if not free.can_read(node, readings):
                 return False
         self.dropped.remove(holding)
+        self._end_readings(holding, ends=False)
         self._withdraw(holding)
         return True
 
@@ -255,6 +258,13 @@ class Capacity(Searching):
             for part in holding.parts:
                 layer.remove(part)
         account.count(holding)
+
+    def _end_readings(self, holding: Holding, *, ends: bool = True) -> None:
+        """Let what a holding reads count as leaving, or as staying after all."""
+        for part in [part for part in holding.parts if part.readings]:
+            (idle,) = self._own_layers(holding.model, IDLE, RELEASING)
+            soon = idle.leaving.get(part.node, ())
+            idle.leaving[part.node] = (*soon, *part.readings) if ends else left_after(soon, part.readings)
 
     def _own_layers(self, model: str, first: int = 0, end: int | None = None) -> list[Layer]:
         """Return layers of a model as ones that no fork shares."""

@@ -28,6 +28,7 @@ class Layer:
         "changes",
         "cpus",
         "gpus",
+        "leaving",
         "left",
         "masks",
         "memory",
@@ -58,6 +59,9 @@ class Layer:
         #: where no node of the fleet says. Neither is changed in place.
         self.readings: dict[int, tuple[Reading, ...]] = {}
         self.storage: Sequence[Storage] = ()
+        #: What of these readings ends soon, of jobs that leave: a reading that is shared with one of them has
+        #: to be fast enough without it, too.
+        self.leaving: dict[int, tuple[Reading, ...]] = {}
         #: Nodes in the order in which something of them changed: who looks again need not look at others.
         self.changes: list[int] = []
 
@@ -74,6 +78,7 @@ class Layer:
         twin.by_count, twin.gpus, twin.cards = self.by_count.copy(), self.gpus, self.cards.copy()
         twin.left, twin.rooms, twin.changes = self.left.copy(), self.rooms.copy(), []
         twin.readings, twin.storage = self.readings.copy() if self.readings else {}, self.storage
+        twin.leaving = self.leaving.copy() if self.leaving else {}
         return twin
 
     def on(self, nodes: int) -> Layer:
@@ -98,7 +103,7 @@ class Layer:
         twin.left = {node: left for node, left in self.left.items() if nodes >> node & 1}
         twin.rooms = {node: rooms for node, rooms in self.rooms.items() if nodes >> node & 1}
         twin.readings = {node: each for node, each in self.readings.items() if nodes >> node & 1}
-        twin.storage = self.storage
+        twin.storage, twin.leaving = self.storage, self.leaving
         twin.changes = []
         return twin
 
@@ -191,9 +196,13 @@ class Layer:
         together, when some of those there leave."""
         if not more or not self.storage:
             return True
-        there = self.readings.get(node, ())
-        left = left_after(there, leaving) if leaving else there
-        return is_fast_enough(self.storage[node], left, merged(more))
+        storage, there, together = self.storage[node], self.readings.get(node, ()), merged(more)
+        if leaving:
+            there = left_after(there, leaving)
+        soon = self.leaving.get(node, ())
+        return is_fast_enough(storage, there, together) and (
+            not soon or is_fast_enough(storage, left_after(there, soon), together)
+        )
 
     def readers_of(self, data: frozenset[str]) -> int:
         """Return the set of the nodes on which one of these data sets is read."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["changed"]
@@ -17,29 +18,32 @@ if TYPE_CHECKING:
 else:
 
     def changed(value: T, **changes: Any) -> T:
-        """Return what `dataclasses.replace` returns, in a quarter of the time for a job of 45 fields.
+        """Return what `dataclasses.replace` returns, in 40 % of the time for a job of 45 fields.
 
         It is for classes with slots and without `__post_init__`, in places that every event of a simulation
         passes. Raises KeyError for a field that the class does not have.
         """
-        return _copier_of(type(value))(value, changes)
+        kind = type(value)
+        read, write_all, write = _fields_of(kind)
+        copy = object.__new__(kind)
+        for write_one, content in zip(write_all, read(value), strict=True):
+            write_one(copy, content)
+        for name, content in changes.items():
+            write[name](copy, content)
+        return copy
 
 
 @cache
-def _copier_of(kind: type[T]) -> Callable[[T, dict[str, Any]], T]:
-    """Return a function that copies a value of a class and writes the changes into the copy.
-
-    Its source is written out field by field, as `dataclasses` does for `__init__`: a loop over the fields
-    takes twice as long.
-    """
+def _fields_of(
+    kind: type[Any],
+) -> tuple[
+    Callable[[Any], tuple[object, ...]],
+    tuple[Callable[[Any, object], None], ...],
+    Mapping[str, Callable[[Any, object], None]],
+]:
+    """Return what reads all fields of a class at once, and what writes each."""
     if hasattr(kind, "__post_init__") or not hasattr(kind, "__slots__"):
         raise TypeError(f"{kind.__name__} has no slots, or checks its fields: use dataclasses.replace")
-    write = {field.name: getattr(kind, field.name).__set__ for field in fields(kind)}  # type: ignore[arg-type]
-    source = ["def copied(value, changes):", "    copy = new(kind)"]
-    source += [f"    write_{name}(copy, value.{name})" for name in write]
-    source += ["    for name, content in changes.items():", "        write[name](copy, content)"]
-    names: dict[str, Any] = {f"write_{name}": each for name, each in write.items()}
-    names.update(new=object.__new__, kind=kind, write=write)
-    exec("\n".join([*source, "    return copy"]), names)
-    copier: Callable[[T, dict[str, Any]], T] = names["copied"]
-    return copier
+    names = [field.name for field in fields(kind)]
+    write = {name: getattr(kind, name).__set__ for name in names}
+    return attrgetter(*names), tuple(write.values()), write

@@ -116,6 +116,22 @@ def test_the_replicas_of_a_gang_count_together_also_where_the_cache_holds_what_t
     assert 2 in places(plan)[1]
 
 
+@pytest.mark.parametrize("placer", sorted(PLACERS))
+def test_what_a_leaving_job_reads_is_not_shared_with_one_that_comes(placer: str) -> None:
+    """A guaranteed job needs the storage of an opportunistic one. Another that reads the same has no room,
+    though nothing is added while that one is still there."""
+    old, new = (
+        make_job(number, 1, data=DataSet(name="b", size_bytes=10, bandwidth=1.0), guaranteed=False)
+        for number in (1, 2)
+    )
+    claims = make_job(3, 1, data=DataSet(name="a", size_bytes=10, bandwidth=3.5))
+    snapshot = facts([old, new, claims], [node(1, 4.0, cache=50)], [on(old, 1)], placer)
+    plan = decide(replace(snapshot, spare_placer=placer))
+    assert not plan.degraded
+    assert places(plan) == {3: {1}}
+    assert [action.jobs for action in plan.actions if action.kind is ActionKind.STOP] == [(1,)]
+
+
 def test_a_job_goes_where_the_storage_is_fast_enough_for_it() -> None:
     reader = make_job(1, 4, data=words(bandwidth=300.0))
     new = make_job(2, 2, data=imagenet(bandwidth=300.0))

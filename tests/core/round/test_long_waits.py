@@ -17,7 +17,15 @@ from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
 from scheduler.core.round.long_waits import LONG_WAITS
 from scheduler.core.round.registry import POLICIES
-from tests.builders import NOW, make_cluster, make_job, make_running, make_snapshot, make_virtual_cluster
+from tests.builders import (
+    NOW,
+    make_cluster,
+    make_job,
+    make_part,
+    make_running,
+    make_snapshot,
+    make_virtual_cluster,
+)
 from tests.core.counting import calls_in
 from tests.core.virtual_loop import VirtualLoop
 from tests.core.worlds import snapshots
@@ -242,6 +250,20 @@ def test_what_is_reserved_counts_the_gpus_that_come_back_wherever_they_are() -> 
     assert not plan.degraded
     assert "longest_wait" in {reason.code for reason in plan.reasons[JobId(1)]}
     assert not plan.actions
+
+
+def test_what_is_reserved_counts_no_gpu_twice_of_which_others_of_the_view_have_parts() -> None:
+    """Of two guaranteed GPUs one is open: a gang of two halves starts on the rest of it, and on another."""
+    guest, gang = make_part(2, 0.2), make_part(1, 0.5, replicas=2, submitted_at=NOW - 2 * BOUND)
+    facts = make_snapshot(
+        nodes=make_cluster(1, gpus=4),
+        jobs=[gang, guest],
+        running=[make_running(guest, [[100]])],
+        virtual_clusters=[make_virtual_cluster(guaranteed={"V100": 2}, longest_wait_seconds=BOUND)],
+    )
+    plan = decide(facts)
+    assert not plan.degraded
+    assert [action.jobs for action in plan.actions] == [(1,)]
 
 
 @settings(max_examples=examples(200), derandomize=True)
