@@ -4196,6 +4196,10 @@ export interface components {
             gpus: number;
             /** @default false */
             spread?: boolean;
+            /**
+             * @description The application that shares all its GPUs; several, at most 3, with a plus between.
+             * @default
+             */
             partner?: string;
             /**
              * Format: double
@@ -25619,6 +25623,7 @@ export interface operations {
                 application: string;
                 gpu_model: string;
                 gpus: number;
+                /** @description The application that shares all its GPUs; several, at most 3, with a plus between. */
                 partner?: string;
                 spread?: boolean;
                 tenant: string;
