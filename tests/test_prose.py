@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TURNS = re.compile(
-    r"\b(?:nobody|whoever|whomever|so many|anew|(?:is|are|be) told|told of|least run|here and alone"
-    r"|what is not said)\b"
+    r"\b(?:nobody|whoever|whomever|so many|anew|foretold|foretells?|(?:is|are|be) told|told of|least run"
+    r"|here and alone|what is not said)\b"
     # A sentence that begins with "Of".
     r"|(?:^|(?<=[.:;] ))Of (?:what|whom|those|all|its|the|each|an?|two|one|several|it)\b",
     re.IGNORECASE,

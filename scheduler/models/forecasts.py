@@ -1,4 +1,4 @@
-"""What was foretold: forecasts of waiting jobs by round, and answers to what-if questions."""
+"""What was predicted: forecasts of waiting jobs by round, and answers to what-if questions."""
 
 from uuid import uuid4
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.core.model.gpu_parts import SHARE_FREE
-from scheduler.core.model.interference import Branch, PairSpeeds
+from scheduler.core.model.interference import Branch, GroupSpeeds, PairSpeeds
 from scheduler.core.model.snapshot import Snapshot
 from scheduler.core.perf.interference import fitted, measured_of
 from scheduler.core.round.guarantees.binding import CELLS
@@ -70,7 +70,7 @@ class Experiment:
                 f"a virtual cluster cannot be called {taken[0]}: the simulator uses that name itself"
             )
         policy, parameters = split_policy(self.policy or "fifo")
-        pair_speeds = self._pair_speeds()
+        pair_speeds, group_speeds = self._known_together()
         placer, placing = split_placer(self.placer or "consolidate")
         if self.policy:
             clusters = tuple(replace(vc, policy=policy, policy_parameters=parameters) for vc in clusters)
@@ -89,6 +89,7 @@ class Experiment:
             backoff_seconds=self.cluster.bounds.backoff_seconds,
             most_backoff_seconds=self.cluster.bounds.most_backoff_seconds,
             pair_speeds=pair_speeds,
+            group_speeds=group_speeds,
             interference=self._interference(pair_speeds),
             spare_policy=policy,
             spare_policy_parameters=parameters,
@@ -96,13 +97,14 @@ class Experiment:
             spare_placer_parameters=placing,
         )
 
-    def _pair_speeds(self) -> tuple[PairSpeeds, ...]:
+    def _known_together(self) -> tuple[tuple[PairSpeeds, ...], tuple[GroupSpeeds, ...]]:
         """Return what is known of the workload's applications on the same GPUs, for policies that use it."""
         tables = self.rules.speeds.tables
         if not isinstance(tables, ThroughputTable):
-            return ()
+            return (), ()
         applications = {arrival.job.application for arrival in self.workload.arrivals}
-        return tables.pair_speeds(applications, sorted(self.cluster.gpus_by_model))
+        models = sorted(self.cluster.gpus_by_model)
+        return tables.pair_speeds(applications, models), tables.group_speeds(applications, models)
 
     def _interference(self, pairs: Iterable[PairSpeeds]) -> tuple[Branch, ...]:
         """Return what measured pairs tell of others by their profiles, where anybody may go by it."""

@@ -7,12 +7,12 @@ smaller).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from scheduler.core.model import wording
-from scheduler.core.model.interference import PairSpeeds
+from scheduler.core.model.interference import GroupSpeeds, PairSpeeds
 from scheduler.simulation.errors import ThroughputError
 
 
@@ -35,11 +35,15 @@ class ThroughputTable:
     #: (application, other, gang size, GPU model or "") -> speed of the first relative to being alone; 0:
     #: the two do not fit together.
     pairs: Mapping[tuple[str, str, int, str], float] = field(default_factory=dict)
+    #: The same beside several others, in alphabetical order.
+    groups: Mapping[tuple[str, tuple[str, ...], int, str], float] = field(default_factory=dict)
 
     @cached_property
     def applications(self) -> frozenset[str]:
         """Every kind of job of which any rate is known."""
-        return frozenset(key[0] for keys in (self.alone, self.by_nodes, self.pairs) for key in keys)
+        return frozenset(
+            key[0] for keys in (self.alone, self.by_nodes, self.pairs, self.groups) for key in keys
+        )
 
     @cached_property
     def gpu_models(self) -> tuple[str, ...]:
@@ -108,6 +112,11 @@ class ThroughputTable:
                 return min(1.0, found)
         return None
 
+    def among(self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1) -> float | None:
+        """Return the same of a gang that shares all its GPUs with one of each of several others."""
+        found = self.groups.get((application, tuple(sorted(others)), gpus, gpu_model.lower()))
+        return None if found is None else min(1.0, found)
+
     def throughput(self, application: str, gpus: int) -> Mapping[str, float]:
         """Return the steps a second by GPU model where this very gang size was measured: Job.throughput."""
         found = {model: self.alone.get((application, gpus, model)) for model in self.gpu_models}
@@ -130,6 +139,26 @@ class ThroughputTable:
             ]
         return tuple(known)
 
+    def group_speeds(
+        self, applications: Collection[str], gpu_models: Collection[str]
+    ) -> tuple[GroupSpeeds, ...]:
+        """Return the same of three and more of these applications, where every side was measured."""
+        names, known = {name.lower(): name for name in gpu_models}, []
+        for application, others, gpus, model in sorted(self.groups):
+            everyone = (application, *others)
+            if application > others[0] or model not in names or not set(everyone) <= set(applications):
+                continue  # The first of a group stands for it.
+            sides = [
+                self.among(one, everyone[:place] + everyone[place + 1 :], model, gpus)
+                for place, one in enumerate(everyone)
+            ]
+            speeds = tuple([speed for speed in sides if speed is not None])
+            if len(speeds) == len(everyone):
+                known.append(
+                    GroupSpeeds(applications=everyone, gpus=gpus, gpu_model=names[model], speeds=speeds)
+                )
+        return tuple(known)
+
 
 def _between(speeds: Mapping[int, float], nodes: int) -> float:
     known = sorted(speeds.items())
@@ -147,6 +176,7 @@ def merged(first: ThroughputTable, *others: ThroughputTable) -> ThroughputTable:
     spread: dict[tuple[str, int, str], float] = {}
     by_nodes: dict[tuple[str, int], Mapping[int, float]] = {}
     pairs: dict[tuple[str, str, int, str], float] = {}
+    groups: dict[tuple[str, tuple[str, ...], int, str], float] = {}
     references = {table.reference for table in tables if table.reference}
     if len(references) > 1:
         raise ThroughputError(
@@ -158,6 +188,7 @@ def merged(first: ThroughputTable, *others: ThroughputTable) -> ThroughputTable:
         spread |= table.spread
         by_nodes |= table.by_nodes
         pairs |= table.pairs
+        groups |= table.groups
     return ThroughputTable(
         name=" + ".join(table.name for table in tables),
         reference=next(iter(references), ""),
@@ -165,4 +196,5 @@ def merged(first: ThroughputTable, *others: ThroughputTable) -> ThroughputTable:
         spread=spread,
         by_nodes=by_nodes,
         pairs=pairs,
+        groups=groups,
     )

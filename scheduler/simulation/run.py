@@ -104,6 +104,7 @@ def simulate(
         seed=experiment.rules.seed,
         round_seconds=experiment.round_seconds,
         gpus_by_model=experiment.cluster.gpus_by_model,
+        node_names={node.id: node.name for node in experiment.cluster.nodes},
         division="counts" if experiment.cluster.cells is None else "cells",
         guaranteed={vc.name: dict(vc.guaranteed) for vc in facts.virtual_clusters},
         members={

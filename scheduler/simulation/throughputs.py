@@ -4,7 +4,8 @@
   alone and in pairs, and for gangs that are spread over nodes (`*_unconsolidated`);
 - Chronus's model_info.json (SoCC'21): relative speed by number of nodes;
 - Lucid's colocate_pairs.csv (ASPLOS'23): relative speeds of two jobs on one GPU;
-- our own CSV: application, gpus, gpu_model, rate and, where measured, nodes or other.
+- our own CSV: application, gpus, gpu_model, rate and, where measured, nodes or other (up to three, with a
+  plus between them).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.core.model import wording
+from scheduler.core.perf.throughput import MOST_TOGETHER, partners_of
 from scheduler.simulation.errors import ThroughputError
 from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
@@ -160,7 +162,7 @@ def _lucid(name: str, rows: csv.DictReader[str]) -> ThroughputTable:
 def _own(name: str, rows: csv.DictReader[str], reference: str | None) -> ThroughputTable:
     alone: dict[tuple[str, int, str], float] = {}
     apart: list[tuple[str, str, int, str, int, float]] = []
-    beside: list[tuple[str, str, int, str, str, float]] = []
+    beside: list[tuple[str, str, int, str, tuple[str, ...], float]] = []
     for row in rows:
         place = f"{name}:{rows.line_num}"
         application, model = row["application"], (row["gpu_model"] or "").lower()
@@ -168,20 +170,46 @@ def _own(name: str, rows: csv.DictReader[str], reference: str | None) -> Through
         gpus, nodes = _whole(place, "gpus", row["gpus"]), row.get("nodes") or ""
         rate = _number(f"{place}: rate", row["rate"])
         if other := row.get("other"):
-            beside.append((place, application, gpus, model, other, rate))
+            beside.append((place, application, gpus, model, _others(place, other, nodes), rate))
         elif nodes not in {"", "1"}:
             apart.append((place, application, gpus, model, _whole(place, "nodes", nodes), rate))
         else:
             alone[application, gpus, model] = rate
     by_nodes: dict[tuple[str, int], dict[int, float]] = {}
     pairs: dict[tuple[str, str, int, str], float] = {}
+    groups: dict[tuple[str, tuple[str, ...], int, str], float] = {}
     for place, application, gpus, model, nodes_count, rate in apart:
         whole = _alone_first(place, alone, (application, gpus, model))
         if model == reference:
             by_nodes.setdefault((application, gpus), {1: 1.0})[nodes_count] = rate / whole
-    for place, application, gpus, model, other, rate in beside:
-        pairs[application, other, gpus, model] = rate / _alone_first(place, alone, (application, gpus, model))
-    return ThroughputTable(name=name, reference=reference or "", alone=alone, by_nodes=by_nodes, pairs=pairs)
+    for place, application, gpus, model, others, rate in beside:
+        speed = rate / _alone_first(place, alone, (application, gpus, model))
+        if len(others) == 1:
+            pairs[application, others[0], gpus, model] = speed
+        else:
+            groups[application, others, gpus, model] = speed
+    return ThroughputTable(
+        name=name, reference=reference or "", alone=alone, by_nodes=by_nodes, pairs=pairs, groups=groups
+    )
+
+
+def _others(place: str, text: str, nodes: str) -> tuple[str, ...]:
+    """Return the applications beside which a rate was measured, in alphabetical order."""
+    others = tuple(sorted([other.strip() for other in partners_of(text)]))
+    if not all(others):
+        raise ThroughputError(
+            f"{place}: other: {text!r} has a plus without an application on both sides of it"
+        )
+    if len(others) >= MOST_TOGETHER:
+        raise ThroughputError(
+            f"{place}: other: {text!r} are {len(others)} applications; at most {MOST_TOGETHER} gangs share "
+            f"GPUs, so {MOST_TOGETHER - 1} can be beside one"
+        )
+    if len(others) > 1 and nodes not in {"", "1"}:
+        raise ThroughputError(
+            f"{place}: a row says how fast a gang is over nodes, or beside others, not both"
+        )
+    return others
 
 
 def _whole(place: str, column: str, text: str) -> int:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.lists import placer_with
+from benchmarks.reproduction.openb.workload import arrivals
 from scheduler.core.model.gpu_parts import GpuPart
 from scheduler.core.model.snapshot import Task
 from scheduler.core.round.registry import PLACERS
@@ -22,6 +25,15 @@ from scheduler.simulation.sweep import Case, prepare
 from scheduler.simulation.traces.fields import BadField
 from scheduler.simulation.traces.native import read_job, write_native
 from scheduler.simulation.traces.registry import read_trace
+from tests.effort import first_every_day
+from tests.simulation.reproduction.openb.test_through_the_simulator import (
+    PLACERS as PUBLISHED,
+)
+from tests.simulation.reproduction.openb.test_through_the_simulator import (
+    a_few,
+    commanded,
+    replayed,
+)
 
 
 def part(thousandths: int, replicas: int = 1) -> Task:
@@ -215,3 +227,13 @@ def test_jobs_without_gpus_are_written_read_back_and_generated(tmp_path: Path) -
     }
     fitted = fit(drawn)
     assert (fitted.cpus, fitted.memory_gib) == ({"0": 8.0, "2": 4.0}, {"0": 1.0})
+
+
+@pytest.mark.parametrize("placer", first_every_day(PUBLISHED, 1))
+def test_the_command_writes_the_nodes_of_the_published_simulator(tmp_path: Path, placer: str) -> None:
+    nodes, tasks = a_few(8)
+    dice = GoRandom(43)
+    arriving, ordered = arrivals(tasks, nodes, dice)
+    wanted = replayed(ordered, arriving, tasks, placer, dice)
+    assert commanded(tmp_path, ordered, arriving, placer_with(placer, tasks)) == wanted
+    assert 0 < len(wanted) < len(arriving)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 
@@ -105,6 +105,48 @@ def test_lucid_goes_by_what_is_foretold_where_jobs_share_freely(
     """Nobody measured the two; by the tree heavy ones go together, and medium ones do not."""
     result = simulate(experiment({"x": profile, "y": profile}, sharing=sharing))
     assert pairs_of(result) == ([(1, 2)] if shared else [])
+
+
+#: Each of three keeps a resource of its own busy: by their stages, none slows the others.
+OWN_STAGE = {
+    name: Profile(stages=stages)
+    for name, stages in (("a", (0.6, 0.0, 0.0)), ("b", (0.0, 0.6, 0.0)), ("c", (0.0, 0.0, 0.6)))
+}
+
+
+def three_of_muri(tables: ThroughputTable) -> Experiment:
+    """One of each at once under `muri`, on one GPU."""
+    return experiment(OWN_STAGE, sharing=SHARE_MEASURED, policy="muri", pairs=tables)
+
+
+def most_together(result: Result, jobs: Sequence[int]) -> int:
+    return 1 + max(len(stay.shared_with) for stay in result.stays if stay.job in jobs)
+
+
+@pytest.mark.parametrize(("speed", "company"), [(0.5, 3), (0.3, 2)])
+def test_muri_forms_no_group_that_the_table_says_is_slower_than_turns(speed: float, company: int) -> None:
+    sides = (("a", ("b", "c")), ("b", ("a", "c")), ("c", ("a", "b")))
+    groups = {(one, others, 1, "v100"): speed for one, others in sides}
+    result = simulate(three_of_muri(ThroughputTable(name="groups", groups=groups)))
+    assert not result.degraded
+    assert most_together(result, (1, 2, 3)) == company
+    if company == 3:
+        assert [stay.ended_at for stay in result.stays if stay.job <= 3] == [1_000.0 / speed] * 3
+
+
+def test_a_group_that_turns_out_to_be_slower_than_turns_is_known_once_it_was_measured() -> None:
+    """Any two of them get along. Nobody said that three do not: each is then slowed by both others."""
+    pairs = {(one, other, 1, ""): 0.55 for one, other in permutations("abc", 2)}
+    once = three_of_muri(ThroughputTable(name="pairs", pairs=pairs))
+    first, later = once.workload.arrivals[:3], once.workload.arrivals[3:]
+    again = [
+        replace(each, job=replace(each.job, id=JobId(20 + each.job.id), submitted_at=1e5)) for each in first
+    ]
+    workload = replace(once.workload, arrivals=(*first, *again, *later))
+    result = simulate(replace(once, workload=workload))
+    assert not result.degraded
+    assert most_together(result, (1, 2, 3)) == 3
+    assert most_together(result, (21, 22, 23)) == 2
 
 
 def test_who_shared_is_who_was_there_at_the_same_time() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.core.model.interference import GroupSpeeds
 from scheduler.simulation.errors import ThroughputError
 from scheduler.simulation.rates import ThroughputTable, merged
 from scheduler.simulation.throughputs import read_throughputs
@@ -110,6 +111,25 @@ def test_our_own_table_says_all_of_it_in_one_csv(tmp_path: Path) -> None:
     assert read_throughputs(tmp_path / "own.csv", reference="P100").rate("bert", 8, "V100") == 2
 
 
+def test_a_table_tells_of_three_and_four_on_the_same_gpus(tmp_path: Path) -> None:
+    text = (
+        "application,gpus,gpu_model,rate,other\n"
+        "a,1,V100,10,\nb,1,V100,20,\nc,1,V100,40,\n"
+        "a,1,V100,4,c+b\nb,1,V100,30,a+c\nc,1,V100,4,a + b\n"
+        "b,1,V100,5,a+a+a\n"
+    )
+    table = read_throughputs(write(tmp_path, "own.csv", text))
+    assert table.among("a", ["c", "b"], "V100") == 0.4
+    assert table.among("b", ["a", "c"], "v100") == 1.0, "a gain is noise"
+    assert table.among("b", ["a", "a", "a"], "V100") == 0.25
+    assert table.among("b", ["a", "a"], "V100") is None
+    # Of the four not every side is known.
+    known = GroupSpeeds(applications=("a", "b", "c"), gpus=1, gpu_model="V100", speeds=(0.4, 1.0, 0.1))
+    assert table.group_speeds({"a", "b", "c"}, ["K80", "V100"]) == (known,)
+    assert table.group_speeds({"a", "b"}, ["V100"]) == table.group_speeds({"a", "b", "c"}, ["K80"]) == ()
+    assert merged(table, ThroughputTable(name="none")).groups == table.groups
+
+
 def test_chronus_and_lucid_add_locality_and_interference(tmp_path: Path, table: ThroughputTable) -> None:
     chronus = read_throughputs(write(tmp_path, "model_info.json", {"vgg16": {"8": {"1": 1.0, "4": 0.25}}}))
     lucid = read_throughputs(
@@ -133,6 +153,7 @@ def test_tables_of_two_references_are_not_mixed(tmp_path: Path, table: Throughpu
         merged(table, other)
 
 
+BESIDE = "application,gpus,gpu_model,rate,nodes,other\n"
 WRONG = [
     ("t.json", '{"v100": {', r"t\.json:1: is not JSON"),
     ("t.json", {"v100": {A: {"null": -1}}}, r"t\.json: v100: .*: null: -1 is not a rate of at least 0"),
@@ -146,6 +167,18 @@ WRONG = [
     ("t.csv", "application,gpus,gpu_model,rate\nx,0,v100,1\n", r"t\.csv:2: gpus: '0' is not a whole number"),
     ("t.csv", "application,gpus,gpu_model,rate\nx,1,v100,nan\n", r"t\.csv:2: rate: 'nan' is not a rate"),
     ("t.csv", "application,gpus,gpu_model,rate,nodes\nx,8,v100,1,2\n", "needs a row without nodes and other"),
+    ("t.csv", BESIDE + "x,1,v100,1,,y+z\n", r"t\.csv:2: rate: x with 1 GPUs on v100 needs a row without"),
+    (
+        "t.csv",
+        BESIDE + "x,1,v100,1,,a+b+c+d\n",
+        r"t\.csv:2: other: 'a\+b\+c\+d' are 4 applications; at most 4",
+    ),
+    ("t.csv", BESIDE + "x,1,v100,1,,a+\n", r"t\.csv:2: other: 'a\+' has a plus without an application"),
+    (
+        "t.csv",
+        BESIDE + "x,8,v100,1,2,a+b\n",
+        r"t\.csv:2: a row says how fast a gang is over nodes, or beside",
+    ),
 ]
 
 

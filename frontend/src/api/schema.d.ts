@@ -4221,6 +4221,10 @@ export interface components {
             gpus: number;
             /** @default false */
             spread?: boolean;
+            /**
+             * @description The application that shares all its GPUs; several, at most 3, with a plus between.
+             * @default
+             */
             partner?: string;
             /**
              * Format: double
@@ -5044,18 +5048,18 @@ export interface components {
             memory?: (string | number) | null;
         };
         Interference: {
-            /** @description With fewer measured pairs nothing is foretold. */
+            /** @description With fewer measured pairs nothing is predicted. */
             least_pairs: number;
             /** @description Pairs of applications that the rules were fitted on. */
             pairs: number;
             /**
              * Format: double
-             * @description Mean difference between speeds foretold and measured, of pairs held out; 0 to 1.
+             * @description Mean difference between predicted and measured speeds of held-out pairs; 0 to 1.
              */
             error: number | null;
             /**
              * Format: double
-             * @description The same, had the mean of the measured speeds been foretold for all.
+             * @description The same if the mean of the measured speeds were predicted for all.
              */
             error_of_mean: number | null;
             /** Format: date-time */
@@ -25882,6 +25886,7 @@ export interface operations {
                 application: string;
                 gpu_model: string;
                 gpus: number;
+                /** @description The application that shares all its GPUs; several, at most 3, with a plus between. */
                 partner?: string;
                 spread?: boolean;
                 tenant: string;

@@ -193,7 +193,9 @@ def correct(
     beside: Annotated[
         str,
         typer.Option(
-            "--beside", metavar="APPLICATION", help="Beside this one; VALUE is then relative to alone."
+            "--beside",
+            metavar="APPLICATION",
+            help="Beside this one, or several with a plus between them; VALUE is then relative to alone.",
         ),
     ] = "",
     tenant: TenantOption = None,

@@ -3,7 +3,7 @@
 A virtual cluster shares never, where measured, or freely. Where measured, applications do not share that made
 less progress together, when that was measured, than they would taking turns: no two of a kind, nor a larger
 group that has them in it. Where the two were not measured, it is the policy that needs a measure: it lets no
-jobs share whose profiles it does not know. What is foretold of two by their profiles is none, and told only
+jobs share whose profiles it does not know. What is predicted of two by their profiles is none, and told only
 of jobs that may share freely. Of memory, what jobs are known to use must fit into the smallest GPU that they
 may be on, as far as both are known.
 """

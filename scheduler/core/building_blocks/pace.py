@@ -14,7 +14,7 @@ do, each as long as those that were timed. Work is GPU-seconds by model, counted
 - Of a total that changes the newest holds. Who has done it all and runs on has nothing left, and has outlived
   its run time like any other (`run_time`).
 - What is measured counts alone or not at all, from when the timed steps took `LEAST_SECONDS` and are
-  `LEAST_PART` of the total: a shorter look foretells little.
+  `LEAST_PART` of the total: a shorter look predicts little.
 """
 
 from __future__ import annotations

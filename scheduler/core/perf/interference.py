@@ -70,9 +70,9 @@ class Predictor:
     tree: tuple[Branch, ...]
     #: So many pairs of applications it was fitted on.
     pairs: int
-    #: Mean difference between speeds foretold and measured, of pairs that a tree was not fitted on.
+    #: Mean difference between speeds predicted and measured, of pairs that a tree was not fitted on.
     error: float
-    #: The same, had their mean been foretold for all.
+    #: The same, had their mean been predicted for all.
     error_of_mean: float
 
 

@@ -3,7 +3,7 @@
 Two layouts, told apart by their content, both as `scheduler.simulation.throughputs` reads them too:
 
 - Our CSV: application, gpus, gpu_model, rate and, where measured, nodes (more than 1: spread) or other (the
-  application that shares the GPUs). Further columns are ignored.
+  applications that share the GPUs, up to three, with a plus between them). Further columns are ignored.
 - Gavel's throughput JSON (stanford-futuredata/gavel, OSDI'20): GPU model (`*_unconsolidated`: spread) -> job
   type and gang size -> rate alone ("null") and rates beside others, [its own, the other's].
 
@@ -22,7 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.core.perf.throughput import HIGHEST, LARGEST_RATIO, Setting, problem_with, too_far_apart
+from scheduler.core.perf.throughput import (
+    HIGHEST,
+    LARGEST_RATIO,
+    MOST_TOGETHER,
+    Setting,
+    beside,
+    partners_of,
+    problem_with,
+    too_far_apart,
+)
 
 MOST_LINES = 20_000
 MOST_GPUS = 32_768
@@ -72,7 +81,7 @@ class _Line:
     gpu_model: Any
     rate: Any
     spread: bool = False
-    other: Any = ""
+    others: tuple[str, ...] = ()
 
 
 def read_table(text: str) -> Table:
@@ -111,7 +120,8 @@ def _csv_lines(table: Table, text: str) -> Iterator[_Line]:
             if spread and other:
                 table.refuse(place, "says both nodes and other", "one of them")
                 continue
-            yield _Line(place, row["application"], row["gpus"], model, row["rate"], spread, other)
+            others = partners_of(other)
+            yield _Line(place, row["application"], row["gpus"], model, row["rate"], spread, others)
     except csv.Error as error:
         table.refuse(f"line {rows.line_num + 1}", f"is not CSV: {error}", "fields separated by commas")
 
@@ -155,12 +165,12 @@ def _gavel_pairs(
                 f"{place}: {_short(key)}", "is not a job type with two rates", "[its own, the other's]"
             )
             continue
-        yield _Line(f"{place}: {_short(key)}", application, gpus, model, both[0], other=other[1])
+        yield _Line(f"{place}: {_short(key)}", application, gpus, model, both[0], others=(other[1],))
 
 
 def _take(table: Table, lines: Iterable[_Line]) -> None:
     """Believe what can be believed. Rates alone come first: those beside partners are relative to them."""
-    beside: list[tuple[_Line, Key, float]] = []
+    shared: list[tuple[_Line, Key, float]] = []
     places: dict[Key, str] = {}
     for number, line in enumerate(lines):
         if number >= MOST_LINES:
@@ -173,11 +183,11 @@ def _take(table: Table, lines: Iterable[_Line]) -> None:
             table.refuse(line.place, f"says the same as {places[key]}", "each setting once")
             continue
         places[key] = line.place
-        if line.other:
-            beside.append((line, key, rate))
+        if line.others:
+            shared.append((line, key, rate))
         else:
             table.throughputs[key] = rate
-    for line, (application, setting), rate in beside:
+    for line, (application, setting), rate in shared:
         alone = table.throughputs.get((application, setting._replace(partner="")))
         if alone is None:
             problem = f"{application} with {setting.gpus} GPUs on {setting.gpu_model} has no rate alone"
@@ -188,9 +198,16 @@ def _take(table: Table, lines: Iterable[_Line]) -> None:
 
 
 def _key(table: Table, line: _Line) -> Key | None:
-    application, partner = _application(table, line, line.application), ""
-    if line.other:
-        partner = _application(table, line, line.other) or ""
+    several = _short(beside(line.others))
+    if len(line.others) >= MOST_TOGETHER:
+        problem = f"other: {several} are {len(line.others)} applications"
+        table.refuse(line.place, problem, f"at most {MOST_TOGETHER - 1}, with a plus between them")
+        return None
+    if not all([other.strip() for other in line.others]):
+        table.refuse(line.place, f"other: {several} lacks an application", "one on both sides of a plus")
+        return None
+    application = _application(table, line, line.application)
+    partners = [_application(table, line, other) for other in line.others]
     gpus, model = str(line.gpus or "").strip(), str(line.gpu_model or "").strip()
     if not (gpus.isdecimal() and len(gpus) < 7 and 1 <= int(gpus) <= MOST_GPUS):
         table.refuse(line.place, f"gpus: {_short(line.gpus)} is no size of a gang", f"1 to {MOST_GPUS}")
@@ -199,9 +216,10 @@ def _key(table: Table, line: _Line) -> Key | None:
         expected = "letters, digits, '.', '_' and '-'"
         table.refuse(line.place, f"gpu_model: {_short(line.gpu_model)} is no model's name", expected)
         return None
-    if application is None or (line.other and not partner):
+    known = [partner for partner in partners if partner is not None]
+    if application is None or len(known) < len(partners):
         return None
-    return application, Setting(model, int(gpus), line.spread, partner)
+    return application, Setting(model, int(gpus), line.spread, beside(known))
 
 
 def _application(table: Table, line: _Line, text: Any) -> str | None:

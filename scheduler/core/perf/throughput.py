@@ -43,6 +43,10 @@ LARGEST_RATIO = 1e6
 DECLARED_CONFIDENCE = 0.5
 #: Gangs whose speeds together are measured, at most: as many as Muri groups.
 MOST_TOGETHER = 4
+#: What a gang does first is not measured: it loads and compiles.
+WARM_UP_SECONDS = 10.0
+#: For how long one value is measured.
+WINDOW_SECONDS = 60.0
 
 
 class Source(StrEnum):

@@ -1,20 +1,25 @@
 """Jobs on the same GPUs: who comes beside others that run, and who leaves them.
 
 Those who are there run on, at another speed. Who was told to leave has the GPUs until its checkpoint is
-written, and makes no progress meanwhile.
+written, and makes no progress meanwhile. How fast the jobs of an allocation are together is known at once.
+How fast three or four applications are together is known, as live, once it was measured. Pairs are known
+beforehand, by the table of throughputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.core.model.attempts import OUTCOME_BY_CAUSE
+from scheduler.core.model.changing import changed
+from scheduler.core.model.interference import GroupSpeeds
 from scheduler.core.model.lifecycle import StopCause
 from scheduler.core.model.plan import Action
 from scheduler.core.model.snapshot import AllocationId, JobId, Running
+from scheduler.core.perf.throughput import MOST_TOGETHER, WARM_UP_SECONDS, WINDOW_SECONDS
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import GOES_ON, STOPPED
 from scheduler.core.sim.result import StayEnd
@@ -88,6 +93,33 @@ class Company:
         if len(running.jobs) > 1 and running.slice_seconds is None:
             speeds = {job: self.speed_beside_others(job, running) for job in running.jobs}
             self._cluster.facts.put_running(replace(running, speeds=speeds))
+            if 2 < len(running.jobs) <= MOST_TOGETHER:
+                measured_at = self._events.now + WARM_UP_SECONDS + WINDOW_SECONDS
+                self._events.schedule(measured_at, partial(self._record, allocation, speeds))
+
+    def _record(self, allocation: AllocationId, speeds: Mapping[JobId, float]) -> bool:
+        """Let the scheduler know how fast these applications are together; return whether that is news."""
+        facts = self._cluster.facts
+        running = facts.running.get(allocation)
+        # Other speeds, even if they are equal: a job came or left meanwhile, so nothing was measured.
+        if running is None or running.stopping or running.speeds is not speeds:
+            return False
+        jobs = [self._cluster.progress[job].job for job in running.jobs]
+        if not all([job.application for job in jobs]):
+            return False
+        sides = sorted([(job.application, speeds[job.id]) for job in jobs])
+        group = GroupSpeeds(
+            applications=tuple([application for application, _ in sides]),
+            gpus=len(running.gpus),
+            gpu_model=running.gpu_model,
+            speeds=tuple([speed for _, speed in sides]),
+        )
+        known = facts.frame.group_speeds
+        if group in known:
+            return False
+        others = [each for each in known if replace(each, speeds=group.speeds) != group]
+        facts.frame = changed(facts.frame, group_speeds=(*others, group))
+        return True
 
     def _change(self, before: Running, after: Running) -> None:
         """Let an allocation have other jobs: what those did so far who stay was at the speed before."""

@@ -130,6 +130,8 @@ class Result:
     seed: int
     round_seconds: float
     gpus_by_model: Mapping[str, int]
+    #: By id, as stays have it.
+    node_names: Mapping[NodeId, str] = field(default_factory=dict)
     #: What guarantees are: "counts" of GPUs, or "cells".
     division: str = "counts"
     #: By virtual cluster, the GPUs it is guaranteed by model and its members' weights, at the beginning.

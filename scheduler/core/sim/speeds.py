@@ -35,6 +35,10 @@ class Tables(Protocol):
         """Return the rate beside another application on the same GPUs, relative to having them alone."""
         ...
 
+    def among(self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1) -> float | None:
+        """Return the same beside several others."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
@@ -62,7 +66,12 @@ class Speeds:
 
     def together(self, job: Job, others: Sequence[Job], gpu_model: str) -> float:
         """Return the rate beside others on the same GPUs, relative to having them alone."""
-        factor = 1.0
+        factor, measured = 1.0, None
+        if self.tables and len(others) > 1:
+            names = [other.application for other in others]
+            measured = self.tables.among(job.application, names, gpu_model, job.gpus)
+        if measured is not None:
+            return measured
         for other in others:
             measured = None
             if self.tables:

@@ -72,6 +72,7 @@ def simulate_rounds(
         seed=experiment.rules.seed,
         round_seconds=rules.round_seconds,
         gpus_by_model=experiment.cluster.gpus_by_model,
+        node_names={node.id: node.name for node in experiment.cluster.nodes},
         jobs=tuple(
             [
                 _record(arrivals[number], jobs[number], course, table)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from scheduler.core.sim.result import JobRecord, Result
+from scheduler.core.model.snapshot import NodeId
+from scheduler.core.sim.result import JobRecord, Result, Stay
 from scheduler.simulation.report.measure import measure
 from scheduler.simulation.report.measures import Measures
 from scheduler.simulation.report.privately import against_private
@@ -19,6 +20,7 @@ from scheduler.simulation.report.quantities import labels
 #: Of report.json; another number means that a field changed its meaning or went away.
 SCHEMA = 1
 JOB_COLUMNS = tuple(field.name for field in fields(JobRecord))
+STAY_COLUMNS = ("job", "started_at", "ended_at", "end", "gpu_model", "nodes", "part")
 
 
 def write_report(
@@ -34,7 +36,8 @@ def write_report(
 
     `results` are runs of the same workload on the same cluster, the one to compare with first; `command`
     is what made them, `problems` say what was left out of the input, `window` is as in `measure`, and with
-    `jobs` the JSON has every job's record. Raises ValueError for runs that cannot be compared, OSError.
+    `jobs` the JSON has every job's record and stays. Raises ValueError for runs that cannot be compared,
+    OSError.
     """
     # Loading matplotlib takes a second; whoever only wants the numbers does not pay it.
     from scheduler.simulation.report.figures import comparison_drawings
@@ -99,9 +102,16 @@ def _json(
             policy["job_records"] = {
                 column: [getattr(job, column) for job in result.jobs] for column in JOB_COLUMNS
             }
+            stays = [_stay(stay, result.node_names) for stay in result.stays]
+            policy["stays"] = {column: [stay[column] for stay in stays] for column in STAY_COLUMNS}
         policies.append(policy)
     report = {"schema": SCHEMA, "command": command, "problems": list(problems), "policies": policies}
     return msgspec.json.encode(report) + b"\n"
+
+
+def _stay(stay: Stay, names: Mapping[NodeId, str]) -> Mapping[str, object]:
+    nodes = [names.get(node, str(node)) for node in stay.nodes]
+    return {column: getattr(stay, column) for column in STAY_COLUMNS} | {"nodes": nodes}
 
 
 def _file_name(policy: str) -> str:

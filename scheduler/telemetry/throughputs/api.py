@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from controlplane.pagination import ByPosition
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from scheduler.core.perf.tables import MOST_GPUS
-from scheduler.core.perf.throughput import HIGHEST, Setting
+from scheduler.core.perf.throughput import HIGHEST, MOST_TOGETHER, Setting, beside, partners_of
 from scheduler.models.nodes import GPU_MODEL_NAME, Gpu
 from scheduler.models.selectors.jobs import job_get
 from scheduler.models.selectors.nodes import gpu_models
@@ -46,6 +46,8 @@ CHANGES_SHOWN = 200
 RENAMED_SHOWN = 100
 CONTENT_MOST = 4_000_000
 PRICE_MOST = 1e9
+#: Three job classes with a plus between them.
+MOST_PARTNERS = 206
 
 
 class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
@@ -58,13 +60,32 @@ class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
     partners = serializers.BooleanField(default=False, help_text="Only rows beside partners, or only others.")
 
 
+class PartnerField(serializers.CharField):
+    """Applications that share all GPUs of a gang, in any order; a value is as `beside` has them."""
+
+    def __init__(self, **options: Any) -> None:
+        most = MOST_TOGETHER - 1
+        help_text = f"The application that shares all its GPUs; several, at most {most}, with a plus between."
+        super().__init__(max_length=MOST_PARTNERS, help_text=help_text, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        partners = partners_of(super().to_internal_value(data))
+        for partner in partners:
+            JOB_CLASS_NAME(partner)
+        if len(partners) >= MOST_TOGETHER:
+            raise serializers.ValidationError(
+                f"{len(partners)} applications; at most {MOST_TOGETHER - 1} share the GPUs of one."
+            )
+        return beside(partners)
+
+
 class SettingInput(StrictSerializer):
     tenant = serializers.CharField(max_length=63)
     application = serializers.CharField(max_length=68, validators=[JOB_CLASS_NAME])
     gpu_model = serializers.CharField(max_length=63, validators=[GPU_MODEL_NAME])
     gpus = serializers.IntegerField(min_value=1, max_value=MOST_GPUS)
     spread = serializers.BooleanField(default=False)
-    partner = serializers.CharField(default="", max_length=68, allow_blank=True, validators=[JOB_CLASS_NAME])
+    partner = PartnerField(default="", allow_blank=True)
 
 
 class CorrectionInput(SettingInput):
@@ -82,7 +103,7 @@ class SettingQuery(serializers.Serializer[Mapping[str, object]]):
     gpu_model = serializers.CharField(max_length=63)
     gpus = serializers.IntegerField(min_value=1, max_value=MOST_GPUS)
     spread = serializers.BooleanField(default=False)
-    partner = serializers.CharField(default="", max_length=68, allow_blank=True)
+    partner = PartnerField(default="", allow_blank=True)
 
 
 class ExportQuery(serializers.Serializer[Mapping[str, object]]):

@@ -90,14 +90,14 @@ class ThroughputImport(serializers.Serializer[Mapping[str, object]]):
 
 
 class Interference(serializers.Serializer[Mapping[str, object]]):
-    least_pairs = serializers.IntegerField(help_text="With fewer measured pairs nothing is foretold.")
+    least_pairs = serializers.IntegerField(help_text="With fewer measured pairs nothing is predicted.")
     pairs = serializers.IntegerField(help_text="Pairs of applications that the rules were fitted on.")
     error = serializers.FloatField(
         allow_null=True,
-        help_text="Mean difference between speeds foretold and measured, of pairs held out; 0 to 1.",
+        help_text="Mean difference between predicted and measured speeds of held-out pairs; 0 to 1.",
     )
     error_of_mean = serializers.FloatField(
-        allow_null=True, help_text="The same, had the mean of the measured speeds been foretold for all."
+        allow_null=True, help_text="The same if the mean of the measured speeds were predicted for all."
     )
     fitted_at = serializers.DateTimeField(allow_null=True)
     rules = serializers.ListField(

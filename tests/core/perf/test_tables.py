@@ -54,6 +54,17 @@ def test_gavels_layout() -> None:
     }
 
 
+def test_up_to_three_share_the_gpus_of_one_whichever_order_they_are_in() -> None:
+    text = "bert,1,V100,10,,\nbert,1,V100,6,,vit+gpt\nbert,1,V100,4,,vit+bert + a b\n"
+    table = read_table(HEADER + text)
+    assert (table.problems, table.renamed) == ([], {"a b": "a-b"})
+    assert table.throughputs == {
+        ("bert", Setting("V100", 1)): 10.0,
+        ("bert", Setting("V100", 1, partner="gpt+vit")): 0.6,
+        ("bert", Setting("V100", 1, partner="a-b+bert+vit")): 0.4,
+    }
+
+
 def test_a_gain_from_sharing_is_noise() -> None:
     table = read_table(f"{HEADER}a,1,V100,10,,\na,1,V100,11,,b\n")
     assert table.throughputs["a", Setting("V100", 1, partner="b")] == 1.0
@@ -75,6 +86,10 @@ def test_a_gain_from_sharing_is_noise() -> None:
         ("bert,1,V100,1,two,", "nodes: two is no number of nodes"),
         ("bert,1,V100,1,2,gpt", "says both nodes and other"),
         ("bert,1,V100,1,,gpt", "bert with 1 GPUs on V100 has no rate alone"),
+        ("bert,1,V100,1,,gpt+vit", "bert with 1 GPUs on V100 has no rate alone"),
+        ("bert,1,V100,1,,a+b+c+d", "other: a+b+c+d are 4 applications"),
+        ("bert,1,V100,1,,a+", "other: +a lacks an application"),
+        ("fine,1,K80,1,,a+b\nfine,1,K80,1,,b+a", "says the same as line 3"),
         ("fine,1,K80,1,,", "says the same as line 2"),
         ("fine,1,V100,9e6,,", "rate: 1 is beyond belief beside 9e+06"),
         ("a b,1,V100,1,,\na  b,1,K80,1,,", "application: a  b would be called a-b, as another is"),
@@ -133,6 +148,7 @@ def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) ->
         ("bert", Setting("V100", 4, partner="gpt")): 0.6,
         ("gpt", Setting("V100", 4)): 80.0,
         ("gpt", Setting("V100", 4, partner="bert")): 0.75,
+        ("gpt", Setting("V100", 4, partner="bert+vit")): 0.5,
     }
     # Nothing to compare with: such rows can not be written for the simulator.
     lost = {("lone", Setting("V100", 4, spread=True)): 1.0, ("lone", Setting("K80", 4, partner="bert")): 0.5}
@@ -143,10 +159,13 @@ def test_what_is_written_reads_back_here_and_in_the_simulator(tmp_path: Path) ->
     assert own.rate("bert", 4, "K80") == pytest.approx(0.1)
     assert own.locality("bert", 4, 2) == pytest.approx(0.75)
     assert own.interference("bert", "gpt", "V100", 4) == pytest.approx(0.6)
+    assert own.among("gpt", ("vit", "bert"), "V100", 4) == pytest.approx(0.5)
 
     read = read_table(write_gavel(written)).throughputs
     in_lower_case = {
-        (name, key._replace(gpu_model=key.gpu_model.lower())): v for (name, key), v in throughputs.items()
+        (name, key._replace(gpu_model=key.gpu_model.lower())): v
+        for (name, key), v in throughputs.items()
+        if key.partner != "bert+vit"  # It has pairs only.
     }
     assert read == pytest.approx({**in_lower_case, ("lone", Setting("v100", 4, spread=True)): 1.0})
     (tmp_path / "gavel.json").write_text(write_gavel(written))

@@ -102,6 +102,9 @@ class Table:
     def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> float | None:
         return self.beside
 
+    def among(self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1) -> None:
+        return None
+
 
 def engine_of(
     facts: Snapshot,

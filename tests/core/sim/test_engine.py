@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -134,6 +135,11 @@ class TestSpeed:
 
             def interference(
                 self, application: str, other: str, gpu_model: str, gpus: int = 1
+            ) -> float | None:
+                return None
+
+            def among(
+                self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1
             ) -> float | None:
                 return None
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from itertools import combinations_with_replacement
 
 import pytest
 from django.db.models import F
@@ -24,15 +25,20 @@ from scheduler.core.serving_pools.steering import ServingPool
 from scheduler.core.sim.costs import Costs
 from scheduler.core.sim.engine import Engine
 from scheduler.core.sim.rules import Rules
+from scheduler.core.sim.speeds import Speeds
 from scheduler.models import AllocatedGpu, Allocation, Attempt, Job, Loan, MarketRule, Node, Offer
 from scheduler.models import Event as EventRow
 from scheduler.models import ServingPool as PoolRow
 from scheduler.models.attempts import StopCause
 from scheduler.models.nodes import LoanState
 from scheduler.rounds.snapshot import read_snapshot
+from scheduler.simulation.rates import ThroughputTable
+from scheduler.simulation.throughputs import read_throughputs
+from scheduler.telemetry.throughputs.services.files import throughputs_import
 from scheduler.virtual_clusters.cells.services import cells_apply
 from scheduler.wiring.clock import database_now
 from tenants.models import VirtualCluster
+from tenants.selectors import viewer_of
 from tests.scheduler.builders import (
     make_account,
     make_borrow_rule,
@@ -40,6 +46,7 @@ from tests.scheduler.builders import (
     make_lend_rule,
     make_node,
     make_tenant,
+    make_user,
     make_vc,
 )
 from tests.scheduler.rounds.live_loop import Act, LiveLoop, Places
@@ -130,7 +137,11 @@ def cluster(
 
 
 def simulated(
-    facts: Snapshot, events: list[Event], pause_seconds: int, pools: Sequence[ServingPool] = ()
+    facts: Snapshot,
+    events: list[Event],
+    pause_seconds: int,
+    pools: Sequence[ServingPool] = (),
+    tables: ThroughputTable | None = None,
 ) -> dict[int, list[Act]]:
     """Return the actions of those rounds that had any, by instant."""
     acts: dict[int, list[Act]] = {}
@@ -140,7 +151,8 @@ def simulated(
         if plan.actions and engine.now <= BEGINNING + SECONDS:
             acts[int(engine.now) - BEGINNING] = sorted(places.act(action, int) for action in plan.actions)
 
-    rules = Rules(costs=Costs(checkpoint_seconds=pause_seconds), limits_by_rounds=True)
+    costs, speeds = Costs(checkpoint_seconds=pause_seconds), Speeds(tables=tables)
+    rules = Rules(costs=costs, speeds=speeds, limits_by_rounds=True)
     script = [event.script() for event in events]
     engine = Engine(facts, (), rules, script=script, pools=pools, on_round=note)
     engine.run(until=lambda engine: engine.now >= BEGINNING + SECONDS)
@@ -224,9 +236,10 @@ def compared(
     events: list[Event],
     pause_seconds: int,
     pools: Sequence[ServingPool] = (),
+    tables: ThroughputTable | None = None,
 ) -> set[tuple[str, str]]:
     """Let these events happen to both; return which actions there were, and their causes."""
-    expected = simulated(facts, events, pause_seconds, pools)
+    expected = simulated(facts, events, pause_seconds, pools, tables)
     loop = LiveLoop(clock, Places(facts), pause_seconds=pause_seconds)
     found = loop.play(events, until=SECONDS, round_seconds=ROUND_SECONDS)
     for instant in sorted(found.keys() | expected.keys()):
@@ -325,6 +338,47 @@ def test_both_let_guests_join_and_hosts_run_on_alike(policy, parameters, profile
     said = compared(clock, read_snapshot(1), events, 15)
     assert {("join", ""), ("stop", "time_limit")} <= said
     assert Attempt.objects.filter(starting_at__gt=F("allocation__held_at")).exists()
+
+
+#: Each keeps a resource of its own busy: by their stages, none slows the others.
+OWN_STAGE = {
+    "bert": Profile(stages=(0.5, 0.0, 0.0)),
+    "gpt": Profile(stages=(0.0, 0.5, 0.0)),
+    "resnet50": Profile(stages=(0.0, 0.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize(("speed", "most"), [(0.2, 2), pytest.param(0.6, 3, marks=pytest.mark.slow)])
+def test_both_form_no_group_that_a_file_says_is_slower_than_turns(speed, most, tmp_path, settings):
+    """One file says it to both."""
+    settings.CONFIG = settings.CONFIG.model_copy(update={"round_seconds": float(ROUND_SECONDS)})
+    clock = VirtualClock()
+    tenant, lease = make_tenant("speech"), database_now() + timedelta(days=1)
+    make_node("node-a", gpus=1, lease_expires_at=lease)
+    make_node("node-b", gpus=1, lease_expires_at=lease)
+    for application, profile in OWN_STAGE.items():
+        make_class_profile(tenant, application, asdict(profile))
+    parameters = {"interval_seconds": 40.0, "largest_group": 3}
+    north = {"members": {tenant: 1.0}, "guaranteed": {"V100": 2}, "policy_parameters": parameters}
+    make_vc("north", policy="muri", **north)
+    lines = ["application,gpus,gpu_model,rate,other"]
+    for one in OWN_STAGE:
+        pairs = combinations_with_replacement(OWN_STAGE, 2)
+        lines += [f"{one},1,V100,10,", *(f"{one},1,V100,{10 * speed:g},{a}+{b}" for a, b in pairs)]
+    (tmp_path / "speeds.csv").write_text("\n".join(lines))
+    operator = viewer_of(make_user(operator=True))
+    throughputs_import(by=operator, tenant=tenant, content="\n".join(lines), dry_run=False)
+    tables = read_throughputs(tmp_path / "speeds.csv")
+    facts = replace(read_snapshot(1), group_speeds=tables.group_speeds(OWN_STAGE.keys(), ["V100"]))
+    said = compared(clock, facts, crowd(5, 12, seconds=SECONDS, profiles=OWN_STAGE), 15, tables=tables)
+    assert ("start", "") in said
+    rows = Attempt.objects.exclude(starting_at=None)
+    spans = list(rows.values_list("allocation", "starting_at", "ended_at"))
+    at_once = [
+        sum(place == there and since <= at and (until is None or at < until) for there, since, until in spans)
+        for place, at, _ in spans
+    ]
+    assert max(at_once) == most
 
 
 @pytest.mark.parametrize(

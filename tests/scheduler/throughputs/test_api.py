@@ -9,9 +9,11 @@ import pytest
 from django.utils import timezone
 
 from scheduler.core.model.gpu_parts import GpuPart
+from scheduler.core.perf.estimator import Group
 from scheduler.models import GpuModel, JobProfile, PolicyMemory, SpeedCorrection, SpeedMeasurement
 from scheduler.rounds.snapshot import read_snapshot
 from scheduler.telemetry.throughputs.services import rows as throughputs
+from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from tenants.models import AuditEntry, Tenant
 from tests.api.caller import Caller, caller, is_error
 from tests.scheduler.builders import (
@@ -182,6 +184,9 @@ def test_a_correction_overrules_and_is_audited(world: World, admin: Caller) -> N
         ({"application": "a b"}, "application"),
         ({"application": "name:"}, "application"),
         ({"partner": "a b"}, "partner"),
+        ({"partner": "gpt+a b"}, "partner"),
+        ({"partner": "gpt+"}, "partner"),
+        ({"partner": "a+b+c+d", "value": 0.5}, "partner"),
         ({"reason": "x" * 201}, "reason"),
         ({"colour": "red"}, "colour"),
     ],
@@ -196,6 +201,31 @@ def test_what_can_not_be_a_throughput_is_refused_by_field(
     assert field["field"] == where
     assert field["problem"]
     assert not SpeedCorrection.objects.exists()
+
+
+def test_a_speed_beside_several_is_corrected_and_taken_back_in_any_order(world: World, admin: Caller) -> None:
+    make_measurement(world.tenant, "bert", 0.9, gpus=4, partner="gpt+name:vit")
+    (row,) = rows(admin, partners="true")
+    assert row["may_correct"]
+    assert put(admin, value=0.4, partner="name:vit+gpt").json()["partner"] == "gpt+name:vit"
+    (row,) = rows(admin, partners="true")
+    assert [cell["value"] for cell in row["throughputs"]] == [0.4]
+    where = urlencode({**BERT, "partner": "name:vit+gpt"})
+    assert admin.delete(f"/throughputs/correction?{where}").status_code == 204
+    (row,) = rows(admin, partners="true")
+    assert [cell["value"] for cell in row["throughputs"]] == [0.9]
+
+
+def test_groups_come_from_a_file_and_go_into_one(world: World, admin: Caller) -> None:
+    text = "".join(
+        f"{one},1,V100,10,,\n{one},1,V100,3,,{two}+{three}\n"
+        for one, two, three in (("bert", "vit", "gpt"), ("gpt", "bert", "vit"), ("vit", "gpt", "bert"))
+    )
+    assert send(admin, HEADER + text).json()["added"] == 6
+    assert dict(read_estimator().groups) == {Group(("bert", "gpt", "vit"), 1, "V100"): (0.3, 0.3, 0.3)}
+    written = admin.get("/throughputs/export?tenant=vision").content.decode()
+    assert "bert,1,V100,3,,gpt+vit,corrected,0\n" in written
+    assert send(admin, written, dry_run=True).json()["unchanged"] == 6
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

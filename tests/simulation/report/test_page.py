@@ -192,6 +192,9 @@ def test_json_has_every_measure_and_records_only_when_asked(results, folder: Pat
     policy = json.loads((tmp_path / "all.json").read_bytes())["policies"][1]
     assert len(policy["job_records"]["ended_at"]) == 400
     assert policy["job_records"]["id"][:3] == [1, 2, 3]
+    stays = policy["stays"]
+    assert stays["job"] == [stay.job for stay in results[1].stays]
+    assert stays["nodes"][0] == [str(node) for node in results[1].stays[0].nodes], "it has no names of them"
     assert policy["completion_seconds"]["mean"] == pytest.approx(
         sum(job.completion_seconds for job in results[1].jobs) / 400
     )

@@ -110,7 +110,7 @@ def _price(price: float) -> float:
 def _pairs(
     view: View, job_classes: Mapping[_JobClass, int], models: Sequence[str], examples: Sequence[Job]
 ) -> Pairs | None:
-    """Return how fast job classes are in pairs, where that is known, or foretold of a job of each."""
+    """Return how fast job classes are in pairs, where that is known, or predicted of a job of each."""
     of_application: dict[tuple[str, int], list[_JobClass]] = {}
     for job_class in job_classes:
         of_application.setdefault(job_class[:2], []).append(job_class)

@@ -14,7 +14,7 @@ and only gangs of up to `most_gpus`. What is not the paper's:
 - The paper fits a decision tree for scores on each cluster. Ours has two rules, which agree with the
   published labels of 53 of 66 measured configurations and understate two (`sharing_score`). What was
   measured of the pair overrules them: no speed may be below `least_speed`. So does, where jobs may share
-  freely and nobody measured the two, what is foretold of them by pairs that were (`perf.interference`).
+  freely and nobody measured the two, what is predicted of them by pairs that were (`perf.interference`).
 - Profiles are facts of jobs (`Job.profile`): by their own runs, or by those of jobs like them. A job without
   a profile shares with nobody. The paper runs every new job on a few nodes first. Here operators say on how
   many GPUs (`profiler`, which lists our choices): on none, unless they do.
@@ -70,7 +70,7 @@ class Lucid:
     capacity: int = 2
     #: Larger gangs do not share.
     most_gpus: int = 8
-    #: Of a pair that was measured, or foretold: each must be as fast as this part of its speed alone.
+    #: Of a pair that was measured, or predicted: each must be as fast as this part of its speed alone.
     least_speed: float = 0.85
     #: GPUs on which new jobs run first, to be profiled; 0: nobody does.
     profiler_gpus: int = 0

@@ -167,8 +167,8 @@ def throughputs_export(*, viewer: Viewer, tenant: Tenant, layout: str) -> str:
 
 def _written(throughputs: Throughputs) -> Iterator[tuple[Key, TableEntry]]:
     for row in throughputs.rows():
-        # Files are of whole GPUs, and of two that share them.
-        if row.gpu_limit < WHOLE_GPU or row.is_beside_several:
+        # Files are of whole GPUs.
+        if row.gpu_limit < WHOLE_GPU:
             continue
         declared = throughputs.declared.get((row.job_class, row.gpus), {}) if row.is_plain else {}
         for model in throughputs.models_known(row):

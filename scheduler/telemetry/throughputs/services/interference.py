@@ -1,4 +1,4 @@
-"""What is foretold of pairs of applications that nobody measured: fitted now and then, shown to operators."""
+"""What is predicted of pairs of applications that were not measured: fitted now and then, for operators."""
 
 from dataclasses import asdict
 from typing import Any

@@ -25,6 +25,8 @@ from scheduler.core.model.lifecycle import HoldPhase
 from scheduler.core.model.snapshot import Task
 from scheduler.core.perf.throughput import (
     MOST_TOGETHER,
+    WARM_UP_SECONDS,
+    WINDOW_SECONDS,
     MovingAverage,
     Setting,
     beside,
@@ -38,8 +40,6 @@ from scheduler.models.throughputs import SpeedMeasurement
 from scheduler.telemetry.throughputs.services.on_record import read_estimator
 from scheduler.wiring.clock import database_now
 
-WARM_UP_SECONDS = 10.0
-WINDOW_SECONDS = 60.0
 LEAST_SECONDS = 10.0
 LEAST_ALONE_SECONDS = 60.0
 #: Of a tenant: the one measured longest ago makes room. Jobs that are all named differently make as many.

@@ -16,7 +16,6 @@ from scheduler.core.perf.throughput import (
     JobClass,
     Setting,
     Throughput,
-    partners_of,
     problem_with,
     too_far_apart,
 )
@@ -61,11 +60,6 @@ class Row(NamedTuple):
 
     def setting(self, gpu_model: str) -> Setting:
         return Setting(gpu_model, self.gpus, self.spread, self.partner, self.gpu_limit)
-
-    @property
-    def is_beside_several(self) -> bool:
-        """Whether several share its GPUs: that is measured, and neither corrected nor in files."""
-        return len(partners_of(self.partner)) > 1
 
     @property
     def is_plain(self) -> bool:
@@ -121,8 +115,7 @@ class Throughputs:
         return sorted(alike | self._declared_for(row).keys())
 
     def may_correct(self, row: Row) -> bool:
-        is_of_files = row.gpu_limit == WHOLE_GPU and not row.is_beside_several
-        return is_of_files and self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
+        return row.gpu_limit == WHOLE_GPU and self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
 
     def cells(self, rows: Iterable[Row]) -> dict[Row, list[Cell]]:
         """Return the cells of some rows: of each model of the cluster, then of others that are known."""

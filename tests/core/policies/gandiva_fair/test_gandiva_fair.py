@@ -65,6 +65,9 @@ class Table:
     def interference(self, application: str, other: str, gpu_model: str, gpus: int = 1) -> None:
         return None
 
+    def among(self, application: str, others: Sequence[str], gpu_model: str, gpus: int = 1) -> None:
+        return None
+
 
 def play(
     facts: Snapshot,

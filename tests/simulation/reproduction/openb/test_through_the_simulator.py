@@ -3,7 +3,6 @@ parts of GPUs, tasks without GPUs, CPUs and memory, task by task and node by nod
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from random import Random
 import pytest
 
 from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.lists import FOR_EVER, placer_with, write_nodes, write_tasks
 from benchmarks.reproduction.openb.replay import Curve, Replay, published
 from benchmarks.reproduction.openb.workload import (
     OpenbNode,
@@ -33,48 +33,8 @@ from scheduler.simulation.sweep import Case, prepare
 from tests.effort import first_every_day
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data" / "openb"
-are_here = pytest.mark.skipif(not DATA.is_dir(), reason="the published openb lists are not here")
+are_here = pytest.mark.skipif(not DATA.is_dir(), reason="the published openb lists are not in ../shared/data")
 PLACERS = ("fgd", "best_fit", "dot_product", "clustering", "packing")
-#: Longer than there are arrivals: nobody leaves.
-FOR_EVER = 10_000_000
-
-
-def write_nodes(path: Path, nodes: Sequence[OpenbNode]) -> Path:
-    """Write nodes in an order, which decides ties."""
-    with path.open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(("sn", "cpu_milli", "memory_mib", "gpu", "model"))
-        out.writerows((node.name, node.cpu_milli, node.memory_mib, node.gpus, node.model) for node in nodes)
-    return path
-
-
-def write_tasks(path: Path, tasks: Sequence[OpenbTask]) -> Path:
-    """Write tasks that arrive one a second, in their order."""
-    with path.open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(
-            (
-                *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "pod_phase"),
-                *("creation_time", "deletion_time", "scheduled_time"),
-            )
-        )
-        for at, task in enumerate(tasks):
-            ask = task.ask
-            takes = ask.cpus, task.memory_mib, ask.gpus, ask.share, task.models
-            out.writerow((f"task-{at}", *takes, "LS", "Running", at, at + FOR_EVER, at))
-    return path
-
-
-def placer_with(placer: str, tasks: Sequence[OpenbTask]) -> str:
-    """Return the placer as the command line has it: ties as listed, and for fgd the tasks that there are."""
-    if placer != "fgd":
-        return f"{placer}:ties=listed"
-    counts = Counter((task.ask.gpus * task.ask.share / WHOLE, task.ask.cpus, task.models) for task in tasks)
-    kinds = [
-        f"{gpus:g}:{cpus / 1000:g}:{count}" + (f":{models.replace('|', '/')}" if models else "")
-        for (gpus, cpus, models), count in counts.items()
-    ]
-    return f"fgd:ties=listed,workload={'|'.join(kinds)}"
 
 
 def simulated(folder: Path, nodes: Sequence[OpenbNode], tasks: Sequence[OpenbTask], placer: str) -> Result:
@@ -156,20 +116,35 @@ def test_a_small_list_comes_out_as_it_is_replayed(tmp_path: Path, placer: str) -
     assert len(wanted) < len(arriving)
 
 
-def test_the_command_starts_the_same_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes, tasks = a_few(8)
-    dice = GoRandom(43)
+def commanded(
+    folder: Path, nodes: Sequence[OpenbNode], arriving: Sequence[OpenbTask], placer: str
+) -> Mapping[int, str]:
+    """Return the node of each task that starts when it arrives, as `manage.py simulate` writes it."""
+    trace, cluster = write_tasks(folder / "tasks.csv", arriving), write_nodes(folder / "nodes.csv", nodes)
+    what = ("--trace", str(trace), "--format", "alibaba-gpu-v2023", "--cluster", str(cluster), "--quiet")
+    how = ("--placer", placer, "--round-seconds", "0", "--jobs", "--json", str(folder / "out.json"))
+    assert main([*what, *how]) == 0
+    (policy,) = json.loads((folder / "out.json").read_bytes())["policies"]
+    stays = policy["stays"]
+    rows = zip(stays["job"], stays["started_at"], stays["nodes"], strict=True)
+    # The command runs to the end of all jobs. Until a task leaves, one starts when it arrives or not at all.
+    started = {job - 1: node for job, at, (node,) in rows if at < len(arriving)}
+    assert all(
+        at == job - 1 for job, at in zip(stays["job"], stays["started_at"], strict=True) if at < FOR_EVER
+    )
+    return started
+
+
+@are_here
+@pytest.mark.slow
+@pytest.mark.parametrize("placer", PLACERS)
+def test_the_command_writes_the_same_nodes_of_a_whole_list(tmp_path: Path, placer: str) -> None:
+    tasks, nodes = read_tasks(DATA, "default"), read_nodes(DATA)
+    dice = GoRandom(42)
     arriving, ordered = arrivals(tasks, nodes, dice)
-    wanted = replayed(ordered, arriving, tasks, "fgd", dice)
-    trace, cluster = write_tasks(tmp_path / "t.csv", arriving), write_nodes(tmp_path / "n.csv", ordered)
-    told = ("--trace", str(trace), "--format", "alibaba-gpu-v2023", "--cluster", str(cluster), "--quiet")
-    how = ("--placer", placer_with("fgd", tasks), "--round-seconds", "0", "--jobs")
-    assert main([*told, *how, "--json", str(tmp_path / "out.json")]) == 0
-    (policy,) = json.loads((tmp_path / "out.json").read_text())["policies"]
-    records = policy["job_records"]
-    times = zip(records["id"], records["submitted_at"], records["first_started_at"], strict=True)
-    started = {job - 1 for job, submitted_at, started_at in times if started_at == submitted_at}
-    assert started == wanted.keys()
+    wanted = replayed(ordered, arriving, tasks, placer, dice)
+    assert commanded(tmp_path, ordered, arriving, placer_with(placer, tasks)) == wanted
+    assert len(wanted) > 6_000
 
 
 @are_here
