@@ -107,10 +107,34 @@ def test_axe_finds_no_violation_on_any_page(username, furnished, open_page):
     assert not found, "\n".join(found)
 
 
+def test_axe_finds_no_violation_before_sign_in_in_dialogs_and_in_the_phone_menu(open_page):
+    guest = open_page(None, "/healthz", reduced_motion="reduce")
+    guest.add_init_script(path=AXE)
+    found = violations(guest, "/")
+
+    page = open_page("operator", "/healthz", reduced_motion="reduce")
+    page.add_init_script(path=AXE)
+    for path, opens in (("/", "Go to"), ("/tenants", "New tenant"), ("/nodes", "Add a node")):
+        page.goto(path)
+        page.get_by_role("button", name=opens).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        found += looked_at(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/")
+    page.get_by_role("button", name="Menu").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found += looked_at(page)
+    assert not found, "\n".join(found)
+
+
 def violations(page: Page, path: str) -> list[str]:
     """Return what axe finds on a page: by all of its rules in light, by that of colours in dark."""
-    page.emulate_media(color_scheme="light")
     page.goto(path)
+    return looked_at(page)
+
+
+def looked_at(page: Page) -> list[str]:
+    page.emulate_media(color_scheme="light")
     page.evaluate(SETTLED)
     light = page.evaluate(RUN, {"runOnly": {"type": "tag", "values": TAGS}})
     page.emulate_media(color_scheme="dark")
