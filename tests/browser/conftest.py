@@ -30,6 +30,17 @@ FLAGS = [
 WAIT_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=WAIT_MILLISECONDS)
 
+#: The cells of the two nodes, and what the virtual clusters own where GPUs are only counted.
+HARDWARE = {
+    "types": {
+        "V100-SWITCH": {"of": "V100", "count": 2},
+        "V100-NODE": {"of": "V100-SWITCH", "count": 2, "node": True},
+        "V100-RACK": {"of": "V100-NODE", "count": 2},
+    },
+    "physical": [{"type": "V100-RACK", "name": "north", "nodes": ["bed-1", "bed-2"]}],
+}
+COUNTS = {"vision-vc": {"V100": 6}, "speech-vc": {"V100": 2}}
+
 
 @dataclass(frozen=True)
 class Garden:
@@ -52,9 +63,9 @@ class Garden:
 
 @pytest.fixture(scope="package")
 def garden(shared_platform: Installation) -> Garden:
-    for username, tenant, role in (("vera", "vision", "admin"), ("victor", "vision", "viewer")):
+    for username, role in (("vera", "admin"), ("mara", "member"), ("victor", "viewer")):
         shared_platform.call("POST", "users", {"username": username, "password": PASSWORD})
-        shared_platform.call("PUT", f"tenants/{tenant}/members/{username}", {"role": role})
+        shared_platform.call("PUT", f"tenants/vision/members/{username}", {"role": role})
     return Garden(shared_platform)
 
 
@@ -71,6 +82,28 @@ def idle_cluster(garden: Garden) -> Iterator[None]:
         return not unfinished
 
     until(is_idle, "all jobs to end", seconds=2 * PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def divide(garden):
+    """Put cells in force; afterwards the GPUs are only counted, as other tests expect."""
+
+    def apply(**virtual_clusters):
+        version = garden.platform.call("GET", "cells")["version"]
+        document = HARDWARE | {
+            "virtual_clusters": {
+                name.replace("_", "-"): {"cells": cells} for name, cells in virtual_clusters.items()
+            }
+        }
+        return garden.platform.call("PUT", "cells", {"specification": document, "version": version})
+
+    for name in COUNTS:
+        garden.platform.call("PUT", f"virtual-clusters/{name}", {"guaranteed": {}})
+    yield apply
+    version = garden.platform.call("GET", "cells")["version"]
+    garden.platform.call("PUT", "cells", {"specification": {}, "version": version})
+    for name, guaranteed in COUNTS.items():
+        garden.platform.call("PUT", f"virtual-clusters/{name}", {"guaranteed": guaranteed})
 
 
 # Not for the session: while it is open, Playwright keeps an event loop running, and no other may.

@@ -7,38 +7,6 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
-HARDWARE = {
-    "types": {
-        "V100-SWITCH": {"of": "V100", "count": 2},
-        "V100-NODE": {"of": "V100-SWITCH", "count": 2, "node": True},
-        "V100-RACK": {"of": "V100-NODE", "count": 2},
-    },
-    "physical": [{"type": "V100-RACK", "name": "north", "nodes": ["bed-1", "bed-2"]}],
-}
-COUNTS = {"vision-vc": {"V100": 6}, "speech-vc": {"V100": 2}}
-
-
-@pytest.fixture
-def divide(garden):
-    """Put cells in force; afterwards the GPUs are only counted, as other tests expect."""
-
-    def apply(**virtual_clusters):
-        version = garden.platform.call("GET", "cells")["version"]
-        document = HARDWARE | {
-            "virtual_clusters": {
-                name.replace("_", "-"): {"cells": cells} for name, cells in virtual_clusters.items()
-            }
-        }
-        return garden.platform.call("PUT", "cells", {"specification": document, "version": version})
-
-    for name in COUNTS:
-        garden.platform.call("PUT", f"virtual-clusters/{name}", {"guaranteed": {}})
-    yield apply
-    version = garden.platform.call("GET", "cells")["version"]
-    garden.platform.call("PUT", "cells", {"specification": {}, "version": version})
-    for name, guaranteed in COUNTS.items():
-        garden.platform.call("PUT", f"virtual-clusters/{name}", {"guaranteed": guaranteed})
-
 
 def test_the_tree_shows_whose_a_cell_is_while_it_is_bound(garden, divide, open_page):
     divide(vision_vc={"V100-NODE": 1}, speech_vc={"V100-SWITCH": 1})

@@ -41,7 +41,7 @@ export function Entry({ name, when, where, children, details }: EntryProps) {
           aria-label={`Details of ${name}`}
           onClick={() => setOpen(!isOpen)}
         >
-          {isOpen ? "Less" : "More"}
+          Details
         </Button>
       </div>
       <div id={id} className={styles.more} hidden={!isOpen}>

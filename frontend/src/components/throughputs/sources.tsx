@@ -65,9 +65,15 @@ interface SourceMarkProps {
   confidence?: number;
 }
 
+/** What `SourceMark` shows, as text. */
+export function sourceText(source: SourceEnum | null, samples = 0): string {
+  if (source === null) return "nothing known";
+  return source === "measured" && samples > 0 ? `measured × ${samples}` : source;
+}
+
 /** From where a throughput is known: a word and a sign, and how much stands behind it. */
 export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps) {
-  if (source === null) return <span className={styles.source}>nothing known</span>;
+  if (source === null) return <span className={styles.source}>{sourceText(source)}</span>;
   const Icon = ICONS[source];
   const sureness = confidence === undefined ? "" : `; ${percent(confidence)} confident`;
   return (
@@ -78,7 +84,7 @@ export function SourceMark({ source, samples = 0, confidence }: SourceMarkProps)
     >
       <Icon size={12} aria-hidden />
       {source}
-      {source === "measured" && samples > 0 && <span className={styles.samples}>× {samples}</span>}
+      {source === "measured" && samples > 0 && <span className={styles.samples}> × {samples}</span>}
     </span>
   );
 }

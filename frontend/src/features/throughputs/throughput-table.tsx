@@ -1,6 +1,6 @@
 import type { ThroughputCell, ThroughputRow } from "@/api/schema";
 import { Tag } from "@/components/state-badge";
-import { isGuess, jobClassOf, partnersText, percent, SourceMark } from "@/components/throughputs/sources";
+import { isGuess, jobClassOf, partnersText, percent, SourceMark, sourceText } from "@/components/throughputs/sources";
 import { PartBar } from "@/components/use-bar";
 import { type Chosen, describe, keyOf, throughputOn, valueText } from "@/features/throughputs/rows";
 import styles from "@/features/throughputs/throughputs-page.module.css";
@@ -62,17 +62,17 @@ function Cell({ row, model, throughput, onChoose }: CellProps) {
   const source = throughput?.source ?? null;
   if (!throughput || (value === null && !row.may_correct)) return <span className={muted}>–</span>;
   const guess = isGuess(source);
+  const shown = value === null ? "–" : `${guess ? "≈ " : ""}${valueText(row, value)}`;
   return (
     <button
       type="button"
       className={styles.throughput}
-      aria-label={`${describe(row, model)}: ${value === null ? "not known" : `${valueText(row, value)}, ${source ?? "assumed"}`}`}
+      // Contains what the button shows, so that speech control finds it.
+      aria-label={`${describe(row, model)}: ${shown}, ${sourceText(source, throughput.samples)}`}
       onClick={() => onChoose({ row, gpu_model: model })}
     >
       <span className={styles.figure}>
-        <span data-guess={guess || undefined}>
-          {value === null ? "–" : `${guess ? "≈ " : ""}${valueText(row, value)}`}
-        </span>
+        <span data-guess={guess || undefined}>{shown}</span>{" "}
         <SourceMark source={source} samples={throughput.samples} confidence={throughput.confidence} />
       </span>
       <PartBar part={(row.partner ? value : throughput.relative) ?? 0} guess={guess} />
