@@ -1,6 +1,7 @@
 """Fragmentation gradient descent: its authors' curves again, and how fast it places.
 
     python benchmarks/bench_fgd.py [--workloads default gpushare40] [--seeds 42 43] [--data DATA/openb]
+    python benchmarks/bench_fgd.py --simulate [--base COMMIT] [--runs 3]
 
 Q. Weng et al., USENIX ATC 2023, figures 7, 9 and 11 to 14: the tasks of the openb lists arrive in a shuffled
 order at 1,213 nodes with 6,212 GPUs and never leave; copies of some are added until they ask for 130 % of the
@@ -13,20 +14,32 @@ GPUs. Three parts:
   beside it the plain form, which scores every node anew for every task, on the first of them, in processor
   time a task, and as a ratio;
 - *placers*: the time of one placement by each placer of the registry on nodes like those, half full.
+
+With --simulate instead: those 10,000 tasks, all at once, through `manage.py simulate --placer fgd`. It prints
+the processor time of the whole command, reading and reporting included. COMMIT is the last tag unless given;
+both trees take turns, and the last line says whether their records are the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import resource
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from machine import describe_machine
 
 from benchmarks.reproduction.openb.go_random import GoRandom
+from benchmarks.reproduction.openb.lists import write_nodes, write_tasks
 from benchmarks.reproduction.openb.replay import POLICIES, NodeState, Replay, published
 from benchmarks.reproduction.openb.replay import replay as run_again
 from benchmarks.reproduction.openb.workload import (
@@ -55,6 +68,7 @@ from scheduler.core.model.snapshot import (
 )
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import PLACERS
+from scripts.pairs import ROOT, checked_out, last_tag
 
 TASKS = 10_000
 
@@ -69,6 +83,8 @@ def main() -> None:
     parser.add_argument("--plain", type=int, default=20, metavar="TASKS")
     data = Path(__file__).resolve().parents[2] / "shared" / "data" / "openb"
     parser.add_argument("--data", type=Path, default=data)
+    parser.add_argument("--simulate", action="store_true", help="the command, instead of these parts")
+    parser.add_argument("--base", metavar="COMMIT", default=last_tag(), help="to compare the command with")
     options = parser.parse_args()
     print(describe_machine())
     if not options.data.exists():
@@ -76,6 +92,9 @@ def main() -> None:
         return
     nodes = read_nodes(options.data)
     print(f"{len(nodes)} nodes, {sum(node.gpus for node in nodes)} GPUs")
+    if options.simulate:
+        simulate(nodes, read_tasks(options.data, "default"), options.runs, options.base)
+        return
     for workload in options.workloads:
         for policy in POLICIES:
             compare(options.data, nodes, workload, policy, options.seeds)
@@ -104,11 +123,62 @@ def compare(data: Path, nodes: Sequence[OpenbNode], workload: str, policy: str, 
     )
 
 
+def simulate(nodes: Sequence[OpenbNode], tasks: Sequence[OpenbTask], runs: int, base: str | None) -> None:
+    """Time the command on parts of GPUs, by turns with that of a commit."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        write_nodes(folder / "nodes.csv", nodes)
+        write_tasks(folder / "tasks.csv", parts_of(tasks, GoRandom(42)), apart_seconds=0, until=3_600)
+        trees = {"now": ROOT}
+        if base is not None:
+            trees[base[:8]] = stack.enter_context(checked_out(base))
+        seconds: dict[str, list[float]] = {name: [] for name in trees}
+        records = {}
+        for _ in range(runs):
+            for name, tree in trees.items():
+                spent, records[name] = command(tree, folder)
+                seconds[name].append(spent)
+        print(f"load {' '.join(f'{each:.1f}' for each in os.getloadavg())}")
+    for name, runs_of in seconds.items():
+        started = sum(at == 0 for at in records[name]["first_started_at"])
+        print(
+            f"simulate, {TASKS} parts of GPUs at once by fgd, {name}: {started} start at once,"
+            f" {' '.join(f'{each:.1f}' for each in runs_of)} s of processor time, best {min(runs_of):.1f} s"
+        )
+    if len(records) > 1:
+        first, *others = records.values()
+        print(f"the same records: {all(each == first for each in others)}")
+
+
+def command(tree: Path, folder: Path) -> tuple[float, dict[str, list[float]]]:
+    """Run the command of a tree; return its processor seconds and the records of its jobs."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        (
+            *(sys.executable, "manage.py", "simulate", "--quiet", "--trace", folder / "tasks.csv"),
+            *("--format", "alibaba-gpu-v2023", "--cluster", folder / "nodes.csv", "--placer", "fgd"),
+            *("--jobs", "--json", folder / "out.json"),
+        ),
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'platform'}"},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (policy,) = json.loads((folder / "out.json").read_bytes())["policies"]
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, policy["job_records"]
+
+
+def parts_of(tasks: Sequence[OpenbTask], dice: GoRandom) -> list[OpenbTask]:
+    """Draw tasks that ask for a part of a GPU."""
+    parts = [task for task in tasks if task.ask.gpus == 1 and task.ask.share < WHOLE]
+    return [parts[dice.below(len(parts))] for _ in range(TASKS)]
+
+
 def time_parts(nodes: Sequence[OpenbNode], tasks: Sequence[OpenbTask], runs: int, plain: int) -> None:
     """Time tasks of parts of GPUs by `fgd`, and the plain form on the first `plain` of them."""
-    parts = [task for task in tasks if task.ask.gpus == 1 and task.ask.share < WHOLE]
     dice, workload = GoRandom(42), typical(tasks)
-    arriving = [parts[dice.below(len(parts))] for _ in range(TASKS)]
+    arriving = parts_of(tasks, dice)
     seconds, first = [], list[int | None]()
     for _ in range(runs):
         began = time.process_time()

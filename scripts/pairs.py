@@ -17,7 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,6 +140,20 @@ def compare(base: Path, benchmark: Benchmark, count: int) -> list[Pair]:
     ]
 
 
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """Yield a tree of an earlier commit beside which published data is found, as beside this one."""
+    with tempfile.TemporaryDirectory(prefix="allotment-base-") as folder:
+        tree = Path(folder) / "tree"
+        (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
+        git = ["git", "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", tree, commit], cwd=ROOT, check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", tree], cwd=ROOT, check=True)
+
+
 def last_tag() -> str | None:
     command = ["git", "describe", "--tags", "--abbrev=0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -163,20 +178,12 @@ def main() -> int:
     print(describe_machine())
     print(f"{'figure':<42} {options.base[:8]:>8} {'now':>8}  ratio  (raw runs of both)")
     worse = 0
-    with tempfile.TemporaryDirectory(prefix="allotment-base-") as folder:
-        base = Path(folder) / "tree"
-        # Benchmarks find published traces beside their tree.
-        (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
-        git = ["git", "worktree"]
-        subprocess.run([*git, "add", "--quiet", "--detach", base, options.base], cwd=ROOT, check=True)
-        try:
-            for benchmark in BENCHMARKS:
-                if benchmark.name in options.only:
-                    for pair in compare(base, benchmark, options.pairs):
-                        print(pair, flush=True)
-                        worse += pair.is_worse
-        finally:
-            subprocess.run([*git, "remove", "--force", base], cwd=ROOT, check=True)
+    with checked_out(options.base) as base:
+        for benchmark in BENCHMARKS:
+            if benchmark.name in options.only:
+                for pair in compare(base, benchmark, options.pairs):
+                    print(pair, flush=True)
+                    worse += pair.is_worse
     print(f"{worse} figures are more than {TOLERANCE:.0%} worse." if worse else "No figure is worse.")
     return int(worse > 0)
 

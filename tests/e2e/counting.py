@@ -17,9 +17,9 @@ echo "$n" >total
 """
 
 
-def submit_counting(platform: Installation, *, gpu_model: str = "V100", **fields: Any) -> int:
-    """Submit one on one GPU, for the tenant `vision`; return its number once it counts."""
-    resources = {"gpu": 1, "gpu_model": gpu_model}
+def submit_counting(platform: Installation, *, gpu_model: str = "V100", gpu: float = 1, **fields: Any) -> int:
+    """Submit one on a GPU, or a part of one, for the tenant `vision`; return its number once it counts."""
+    resources = {"gpu": gpu, "gpu_model": gpu_model}
     task = {"name": "main", "resources": resources, "command": ["sh", "-c", PROGRAM]}
     grace = {"grace_seconds": 5}
     job = platform.submit(name="counts", tenant="vision", tasks=[task], checkpoint=grace, **fields)

@@ -23,8 +23,13 @@ def write_nodes(path: Path, nodes: Sequence[OpenbNode]) -> Path:
     return path
 
 
-def write_tasks(path: Path, tasks: Sequence[OpenbTask], *, apart_seconds: int = 1) -> Path:
-    """Write tasks that arrive one after another in their order, or with 0 seconds all at once."""
+def write_tasks(
+    path: Path, tasks: Sequence[OpenbTask], *, apart_seconds: int = 1, until: int = FOR_EVER
+) -> Path:
+    """Write tasks that arrive one after another in their order, or all at once.
+
+    Those that are placed when they arrive leave together, `until` seconds after the first one came.
+    """
     with path.open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(
@@ -36,7 +41,7 @@ def write_tasks(path: Path, tasks: Sequence[OpenbTask], *, apart_seconds: int = 
         for number, task in enumerate(tasks):
             ask, at = task.ask, number * apart_seconds
             takes = ask.cpus, task.memory_mib, ask.gpus, ask.share, task.models
-            out.writerow((f"task-{number}", *takes, "LS", "Running", at, at + FOR_EVER, at))
+            out.writerow((f"task-{number}", *takes, "LS", "Running", at, until, at))
     return path
 
 

@@ -127,16 +127,15 @@ def commanded(
     (policy,) = json.loads((folder / "out.json").read_bytes())["policies"]
     stays = policy["stays"]
     rows = zip(stays["job"], stays["started_at"], stays["nodes"], strict=True)
-    # The command runs to the end of all jobs. Until a task leaves, one starts when it arrives or not at all.
-    started = {job - 1: node for job, at, (node,) in rows if at < len(arriving)}
-    assert all(
-        at == job - 1 for job, at in zip(stays["job"], stays["started_at"], strict=True) if at < FOR_EVER
-    )
-    return started
+    # The command runs to the end of all jobs: those for which there is no place start when others leave.
+    early = [(job - 1, at, node) for job, at, (node,) in rows if at < FOR_EVER]
+    assert all(at == task for task, at, _ in early), "who waits finds no place before others leave"
+    return {task: node for task, _, node in early}
 
 
 @are_here
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("placer", PLACERS)
 def test_the_command_writes_the_same_nodes_of_a_whole_list(tmp_path: Path, placer: str) -> None:
     tasks, nodes = read_tasks(DATA, "default"), read_nodes(DATA)
