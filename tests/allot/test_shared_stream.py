@@ -1,4 +1,4 @@
-"""One stream for several trainers: real processes that share workers, are killed, slow, late and strangers."""
+"""One stream for several trainers: real processes, of which some are killed, late, slow or strangers."""
 
 from __future__ import annotations
 
