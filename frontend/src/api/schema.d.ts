@@ -5008,7 +5008,7 @@ export interface components {
              * @default 1073741824
              */
             memory?: number;
-            /** @description All jobs of its search follow one stream of batches. */
+            /** @description All jobs of its search share them. */
             shared?: boolean;
         };
         /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
@@ -5045,7 +5045,7 @@ export interface components {
              */
             memory?: (string | number) | null;
             /**
-             * @description All jobs of its search follow one stream of batches.
+             * @description All jobs of its search share them.
              * @default false
              */
             shared?: boolean | null;

@@ -206,9 +206,7 @@ class ProcessRuntime:
 
     def name_trainers(self, attempt: int, trainers: str) -> None:
         """Write them where the worker looks; in place, for its sandbox has this very file."""
-        with contextlib.suppress(
-            OSError
-        ):  # It ended a moment ago; or a full disk, and it keeps the old ones.
+        with contextlib.suppress(OSError):  # It has ended, or the disk is full.
             Path(self.folder(attempt).trainers).write_text(f"{trainers}\n", encoding="utf-8")
 
     def kill(self, attempt: int) -> None:
