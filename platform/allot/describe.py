@@ -208,6 +208,8 @@ def input_worker_words(told: JobInputWorkers) -> str:
     lines = [f"{told['running']} run, {told['desired']} desired"]
     if told["stall"] is not None:
         lines[0] += f"; its trainer waits for batches {told['stall']:.0%} of the time"
+    if told["skipped"] is not None:
+        lines[0] += f"; it skipped {told['skipped']:,} of the stream's batches"
     if told["workers"]:
         numbers = [str(worker["job"]) for worker in told["workers"]]
         lines.append(f"{'job' if len(numbers) == 1 else 'jobs'} {', '.join(numbers)}")

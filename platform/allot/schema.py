@@ -497,6 +497,7 @@ class InputWorkers(TypedDict):
     max: NotRequired[int]
     cpu: NotRequired[float]
     memory: NotRequired[int]
+    shared: NotRequired[bool]
 
 
 class InputWorkersRequest(TypedDict):
@@ -507,6 +508,7 @@ class InputWorkersRequest(TypedDict):
     max: NotRequired[int | None]
     cpu: NotRequired[float | None]
     memory: NotRequired[str | int | None]
+    shared: NotRequired[bool | None]
 
 
 class Interference(TypedDict):
@@ -2462,6 +2464,7 @@ class JobInputWorkers(TypedDict):
     running: int
     connected: int | None
     stall: float | None
+    skipped: int | None
     problem: str
     workers: list[InputWorker]
 

@@ -39,6 +39,7 @@ from nodeagent.machine import (
     Instruction,
     Kill,
     LeaseChecked,
+    NameTrainers,
     Part,
     Phase,
     Prepare,
@@ -220,6 +221,8 @@ class Agent:
                 self.runtime.take_turns(attempt, turn)
             case ChangeLimits(desired=desired):
                 self.runtime.change_limits(desired)
+            case NameTrainers(attempt=attempt, trainers=trainers):
+                self.runtime.name_trainers(attempt, trainers)
             case Kill(attempt=attempt):
                 self.runtime.kill(attempt)
             case Forget(attempt=attempt):
@@ -456,6 +459,8 @@ def describe(instruction: Instruction) -> str:
                 for each in desired.replicas
             )
             return f"Change limits of attempt {desired.attempt} to {given}"
+        case NameTrainers(attempt=attempt, trainers=trainers):
+            return f"Let attempt {attempt} make batches for {trainers}"
         case Kill() | Release() | Forget():
             return f"{type(instruction).__name__} attempt {instruction.attempt}"
         case _:

@@ -93,6 +93,9 @@ class Runtime(Protocol):
     def change_limits(self, desired: DesiredPart) -> None:
         """From now on let the replicas of an attempt that runs have the CPUs and memory stated here."""
 
+    def name_trainers(self, attempt: int, trainers: str) -> None:
+        """Let an input worker that runs know which trainers it serves from now on."""
+
     def kill(self, attempt: int) -> None:
         """SIGKILL at once; what is frozen does not run before it."""
 

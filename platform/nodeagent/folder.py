@@ -17,6 +17,7 @@
     held          written by the shim: how each replica with a part of a GPU is held to it
     on-gpu        written by the agent: what each replica with a part of a real GPU occupies of its memory
     passwd, group what a job in a sandbox sees as those of /etc
+    trainers      written by the agent: where the trainers wait that share an input worker
     secrets       where the job finds secrets that are files; what is there is on a tmpfs, where there is one
     work/N, tmp   working folder of replica N, and its TMPDIR; work/token-N is a socket at which it may ask
                   for the token of a GPU of which it has a part (`shim/sharing.py`)
@@ -51,6 +52,7 @@ class AttemptFolder:
         self.shim_log = os.path.join(path, "shim.log")
         self.held = os.path.join(path, "held")
         self.on_gpu = os.path.join(path, "on-gpu")
+        self.trainers = os.path.join(path, "trainers")
         self.door = os.path.join(path, "door")
         self.progress_sent = os.path.join(path, "progress.sent")
         self.temporary = os.path.join(path, "tmp")

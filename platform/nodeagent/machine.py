@@ -216,6 +216,14 @@ class ChangeLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameTrainers:
+    """From now on it serves, as an input worker, the trainers that are stated here."""
+
+    attempt: int
+    trainers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """The lease is over and it still runs: its shim failed. SIGKILL at once."""
 
@@ -233,7 +241,17 @@ class Report:
 
 
 Instruction = (
-    ExtendLease | Prepare | Release | Start | Stop | TakeTurns | ChangeLimits | Kill | Forget | Report
+    ExtendLease
+    | Prepare
+    | Release
+    | Start
+    | Stop
+    | TakeTurns
+    | ChangeLimits
+    | NameTrainers
+    | Kill
+    | Forget
+    | Report
 )
 Step = tuple[State, tuple[Instruction, ...]]
 
@@ -294,6 +312,8 @@ def _desired_received(state: State, event: DesiredReceived) -> Step:
                 instructions.append(TakeTurns(attempt=number, turn=desired.turn))
             if desired is not None and part.phase in ALIVE and _limits(desired) != _limits(part.desired):
                 instructions.append(ChangeLimits(desired=desired))
+            if desired is not None and part.phase in ALIVE and desired.trainers != part.desired.trainers:
+                instructions.append(NameTrainers(attempt=number, trainers=desired.trainers))
             parts[number] = replace(part, desired=desired or part.desired, is_desired=desired is not None)
         for new in newest.values() if not state.is_leaving else ():
             if new.stop:

@@ -313,6 +313,8 @@ class DesiredPart:
     ports: dict[str, int] = field(default_factory=dict)
     #: What the working folder of each of its replicas begins with; None: it is empty.
     code: Code | None = None
+    #: Of an input worker that several trainers share: where they wait, HOST:PORT by commas; they come and go.
+    trainers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

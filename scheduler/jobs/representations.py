@@ -107,6 +107,7 @@ def input_workers(job: Job) -> Representation:
         "running": sum(worker.state == JobState.RUNNING for worker in workers),
         "connected": pool and pool.connected,
         "stall": pool and pool.stall,
+        "skipped": pool and pool.skipped,
         "problem": pool.problem if pool is not None and pool.is_open else "",
         "workers": [
             {

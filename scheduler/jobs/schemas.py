@@ -287,6 +287,11 @@ class JobInputWorkers(serializers.Serializer[Mapping[str, object]]):
     stall = serializers.FloatField(
         allow_null=True, help_text="Part of the time that its trainer waited for batches, by that line."
     )
+    skipped = serializers.IntegerField(
+        allow_null=True,
+        help_text="Batches of a shared stream that its trainer was too slow for; null: it shares none, or no"
+        " progress line says.",
+    )
     problem = serializers.CharField(allow_blank=True, help_text="Why fewer are started than desired.")
     workers = InputWorker(many=True, help_text="Those that have not ended.")
 

@@ -57,11 +57,25 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     if spec.input_workers is not None and INPUT_PORT in spec.ports:
         problem = f"{INPUT_PORT} is where the input workers of the job come to it"
         fields.refuse("ports", problem, "another name")
+    _check_shared_stream(fields, spec)
     for number, use in enumerate(spec.secrets):
         for task in spec.tasks:
             if use.env and use.env in task.env:
                 problem = f"{use.env} is also in env of task {task.name}"
                 fields.refuse(f"secrets.{number}.env", problem, "one of the two")
+
+
+def _check_shared_stream(fields: Fields, spec: JobSpec) -> None:
+    if spec.input_workers is None or not spec.input_workers.shared:
+        return
+    if not spec.search:
+        problem = "the jobs of one search share input workers, and this job names none"
+        fields.refuse("input_workers.shared", problem, "a search, or false")
+    if sum(task.replicas for task in spec.tasks) > 1 or spec.elastic is not None:
+        problem = "each replica would have the same batches"
+        fields.refuse(
+            "input_workers.shared", problem, "one task with one replica that is not elastic, or false"
+        )
 
 
 def _check_parts(fields: Fields, spec: JobSpec) -> None:

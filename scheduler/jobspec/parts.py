@@ -145,6 +145,7 @@ class InputWorkers:
         help="Memory of each of them.",
         example="1GiB",
     )
+    shared: bool = stated(Truth(), default=False, is_sparse=True, help="All jobs of its search share them.")
 
 
 def _most_is_no_less(fields: Fields, workers: InputWorkers) -> None:

@@ -257,13 +257,19 @@ class JobScaling(models.Model):
 
 
 class InputPool(models.Model):
-    """The input workers of one attempt: where its ranks wait for them, and how many there are to be."""
+    """The input workers of one attempt: where its ranks wait for them, and how many there are to be.
+
+    Attempts whose pools name the same stream share them.
+    """
 
     attempt = models.OneToOneField(
         Attempt, on_delete=models.CASCADE, primary_key=True, related_name="input_pool"
     )
     #: By rank, HOST:PORT.
     trainers = models.JSONField(default=dict)
+    #: What identifies the stream that it follows with other jobs of its search (`stream_of`); "": its workers
+    #: are its own.
+    stream = models.CharField(max_length=64, blank=True, default="")
     #: There may still be workers.
     is_open = models.BooleanField(default=True)
     #: As many as there are to be now; they come and go.
@@ -275,11 +281,16 @@ class InputPool(models.Model):
     #: By that line: how many are connected, and for what part of the time its trainer waited; None: no line.
     connected = models.PositiveIntegerField(null=True)
     stall = models.FloatField(null=True)
+    #: Batches of the stream that its trainer went without, by that line; None: no line, or no stream.
+    skipped = models.PositiveBigIntegerField(null=True)
     #: Why there are fewer than desired and no more come; "": they come.
     problem = models.CharField(max_length=300, blank=True, default="")
 
     class Meta:
-        indexes = [models.Index(fields=["attempt"], condition=Q(is_open=True), name="input_pool_open")]
+        indexes = [
+            models.Index(fields=["attempt"], condition=Q(is_open=True), name="input_pool_open"),
+            models.Index(fields=["stream"], condition=~Q(stream=""), name="input_pool_stream"),
+        ]
 
 
 class JobProfile(models.Model):

@@ -26,6 +26,7 @@ from nodeagent.machine import (
     Kill,
     LeaseChecked,
     LogsShipped,
+    NameTrainers,
     Outcome,
     Part,
     Phase,
@@ -425,3 +426,16 @@ def test_other_limits_are_told_once_and_only_to_what_is_alive() -> None:
         assert told == ([ChangeLimits(desired=more)] if phase in ALIVE else [])
         _, again = feed(DesiredReceived(desired=document, sent_at=0.0), state=state)
         assert "ChangeLimits" not in kinds(again)
+
+
+def test_other_trainers_are_named_once_and_only_to_what_is_alive() -> None:
+    part = make_part(trainers="10.0.0.1:7070")
+    joined = replace(part, trainers="10.0.0.1:7070,10.0.0.2:7070")
+    document = DesiredState(generation=1, lease_seconds=LEASE_SECONDS, report_seconds=1.0, parts=(joined,))
+    for phase in Phase:
+        state = State(parts={part.attempt: Part(desired=part, phase=phase)})
+        state, first = feed(DesiredReceived(desired=document, sent_at=0.0), state=state)
+        named = [each for each in first if isinstance(each, NameTrainers)]
+        assert named == ([NameTrainers(attempt=1, trainers=joined.trainers)] if phase in ALIVE else [])
+        _, again = feed(DesiredReceived(desired=document, sent_at=0.0), state=state)
+        assert "NameTrainers" not in kinds(again)

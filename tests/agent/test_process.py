@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -499,3 +500,34 @@ class TestLimits:
         assert (await node.run(make_part(shell("true", cpus=1.0, memory_bytes=2**20)))).exit_code == 0
         isolation = node.runtime.isolation
         assert (isolation["cpu"], isolation["memory"]) == (False, False)
+
+
+@pytest.mark.parametrize("changes", [{}, {"sandbox": "off", "users": None}], ids=["sandboxed", "as its user"])
+async def test_a_shared_input_worker_sees_trainers_come_and_go(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Also where its sandbox has the file mounted; and there it can write nothing itself."""
+    node = RuntimeNode(tmp_path, **changes)
+    script = """import os, time
+path, seen = os.environ["ALLOT_INPUT_TRAINERS_FILE"], ""
+try:
+    open(path, "a").close()
+    print("writable")
+except OSError as error:
+    print("read-only")
+while True:
+    text = open(path).read()
+    if text.endswith("\\n") and text != seen:
+        seen = text
+        print("serves", text.strip())
+    time.sleep(0.02)
+"""
+    await node.start(make_part(python(script), trainers="10.0.0.1:7070"))
+    await node.line("serves 10.0.0.1:7070")
+    assert ("read-only" in node.text().splitlines()) == (not changes)
+    node.runtime.name_trainers(1, "10.0.0.1:7070,10.0.0.2:7070")
+    await node.line("serves 10.0.0.1:7070,10.0.0.2:7070")
+    node.runtime.stop(1, 0.0)
+    await node.end_of()
+    node.runtime.name_trainers(99, "10.0.0.1:7070")  # It has ended: nothing happens.
+    await node.clean_up()

@@ -256,6 +256,7 @@ def test_show_tells_of_input_workers_and_for_whom_one_works(allot: Allot, api: F
         "running": 2,
         "connected": 2,
         "stall": 0.123,
+        "skipped": None,
         "problem": "Tenant research has 9 unfinished jobs.",
         "workers": [{"job": 8, **worker}, {"job": 9, **worker}],
     }
@@ -263,6 +264,8 @@ def test_show_tells_of_input_workers_and_for_whom_one_works(allot: Allot, api: F
     assert "  Input workers    2 run, 3 desired; its trainer waits for batches 12% of the time\n" in shown
     assert "                   jobs 8, 9\n" in shown
     assert "                   Tenant research has 9 unfinished jobs.\n" in shown
+    api.input_workers |= {"skipped": 1_234}
+    assert "of the time; it skipped 1,234 of the stream's batches\n" in allot("show", "1").stdout
     api.add(8, serves=1)
     assert "  Works for        job 1, as an input worker\n" in allot("show", "8").stdout
 

@@ -44,6 +44,22 @@ def submit(platform: Installation, name: str) -> int:
     )
 
 
+def submit_trial(platform: Installation, name: str) -> int:
+    """Submit a job that shares one input worker with the others of its search."""
+    command = ["python", "-m", "allot.training.input_workers", f"{PROGRAM.stem}:make"]
+    return platform.submit(
+        name=name,
+        tenant="reads",
+        virtual_cluster="readers",
+        search="lr",
+        command=["python", str(PROGRAM), "stream"],
+        env={"PYTHONPATH": str(PROGRAM.parent)},
+        resources={"gpu": 0, "cpu": 1, "memory": "512MiB"},
+        input_workers={"command": command, "max": 1, "cpu": 1, "memory": "512MiB", "shared": True},
+        checkpoint={"grace_seconds": 1},
+    )
+
+
 def inputs_of(platform: Installation, job: int) -> dict[str, Any]:
     return platform.call("GET", f"jobs/{job}/input-workers")
 
@@ -73,8 +89,12 @@ def processes_of(job: int) -> list[psutil.Process]:
 
 
 def makers(platform: Installation, job: int) -> float:
+    return most(platform, job, "makers")
+
+
+def most(platform: Installation, job: int, name: str) -> float:
     points = platform.call("GET", f"jobs/{job}/progress")["points"]
-    return max((point["values"].get("makers", 0) for point in points), default=0)
+    return max((point["values"].get(name, 0) for point in points), default=0)
 
 
 def output(platform: Installation, job: int) -> str:
@@ -118,3 +138,25 @@ def test_a_cancelled_job_takes_them_along(machine: Installation) -> None:
     until(lambda: machine.job(job)["state"] == "cancelled", "the job to be cancelled")
     until(lambda: none_is_left(machine, job), "its input workers to end")
     assert [each for worker in workers for each in processes_of(worker)] == []
+
+
+def test_a_late_job_of_a_search_follows_the_same_stream_and_keeps_its_worker(machine: Installation) -> None:
+    first = submit_trial(machine, "first-rate")
+    (worker,) = connected(machine, first, least=1)
+    until(lambda: most(machine, first, "number") > 500, "the stream to go on")
+    late = submit_trial(machine, "late-rate")
+    until(lambda: makers(machine, late) == 1, "batches of the worker that runs")
+    assert connected(machine, late, least=1) == [worker]
+    (process,) = processes_of(worker)
+
+    machine.call("POST", f"jobs/{first}/cancel")
+    until(lambda: machine.job(first)["state"] == "cancelled", "the first to be cancelled")
+    until(lambda: machine.job(worker)["serves"] == late, "its worker to be the other's")
+    before = most(machine, late, "number")
+    until(lambda: most(machine, late, "number") > before, "the stream to go on")
+    assert (processes_of(worker), machine.job(worker)["attempts"]) == ([process], 1)
+
+    (machine.home.parent / "checkpoints" / str(late) / "go").touch()
+    machine.wait_for(late, "succeeded")
+    until(lambda: none_is_left(machine, late), "its input worker to end")
+    assert processes_of(worker) == []

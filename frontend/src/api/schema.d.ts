@@ -5012,6 +5012,8 @@ export interface components {
              * @default 1073741824
              */
             memory?: number;
+            /** @description All jobs of its search share them. */
+            shared?: boolean;
         };
         /** @description Processes that make batches for the job while it runs, on CPUs and memory of any node. */
         InputWorkersRequest: {
@@ -5046,6 +5048,11 @@ export interface components {
              * @example 1GiB
              */
             memory?: (string | number) | null;
+            /**
+             * @description All jobs of its search share them.
+             * @default false
+             */
+            shared?: boolean | null;
         };
         Interference: {
             /** @description With fewer measured pairs nothing is predicted. */
@@ -5255,6 +5262,8 @@ export interface components {
              * @description Part of the time that its trainer waited for batches, by that line.
              */
             stall: number | null;
+            /** @description Batches of a shared stream that its trainer was too slow for; null: it shares none, or no progress line says. */
+            skipped: number | null;
             /** @description Why fewer are started than desired. */
             problem: string;
             /** @description Those that have not ended. */

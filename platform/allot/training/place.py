@@ -38,6 +38,8 @@ class Place:
     input_port: int = 0
     input_least: int = 1
     input_most: int = INPUT_WORKERS_MOST
+    #: Other jobs of its search follow the same stream.
+    input_shared: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], folder: Path | None = None) -> Place:
@@ -71,6 +73,7 @@ class Place:
             input_most=_number(
                 environment, "ALLOT_INPUT_MAX", INPUT_WORKERS_MOST, least=1, most=INPUT_WORKERS_MOST
             ),
+            input_shared=_number(environment, "ALLOT_INPUT_SHARED", 0, least=0, most=1) == 1,
         )
 
     @property

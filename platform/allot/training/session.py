@@ -264,6 +264,7 @@ class Session:
         silent_seconds: float = 120.0,
         least: int | None = None,
         most: int | None = None,
+        shared: bool | None = None,
     ) -> InputWorkers:
         """Return the input workers of this rank, to be entered by `with`; docs/input-workers.md.
 
@@ -276,6 +277,8 @@ class Session:
                             more than its slowest batch takes
         least, most         workers that may be wanted; by default min and max of the job's `input_workers`,
                             or 1 and 64
+        shared              that they serve other trainers too, by `stream`; by default `shared` of the job's
+                            `input_workers`, or False
 
         While a batch is waited for and the process is told to stop, it saves and stops, unless ranks have to
         `agree` on that. Raises TrainingError for what it cannot do.
@@ -291,6 +294,7 @@ class Session:
             silent_seconds=silent_seconds,
             least=place.input_least if least is None else least,
             most=place.input_most if most is None else most,
+            shared=place.input_shared if shared is None else shared,
             on_stop=self._stop_while_waiting,
         )
         if place.input_port:

@@ -211,6 +211,9 @@ class BatchRuntime:
     def change_limits(self, desired: DesiredPart) -> None:
         """Do nothing: limits are the batch system's matter, set when a job begins."""
 
+    def name_trainers(self, attempt: int, trainers: str) -> None:
+        """Do nothing: a worker of the batch system serves those that were there when it began."""
+
     def kill(self, attempt: int) -> None:
         """Have the batch system kill the job."""
         if (record := self.records.get(attempt)) is not None and not record.is_over:

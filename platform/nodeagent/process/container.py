@@ -114,6 +114,8 @@ class Containers:
 
     def _mounts(self, folder: AttemptFolder, checkpoints: str, rank: int) -> list[str]:
         readable = [*self.configuration.readable_folders, self.configuration.examples_folder]
+        if os.path.exists(folder.trainers):
+            readable.append(folder.trainers)
         mounts = [(path, path, ",readonly") for path in readable if path]
         mounts += [(path, path, "") for path in (folder.works, checkpoints, folder.progress(rank))]
         mounts.append((folder.temporary, TEMPORARY, ""))

@@ -161,11 +161,22 @@ def replica_environment(
     if replica.rank in grants.parts:
         ours["ALLOT_GPU_TOKEN"] = folder.token(replica.rank)
     ours |= store_environment(configuration, part)
+    if part.trainers:
+        ours["ALLOT_INPUT_TRAINERS_FILE"] = folder.trainers
     for name, number in grants.ports.get(replica.rank, {}).items():
         ours |= {port_variable(name): str(number), path_variable(name): f"/job/{part.job}/{name}/"}
     if configuration.examples_folder:
         ours["ALLOT_EXAMPLES"] = configuration.examples_folder
     return {**defaults, **replica.env, **ours}
+
+
+def disk_limits(configuration: Configuration, folder: AttemptFolder, checkpoints: str) -> dict[str, int]:
+    """Return by folder how many bytes an attempt may have there, where that is limited."""
+    limits = {
+        folder.path: configuration.limits.disk_bytes,
+        checkpoints: configuration.limits.checkpoint_bytes,
+    }
+    return {path: limit for path, limit in limits.items() if limit is not None}
 
 
 def store_environment(configuration: Configuration, part: DesiredPart) -> dict[str, str]:

@@ -59,6 +59,8 @@ class Landlock:
         writable = [folder.works, folder.temporary, checkpoints, *shared]
         writable += [folder.progress(rank) for rank in ranks]
         rules = self._rules(writable, [*DEVICES, *device_files], is_alone=len(ranks) == 1)
+        if os.path.exists(folder.trainers):
+            rules["readable"].append(folder.trainers)
         if secrets:
             rules["readable"].append(os.path.join(secrets, "files"))
         return rules

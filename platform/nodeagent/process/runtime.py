@@ -36,7 +36,7 @@ from nodeagent.machine import (
 from nodeagent.messages import NO_SECRETS, DesiredPart, SecretsAnswer, Turn, decode, encode
 from nodeagent.process.accounts import account_files
 from nodeagent.process.container import Containers
-from nodeagent.process.environment import NodeGrants, checkpoint_folder, replica_spec, stray_mark
+from nodeagent.process.environment import NodeGrants, checkpoint_folder, disk_limits, replica_spec, stray_mark
 from nodeagent.process.isolation import Isolation
 from nodeagent.process.limits import Limits
 from nodeagent.process.mps import Mps
@@ -204,6 +204,11 @@ class ProcessRuntime:
         write_json(folder.part, {"wish": encode(desired), "master_port": port})
         self.limits.change(desired)
 
+    def name_trainers(self, attempt: int, trainers: str) -> None:
+        """Write them where the worker looks; in place, for its sandbox has this very file."""
+        with contextlib.suppress(OSError):  # It has ended, or the disk is full.
+            Path(self.folder(attempt).trainers).write_text(f"{trainers}\n", encoding="utf-8")
+
     def kill(self, attempt: int) -> None:
         """Kill the shim; what it looked after is killed when its end is seen."""
         if (shim := self.shims.get(attempt)) is not None:
@@ -305,6 +310,9 @@ class ProcessRuntime:
         owner = os.stat(folder.temporary).st_uid
         for replica in desired.replicas:
             make_file(folder.progress(replica.rank), owner)
+        if desired.trainers:
+            make_file(folder.trainers, owner)
+            self.name_trainers(desired.attempt, desired.trainers)
         device_files = self.devices.files(indexes)
         has_image = any(replica.image for replica in desired.replicas)
         # As it was prepared: others may have come to its GPUs between then and now.
@@ -349,14 +357,7 @@ class ProcessRuntime:
             "freeze_seconds": self.configuration.freeze_seconds,
             "grace_seconds": desired.grace_seconds,
             "log_bytes": desired.log_bytes,
-            "disk_limits": {
-                path: limit
-                for path, limit in (
-                    (folder.path, self.configuration.limits.disk_bytes),
-                    (checkpoints, self.configuration.limits.checkpoint_bytes),
-                )
-                if limit is not None
-            },
+            "disk_limits": disk_limits(self.configuration, folder, checkpoints),
             "sandbox": sandbox,
             "landlock": landlock,
             "secrets": {"folder": secrets, "user": grants.user} if secrets else None,

@@ -91,6 +91,8 @@ class Sandbox:
         writable = [folder.works, checkpoints, *[folder.progress(rank) for rank in ranks]]
         for path, source in {**{path: path for path in writable}, **shared}.items():
             arguments += [*_parents(path), "--bind", source, path]
+        if os.path.exists(folder.trainers):
+            arguments += [*_parents(folder.trainers), "--ro-bind", folder.trainers, folder.trainers]
         if secrets:
             hidden = os.path.join(secrets, "files")
             arguments += [*_parents(folder.secrets), "--ro-bind", hidden, folder.secrets]

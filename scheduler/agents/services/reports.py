@@ -30,7 +30,7 @@ from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobs.attempts.services import lifecycle as attempts
-from scheduler.jobs.attempts.services.input_pools import demand_note, trainers_note, trainers_of
+from scheduler.jobs.attempts.services.input_pools import Trainers, demand_note, trainers_note, trainers_of
 from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
 from scheduler.jobs.attempts.services.profiling import profile_note
 from scheduler.jobs.attempts.services.progress import pace_note, scaling_note, training_note
@@ -339,7 +339,7 @@ def desired_parts(node: Node) -> tuple[DesiredPart, ...]:
             part,
             turns.get(part.attempt_id),
             gpu_parts_here.get(part.attempt.allocation_id, {}),
-            trainers.get(part.attempt.job.serves_id or 0, ""),
+            trainers.get(part.attempt.job.serves_id or 0, Trainers()),
         )
         for part in parts
     )
@@ -370,9 +370,9 @@ def _has_parts(node: Node) -> bool:
 
 
 def _desired_part(
-    part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: str = ""
+    part: AttemptPart, turn: Turn | None, parts: Mapping[int, GpuPart], trainers: Trainers
 ) -> DesiredPart:
-    """Return what the node is to run; `trainers`: where the ranks wait that an input worker serves."""
+    """Return what the node is to run; `trainers`: those that it serves as an input worker."""
     attempt, job = part.attempt, part.attempt.job
     stated = job.specification
     tasks = {task.name: task for task in stated.tasks}
@@ -384,8 +384,9 @@ def _desired_part(
     if (workers := stated.input_workers) is not None:
         ports[INPUT_PORT] = 0
         variables |= {"ALLOT_INPUT_MIN": str(workers.least), "ALLOT_INPUT_MAX": str(workers.most)}
-    if trainers:
-        variables["ALLOT_INPUT_TRAINERS"] = trainers
+        variables |= {"ALLOT_INPUT_SHARED": "1"} if workers.shared else {}
+    if trainers.addresses and not trainers.is_stream:
+        variables["ALLOT_INPUT_TRAINERS"] = trainers.addresses
     # An elastic job has as many as it was granted.
     world_size, ranks = len(attempt.allocation.replicas), 1
     if not attempt.is_trial and stated.elastic_mode == FIXED_WORLD:
@@ -415,6 +416,7 @@ def _desired_part(
             for replica in part.replicas
         ),
         code=_code(stated.code),
+        trainers=trainers.addresses if trainers.is_stream else "",
         world_size=world_size,
         go=attempt.go,
         stop=attempt.state == AttemptState.STOPPING,

@@ -3,8 +3,11 @@
 A worker is a job of its own that serves an attempt (`Job.serves`, decision 0083). Every few seconds each
 attempt that has input workers is looked at, and what there is is brought to what there should be. So whatever
 ended a worker, it is replaced; and whatever ended the attempt, its workers end.
+Attempts that follow one stream have their workers together (decision 0098): as many as the one wants that
+wants the most, which serve the oldest of them until it ends, and then the next.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -29,15 +32,26 @@ ACTOR = "input workers"
 
 
 def input_workers_match() -> None:
-    """Start and end workers, for each attempt in a transaction of its own."""
-    for attempt_id, job_id in _differing().values_list("attempt_id", "attempt__job_id"):
-        for worker in _match(attempt_id, job_id):
-            with suppress(Conflict):  # It ended meanwhile.
-                job_cancel(job_id=worker, actor=ACTOR)
+    """Start and end workers, for each attempt and each stream in a transaction of its own."""
+    differing = list(_differing().values_list("attempt_id", "attempt__job_id", "stream"))
+    for attempt_id, job_id, stream in differing:
+        if not stream:
+            _end(_match(attempt_id, job_id))
+    for stream in sorted({stream for _, _, stream in differing if stream}):
+        _end(_match_stream(stream))
+
+
+def _end(workers: Sequence[int]) -> None:
+    for worker in workers:
+        with suppress(Conflict):  # It ended meanwhile.
+            job_cancel(job_id=worker, actor=ACTOR)
 
 
 def _differing() -> QuerySet[InputPool]:
-    """Return the attempts that may have other workers than they should; most have what they should have."""
+    """Return the attempts that may have other workers than they should; most have what they should have.
+
+    All that follow a stream are among them, for each is one of several.
+    """
     kept = Q(attempt__input_workers__cancelling=False) & ~Q(attempt__input_workers__state__in=JOB_FINAL)
     held = Q(attempt__input_workers__held=True)
     counted = InputPool.objects.filter(is_open=True).annotate(
@@ -45,7 +59,9 @@ def _differing() -> QuerySet[InputPool]:
         held=Count("attempt__input_workers", filter=kept & held),
     )
     as_they_should = Q(there=F("desired"), requested=F("desired"), held=0, problem="")
-    return counted.exclude(as_they_should, attempt__state=AttemptState.RUNNING).order_by("attempt_id")
+    return counted.exclude(as_they_should, stream="", attempt__state=AttemptState.RUNNING).order_by(
+        "attempt_id"
+    )
 
 
 @transaction.atomic
@@ -60,16 +76,70 @@ def _match(attempt_id: int, job_id: int) -> list[int]:
         pool.is_open = bool(workers) or attempt.state == AttemptState.STARTING
         pool.save(update_fields=["is_open"])
         return [worker.id for worker in workers if not worker.cancelling]
-    pool.desired = settled(pool.desired, pool.requested, seconds=(now - pool.requested_since).total_seconds())
+    pool.desired = _settled(pool, now=now)
+    there, surplus = _kept(workers, pool.desired)
+    missing = pool.desired - there if _is_heard_of(attempt, pool) else 0
+    pool.problem = _start(job, [pool], missing) if missing > 0 else ""
+    pool.save(update_fields=["desired", "problem"])
+    return surplus
+
+
+@transaction.atomic
+def _match_stream(stream: str) -> list[int]:
+    """Do for all attempts that follow a stream what `_match` does for one."""
+    ids = InputPool.objects.filter(stream=stream, is_open=True).values_list("attempt__job_id", flat=True)
+    jobs = lock_jobs(list(ids))
+    pools = list(
+        InputPool.objects.filter(stream=stream, is_open=True, attempt__job_id__in=jobs)
+        .select_related("attempt__allocation")
+        .order_by("attempt_id")
+    )
+    running = [pool for pool in pools if pool.attempt.state == AttemptState.RUNNING]
+    workers = list(Job.objects.filter(_serve(stream)).exclude(state__in=JOB_FINAL).order_by("id"))
+    over = [pool.attempt_id for pool in pools if pool.attempt.state not in _NOT_OVER]
+    if not running:
+        # What waits for its first worker keeps none, and the pools are looked at until the last has ended.
+        if not workers:
+            InputPool.objects.filter(attempt_id__in=over).update(is_open=False)
+        return [worker.id for worker in workers if not worker.cancelling]
+    InputPool.objects.filter(attempt_id__in=over).update(is_open=False)
+    following = [pool.attempt_id for pool in running]
+    Job.objects.filter(id__in=[worker.id for worker in workers]).exclude(serves_id__in=following).update(
+        serves_id=following[0]
+    )
+    now = database_now()
+    for pool in running:
+        pool.desired = _settled(pool, now=now)
+    desired = max(pool.desired for pool in running)
+    there, surplus = _kept(workers, desired)
+    heard_of = [pool for pool in running if _is_heard_of(pool.attempt, pool)]
+    missing = desired - there
+    problem = _start(jobs[heard_of[0].attempt.job_id], heard_of, missing) if heard_of and missing > 0 else ""
+    for pool in running:
+        pool.problem = problem
+    InputPool.objects.bulk_update(running, ["desired", "problem"])
+    return surplus
+
+
+_NOT_OVER = (AttemptState.STARTING, AttemptState.RUNNING)
+
+
+def _serve(stream: str) -> Q:
+    return Q(serves__in=InputPool.objects.filter(stream=stream).values("attempt_id"))
+
+
+def _settled(pool: InputPool, *, now: datetime) -> int:
+    return settled(pool.desired, pool.requested, seconds=(now - pool.requested_since).total_seconds())
+
+
+def _kept(workers: Sequence[Job], desired: int) -> tuple[int, list[int]]:
+    """Return how many workers there are that are of use, and which are to end."""
     # One that is held, as after several of its nodes were lost, would never start.
     held = [worker for worker in workers if worker.held and not worker.cancelling]
     there = [worker for worker in workers if not worker.held and not worker.cancelling]
     # Those that wait first, then the youngest.
     there.sort(key=lambda worker: (worker.state == JobState.QUEUED, worker.id))
-    missing = pool.desired - len(there) if _is_heard_of(attempt, pool) else 0
-    pool.problem = _start(job, pool, missing, now=now) if missing > 0 else ""
-    pool.save(update_fields=["desired", "problem"])
-    return [worker.id for worker in (*held, *there[pool.desired :])]
+    return len(there), [worker.id for worker in (*held, *there[desired:])]
 
 
 def _is_heard_of(attempt: Attempt, pool: InputPool) -> bool:
@@ -77,9 +147,15 @@ def _is_heard_of(attempt: Attempt, pool: InputPool) -> bool:
     return len(pool.trainers) == len(attempt.allocation.replicas)
 
 
-def _start(job: Job, pool: InputPool, count: int, *, now: datetime) -> str:
-    """Submit workers in the name of the job's user; return why not, or "" when they are submitted."""
-    problem = _ended_soon(pool) or _no_room(job, count)
+def _start(job: Job, pools: Sequence[InputPool], count: int) -> str:
+    """Submit workers in the name of the job's user, which serve the first of the pools' attempts.
+
+    Return why not, or "" when they are submitted.
+    """
+    pool = pools[0]
+    served = _serve(pool.stream) if pool.stream else Q(serves=pool.attempt_id)
+    since = max(each.requested_since for each in pools)
+    problem = _ended_soon(served, since) or _no_room(job, count)
     spec = input_worker_of(job.specification)
     if problem or spec is None:
         return problem
@@ -92,16 +168,16 @@ def _start(job: Job, pool: InputPool, count: int, *, now: datetime) -> str:
     return ""
 
 
-def _ended_soon(pool: InputPool) -> str:
+def _ended_soon(served: Q, since: datetime) -> str:
     """Return why no more are started where many ended soon after their start.
 
     The count begins again when the trainer asks for another number, which it does only when batches come.
     """
     soon = Job.objects.filter(
         Q(started_at=None) | Q(ended_at__lt=F("started_at") + timedelta(seconds=SOON_SECONDS)),
-        serves=pool.attempt_id,
+        served,
         state__in=[JobState.FAILED, JobState.SUCCEEDED],
-        ended_at__gt=pool.requested_since,
+        ended_at__gt=since,
     )
     last = list(soon.order_by("-id").values_list("id", flat=True)[:ENDED_SOON_MOST])
     if len(last) < ENDED_SOON_MOST:

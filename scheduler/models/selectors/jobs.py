@@ -5,7 +5,7 @@ Members of a job's tenant and operators see it; to everybody else it does not ex
 
 from collections.abc import Sequence
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from scheduler.core.model.lifecycle import JOB_FINAL, PartState
 from scheduler.models.attempts import AttemptPart, InputPool
@@ -53,11 +53,18 @@ MOST_INPUT_WORKERS = 200
 
 
 def input_workers_of(job: Job) -> tuple[InputPool | None, list[Job]]:
-    """Return the newest pool of input workers of a job, and the workers of it that have not ended."""
+    """Return the newest pool of input workers of a job, and the workers of it that have not ended.
+
+    Where it follows a stream with other jobs, the workers are those of the stream while it follows.
+    """
     pool = InputPool.objects.filter(attempt__job=job).order_by("-attempt_id").first()
     if pool is None:
         return None, []
-    workers = Job.objects.filter(serves=pool.attempt_id).exclude(state__in=JOB_FINAL)
+    if pool.stream and pool.is_open:
+        serving = Q(serves__in=InputPool.objects.filter(stream=pool.stream).values("attempt_id"))
+    else:
+        serving = Q(serves=pool.attempt_id)
+    workers = Job.objects.filter(serving).exclude(state__in=JOB_FINAL)
     return pool, list(workers.order_by("id")[:MOST_INPUT_WORKERS])
 
 

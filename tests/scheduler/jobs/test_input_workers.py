@@ -319,6 +319,7 @@ def test_a_user_s_list_and_queue_are_without_them(world: World, trainer: Attempt
         "running": 0,
         "connected": None,
         "stall": None,
+        "skipped": None,
         "problem": "",
         "workers": [{"job": id, "state": "queued", "started_at": None, "node": None} for id in ids],
     }

@@ -12,6 +12,7 @@ const ANSWER: JobInputWorkers = {
   running: 1,
   connected: 1,
   stall: 0.25,
+  skipped: null,
   problem: "Tenant vision has 9 unfinished jobs.",
   workers: [
     { job: 8, state: "running", started_at: "2026-11-25T10:00:00Z", node: "cpus-1" },
@@ -35,6 +36,13 @@ describe("The input workers of a job", () => {
     const link = screen.getByRole("link", { name: "9" });
     expect(link.getAttribute("href")).toBe("/jobs/9");
     expect(link.parentElement?.textContent).toBe("8 on cpus-1, 9 waits");
+  });
+
+  it("say how many batches of a shared stream the trainer skipped, and else nothing of it", async () => {
+    server.on("GET /jobs/7/input-workers", { ...ANSWER, skipped: 1234 });
+    await renderPage(() => <InputWorkersPanel job={withWorkers()} />);
+    const label = await screen.findByText("Batches skipped of the shared stream");
+    expect(label.parentElement?.textContent).toContain("1,234");
   });
 
   it("are asked for only where a job has some", async () => {

@@ -4,6 +4,7 @@ import { Fragment } from "react";
 
 import { inputWorkersQuery } from "@/api/queries";
 import type { InputWorker, Job, JobInputWorkers } from "@/api/schema";
+import { count } from "@/components/format";
 import { ErrorNotice, Notice } from "@/ui/feedback";
 import { Facts, Panel } from "@/ui/layout";
 
@@ -39,6 +40,7 @@ function factsOf(told: JobInputWorkers, job: Job) {
     ["Running", `${told.running} of ${told.desired} desired (${min} to ${max})`],
     ...(told.connected === null ? [] : [["Connected", String(told.connected)] as const]),
     ...(told.stall === null ? [] : [["Its trainer waits", `${Math.round(told.stall * 100)} % of the time`] as const]),
+    ...(told.skipped === null ? [] : [["Batches skipped of the shared stream", count(told.skipped)] as const]),
     ...(told.workers.length > 0 ? [["Their jobs", <Workers key="jobs" workers={told.workers} />] as const] : []),
   ] as const;
 }

@@ -36,8 +36,10 @@ CHUNK_BYTES = 2**20
 _HEAD = struct.Struct("!BxxxIQ")
 
 #: What a frame is. Trainer to worker: the terms, an item to make, the end. Worker to trainer: a batch, that
-#: its function raised, that it leaves and gives back what it has not made.
-TERMS, ITEM, END, BATCH, FAILED, LEAVES = range(1, 7)
+#: its function raised, that it leaves and gives back what it has not made. In a stream that several trainers
+#: follow, worker to trainer: its name; trainer to worker: the number of a batch; worker to trainer: that it
+#: does not keep it any more.
+TERMS, ITEM, END, BATCH, FAILED, LEAVES, NAME, WANT, MISSED = range(1, 10)
 
 
 class LineError(TrainingError):

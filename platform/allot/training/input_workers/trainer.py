@@ -18,12 +18,13 @@ from allot.training.input_workers.batch import unpack
 from allot.training.input_workers.dispatch import Dispatch
 from allot.training.input_workers.line import Line, LineError
 from allot.training.input_workers.scaling import Desired, Meter, Seen, decide
+from allot.training.input_workers.stream import Follower
 
 #: Connections at most, and of those that have not said who they are yet: the oldest of these makes room.
 CONNECTIONS_MOST, STRANGERS_MOST = 1024, 64
 #: How often a trainer that waits looks whether it should stop, and how many workers it wants.
 LOOK_SECONDS = 0.5
-ITEM_MOST, REASON_MOST = 1_000_000, 2_000
+ITEM_MOST, REASON_MOST, NAME_MOST = 1_000_000, 2_000, 100
 #: How long workers may take to go that are told that all is done.
 CLOSE_SECONDS = 5.0
 #: After so many workers that were lost with it, an item is said to be the likely cause.
@@ -45,6 +46,7 @@ class InputWorkers:
         silent_seconds: float,
         least: int,
         most: int,
+        shared: bool,
         on_stop: Callable[[], None],
     ) -> None:
         if buffer < 1 or max_batch_bytes < 1 or silent_seconds <= 0 or not 0 <= least <= most or most < 1:
@@ -53,9 +55,9 @@ class InputWorkers:
             )
         self._secret, self._buffer, self._max_batch_bytes = secret, buffer, max_batch_bytes
         self._silent_seconds, self._least, self._most = silent_seconds, least, most
-        self._on_stop = on_stop
+        self._shared, self._on_stop = shared, on_stop
         self._changed = threading.Condition()
-        self._dispatch = Dispatch(exactly_once=True, buffer=buffer)
+        self._dispatch: Dispatch | Follower = Dispatch(exactly_once=True, buffer=buffer)
         self._items: dict[int, _Item] = {}
         self._batches: dict[int, object] = {}
         self._number = self._worker = 0
@@ -64,7 +66,7 @@ class InputWorkers:
         self._meter: Meter | None = None
         self._is_waiting = False
         self._desired = Desired(least)
-        self._lost_before = 0
+        self._lost_before = self._skipped_before = 0
         self._is_closed = False
         address = wire.address_of(listen)
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -95,8 +97,14 @@ class InputWorkers:
 
     @property
     def lost(self) -> int:
-        """Batches that were lost with their workers, of passes with `exactly_once=False`."""
+        """Batches that were lost with their workers, of streams and of passes with `exactly_once=False`."""
         return self._lost_before + self._dispatch.lost
+
+    @property
+    def skipped(self) -> int:
+        """Batches of a shared stream that were not kept any more when this trainer came to them."""
+        follower = self._dispatch
+        return self._skipped_before + (follower.skipped if isinstance(follower, Follower) else 0)
 
     @property
     def seconds_waited(self) -> float:
@@ -111,12 +119,13 @@ class InputWorkers:
             if self._is_closed:
                 return {"input_workers": 0, "input_workers_desired": 0}
             seen = self._look()
-            return {
+            told: dict[str, float] = {
                 "input_stall": round(seen.stall, 4),
                 "input_busy": round(seen.busy, 4),
                 "input_workers": seen.workers,
                 "input_workers_desired": self._desired.workers,
             }
+            return told | {"input_skipped": self.skipped} if self._shared else told
 
     def batches(self, items: Iterable[Any], *, exactly_once: bool = True) -> Iterator[tuple[Any, Any]]:
         """Yield each item with the batch that a worker has made of it; items are what JSON can say.
@@ -124,11 +133,17 @@ class InputWorkers:
         exactly_once    in the order of items, whatever becomes of workers. Else as they come, without what
                         workers had that were lost
 
-        Raises TrainingError where the function raises for the same item again and again (else at once).
+        Raises TrainingError where the function raises for the same item again and again (else at once), and
+        for input workers that several jobs share, which give nothing exactly once.
         """
+        if self._shared:
+            raise TrainingError(
+                "these input workers are shared: use stream(), which gives each batch at most once; items of"
+                " the trainer's own, and exactly once, are for input workers that are not shared"
+            )
         coming, is_over = iter(items), False
         with self._changed:
-            self._begin(exactly_once)
+            self._begin(Dispatch(exactly_once=exactly_once, buffer=self._buffer))
         while True:
             while not is_over and self._dispatch.has_room:
                 try:
@@ -144,6 +159,28 @@ class InputWorkers:
                 with self._changed:
                     made = self._items.pop(number).plain, self._batches.pop(number)
                 yield made
+
+    def stream(self) -> Iterator[tuple[int, Any]]:
+        """Yield number and batch of a stream that other jobs follow too, from where it stands, without end.
+
+        Each batch at most once, as they come. Where this trainer is slower than others it goes without those
+        that are not kept any more (`skipped`).
+
+        Raises TrainingError where the function raises, and for input workers that are not shared.
+        """
+        if not self._shared:
+            raise TrainingError(
+                "these input workers are not shared: use batches(), or let the job say input_workers.shared"
+            )
+        with self._changed:
+            self._begin(Follower(buffer=self._buffer))
+            self._give()
+        while (number := self._next(is_over=True)) is not None:
+            with self._changed:
+                del self._items[number]
+                made = self._batches.pop(number)
+                self._give()
+            yield number, made
 
     def close(self, *, is_done: bool = True) -> None:
         """Let the workers go: for good, or to wait for the next start of this trainer."""
@@ -166,14 +203,14 @@ class InputWorkers:
             worker.gone.wait(max(deadline - time.monotonic(), 0))
             worker.line.close()
 
-    def _begin(self, exactly_once: bool) -> None:
+    def _begin(self, dispatch: Dispatch | Follower) -> None:
         """Forget what was under way: batches that still come of it do not count."""
-        self._lost_before += self._dispatch.lost
-        self._dispatch = Dispatch(exactly_once=exactly_once, buffer=self._buffer)
+        self._lost_before, self._skipped_before = self.lost, self.skipped
+        self._dispatch = dispatch
         self._items.clear()
         self._batches.clear()
         for worker in self._workers:
-            self._dispatch.join(worker)
+            self._join(worker)
         if self._meter is None:
             self._meter = Meter.started(time.monotonic())
         self._measure()
@@ -186,10 +223,19 @@ class InputWorkers:
         if len(content) > ITEM_MOST:
             raise TrainingError(f"an item may have {ITEM_MOST} characters as JSON, not {len(content)}")
         with self._changed:
+            assert isinstance(self._dispatch, Dispatch)
             self._number += 1
             self._items[self._number] = _Item(item, content)
             self._dispatch.add(self._number)
             self._give()
+
+    def _join(self, worker: int) -> None:
+        """Give a worker something to make from now on, where several trainers share it once it has a name."""
+        name = self._workers[worker].name
+        if isinstance(self._dispatch, Dispatch):
+            self._dispatch.join(worker)
+        elif name:
+            self._dispatch.join(worker, name)
 
     def _next(self, is_over: bool) -> int | None:
         """Wait for the batch that is had next; _MORE: there is room for another item; None: all are had."""
@@ -216,7 +262,12 @@ class InputWorkers:
     def _give(self) -> None:
         """Give out what is to be made; called at each change, with the lock held."""
         for worker, number in self._dispatch.assign():
-            self._workers[worker].give(number, self._items[number].content)
+            if self._shared:
+                self._items[number] = _Item(number, str(number))
+                self._workers[worker].give(wire.WANT, f'{{"number":{number}}}')
+            else:
+                content = self._items[number].content
+                self._workers[worker].give(wire.ITEM, f'{{"number":{number},"item":{content}}}')
         self._measure()
 
     def _measure(self, *, is_waiting: bool | None = None) -> None:
@@ -274,8 +325,9 @@ class InputWorkers:
             self._worker += 1
             number = self._worker
             self._workers[number] = worker
-            self._dispatch.join(number)
-            worker.outbox.put((wire.TERMS, {"max_batch_bytes": self._max_batch_bytes}))
+            self._join(number)
+            terms = {"max_batch_bytes": self._max_batch_bytes, "shared": self._shared}
+            worker.outbox.put((wire.TERMS, terms))
             self._forget()
             self._give()
         line.on_silence = lambda: self._look_for(number, line)
@@ -294,18 +346,33 @@ class InputWorkers:
         """Take what a worker sends; return whether it leaves. Raises TrainingError for what it may not."""
         if kind == wire.LEAVES:
             return True
-        number = header.get("number")
-        if kind not in (wire.BATCH, wire.FAILED) or not isinstance(number, int):
+        if self._shared and kind == wire.NAME:
+            self._hear_name(worker, header.get("name"))
+            return False
+        number, floor = header.get("number"), header.get("floor", 0)
+        kinds = (wire.BATCH, wire.FAILED, wire.MISSED) if self._shared else (wire.BATCH, wire.FAILED)
+        if kind not in kinds or not isinstance(number, int) or not isinstance(floor, int):
             raise LineError("it sends what a worker does not send")
         batch = unpack(header, body) if kind == wire.BATCH else None
         with self._changed:
-            if kind == wire.FAILED:
+            if kind == wire.MISSED:
+                if isinstance(self._dispatch, Follower) and self._dispatch.missed(worker, number, floor):
+                    del self._items[number]
+            elif kind == wire.FAILED:
                 self._dispatch.failed(worker, number, str(header.get("reason"))[:REASON_MOST])
             elif self._dispatch.made(worker, number):
                 self._batches[number] = batch
             self._give()
             self._changed.notify_all()
         return False
+
+    def _hear_name(self, worker: int, name: object) -> None:
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_MOST or self._workers[worker].name:
+            raise LineError("it has no name, or says another one")
+        with self._changed:
+            self._workers[worker].name = name
+            self._join(worker)
+            self._give()
 
     def _look_for(self, worker: int, line: Line) -> None:
         """Give a worker up that says nothing though it has something to make. Raises LineError."""
@@ -354,15 +421,17 @@ class _Worker:
 
     def __init__(self, line: Line) -> None:
         self.line = line
+        #: By which all trainers know it that follow its stream; "": it has not said it.
+        self.name = ""
         #: That nothing more comes from it.
         self.gone = threading.Event()
         self.outbox: queue.SimpleQueue[tuple[int, dict[str, Any] | bytes] | None] = queue.SimpleQueue()
         #: When it was given something last, by `time.monotonic`.
         self.given_at = time.monotonic()
 
-    def give(self, number: int, content: str) -> None:
+    def give(self, kind: int, order: str) -> None:
         self.given_at = time.monotonic()
-        self.outbox.put((wire.ITEM, f'{{"number":{number},"item":{content}}}'.encode()))
+        self.outbox.put((kind, order.encode()))
 
     def end(self, *, is_done: bool) -> None:
         """Cut the line; or say that all is done, upon which the worker does.

@@ -23,7 +23,7 @@ def secrets_hand_out(node: Node, request: SecretsRequest) -> SecretsAnswer:
         AttemptPart.objects.filter(attempt_id=request.attempt, node=node)
         .filter(attempt__state=AttemptState.STARTING, attempt__go=True)
         .exclude(state__in=[PartState.RUNNING, PartState.EXITED])
-        .select_related("attempt__job__tenant", "attempt__job__submitted_by")
+        .select_related("attempt__job__tenant", "attempt__job__submitted_by", "attempt__job__serves__job")
         .first()
     )
     if part is None:
