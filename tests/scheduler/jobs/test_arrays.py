@@ -74,9 +74,7 @@ def test_at_most_so_many_run_at_once(world: World) -> None:
 def test_its_processes_find_their_index(world: World) -> None:
     tasks = submit(world, "7,8%1")
     run_round()
-    part = tasks[0].attempts.get().parts.get()
-    part.sharers = 1
-    desired = reports._desired_part(part, None, {})
+    (desired,) = reports.desired_parts(tasks[0].attempts.get().parts.get().node)
     assert desired.replicas[0].env == {
         "ALLOT_ARRAY_INDEX": "7", "ALLOT_ARRAY": str(tasks[0].id), "ALLOT_ARRAY_SIZE": "2",
     }  # fmt: skip
