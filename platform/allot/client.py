@@ -396,9 +396,8 @@ class Client:
 
     def fairness(self, virtual_cluster: str) -> schema.Fairness:
         """How a virtual cluster is divided among its tenants."""
-        return cast(
-            "schema.Fairness", self._read(f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness")
-        )
+        path = f"/virtual-clusters/{quote(virtual_cluster, safe='')}/fairness"
+        return cast("schema.Fairness", self._read(path))
 
     def violations(self, *, limit: int | None = None, **filters: str | None) -> Iterator[schema.Violation]:
         """Who would be better off alone, the newest first. Filters: virtual_cluster, tenant, open."""

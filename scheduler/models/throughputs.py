@@ -7,6 +7,9 @@ from django.db.models import Q
 from scheduler.core.model.gpu_parts import WHOLE_GPU
 from tenants.models import Tenant
 
+#: Three applications with a plus between them.
+MOST_PARTNERS = 206
+
 
 class Setting(models.Model):
     """A job class, and where and beside whom its gang runs."""
@@ -20,7 +23,7 @@ class Setting(models.Model):
     spread = models.BooleanField(default=False)
     #: Application of the gang that shares all its GPUs, of several as `core.perf.throughput.beside` has them;
     #: empty: it has them alone.
-    partner = models.CharField(max_length=206, blank=True)
+    partner = models.CharField(max_length=MOST_PARTNERS, blank=True)
     #: What it may use of each GPU, in thousandths. What people correct is of whole GPUs.
     gpu_limit = models.PositiveSmallIntegerField(default=WHOLE_GPU, db_default=WHOLE_GPU)
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from allot.commands import comparing
 from allot.commands.comparing import differences, last_and_best
 from scheduler.models.attempts import ProgressPoint
 from scheduler.models.jobs import Job
 from tests.allot.in_process import signed_in
 from tests.api.caller import make_token
 from tests.scheduler.builders import gpus_of, make_attempt, make_job, make_member, make_node, make_tenant
+
+
+def test_the_page_and_the_command_take_the_same_for_metrics_and_for_better() -> None:
+    sources = Path(__file__).resolve().parents[2] / "frontend" / "src"
+    model = (sources / "features" / "compare" / "compare-model.ts").read_text()
+    curves = (sources / "components" / "metrics" / "progress-curves.ts").read_text()
+    left_out = curves.partition("NOT_CURVES = new Set([")[2].partition("]")[0]
+    assert f"/{comparing._LESS_IS_BETTER.pattern}/i" in model
+    assert set(re.findall(r'^ +"(\w+)",$', left_out, re.MULTILINE)) == comparing._NO_METRICS
 
 
 def test_fields_of_tasks_are_named_by_their_task() -> None:

@@ -261,6 +261,8 @@ class Capacity(Searching):
 
     def _end_readings(self, holding: Holding, *, ends: bool = True) -> None:
         """Let what a holding reads count as leaving, or as staying after all."""
+        if not self.cluster.fleets[holding.model].storage:
+            return
         for part in [part for part in holding.parts if part.readings]:
             (idle,) = self._own_layers(holding.model, IDLE, RELEASING)
             soon = idle.leaving.get(part.node, ())

@@ -84,7 +84,7 @@ class Claims:
         kept = all_claims if len(staying) == len(claims) else sum_of(number, staying)
         evictable = sum_of(number, [part for _, part in self.evictable.get((model, number), ())])
         layers = self._layers[model]
-        if all_claims.readings or layers[IDLE].leaving:
+        if fleet.storage:
             layers[IDLE].leaving[number] = left_after(all_claims.readings, kept.readings)
         if all_claims.shares:
             self._settle_shared(model, number)

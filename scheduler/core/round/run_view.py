@@ -346,6 +346,7 @@ def place(view: View, decision: Decision, placer: Placer) -> tuple[PlacerDecisio
         placed = place_tagged(decision.grants, view, offered, placer.place, together=together)
         if isinstance(placer, Consolidate) and view.tagged is None and _disturbed_no_one(offered, view):
             # It settled each grant on this very capacity: to do so again would change nothing.
+            _check_limits(offered, view)
             return placed, offered
         return placed, settle_exactly(view, decision, placed.placements)
     except PolicyError:
@@ -388,9 +389,13 @@ def settle_exactly(view: View, decision: Decision, placements: Mapping[int, Plac
             demand = demand_of_grant(decision.grants[position], view.jobs, capacity.cluster)
             nodes = _nodes_of(placement, demand, capacity)
             capacity.take(capacity.fit_on(demand, placement, nodes))
+    _check_limits(capacity, view)
+    return capacity
+
+
+def _check_limits(capacity: Capacity, view: View) -> None:
     if capacity.account.limits and min(capacity.account.limits.values()) < 0:
         raise PolicyError(f"view {view.name} was given more GPUs than it is guaranteed")
-    return capacity
 
 
 def _nodes_of(placement: Placement, demand: Demand, capacity: Capacity) -> list[int]:

@@ -24,6 +24,7 @@ from scheduler.jobs.services.submission import jobs_before
 from scheduler.jobspec.input_workers import input_worker_of
 from scheduler.models.attempts import Attempt, InputPool
 from scheduler.models.jobs import Job
+from scheduler.models.selectors.jobs import serves_stream
 from scheduler.wiring.clock import database_now
 from scheduler.wiring.wakeups import request_round_on_commit
 from tenants.errors import Conflict
@@ -95,7 +96,7 @@ def _match_stream(stream: str) -> list[int]:
         .order_by("attempt_id")
     )
     running = [pool for pool in pools if pool.attempt.state == AttemptState.RUNNING]
-    workers = list(Job.objects.filter(_serve(stream)).exclude(state__in=JOB_FINAL).order_by("id"))
+    workers = list(Job.objects.filter(serves_stream(stream)).exclude(state__in=JOB_FINAL).order_by("id"))
     over = [pool.attempt_id for pool in pools if pool.attempt.state not in _NOT_OVER]
     if not running:
         # What waits for its first worker keeps none, and the pools are looked at until the last has ended.
@@ -124,10 +125,6 @@ def _match_stream(stream: str) -> list[int]:
 _NOT_OVER = (AttemptState.STARTING, AttemptState.RUNNING)
 
 
-def _serve(stream: str) -> Q:
-    return Q(serves__in=InputPool.objects.filter(stream=stream).values("attempt_id"))
-
-
 def _settled(pool: InputPool, *, now: datetime) -> int:
     return settled(pool.desired, pool.requested, seconds=(now - pool.requested_since).total_seconds())
 
@@ -153,7 +150,7 @@ def _start(job: Job, pools: Sequence[InputPool], count: int) -> str:
     Return why not, or "" when they are submitted.
     """
     pool = pools[0]
-    served = _serve(pool.stream) if pool.stream else Q(serves=pool.attempt_id)
+    served = serves_stream(pool.stream) if pool.stream else Q(serves=pool.attempt_id)
     since = max(each.requested_since for each in pools)
     problem = _ended_soon(served, since) or _no_room(job, count)
     spec = input_worker_of(job.specification)

@@ -52,6 +52,11 @@ def dependents_of(job: Job) -> tuple[list[Dependency], int]:
 MOST_INPUT_WORKERS = 200
 
 
+def serves_stream(stream: str) -> Q:
+    """Return which jobs are input workers of a stream, whichever of its attempts they serve now."""
+    return Q(serves__in=InputPool.objects.filter(stream=stream).values("attempt_id"))
+
+
 def input_workers_of(job: Job) -> tuple[InputPool | None, list[Job]]:
     """Return the newest pool of input workers of a job, and the workers of it that have not ended.
 
@@ -60,10 +65,7 @@ def input_workers_of(job: Job) -> tuple[InputPool | None, list[Job]]:
     pool = InputPool.objects.filter(attempt__job=job).order_by("-attempt_id").first()
     if pool is None:
         return None, []
-    if pool.stream and pool.is_open:
-        serving = Q(serves__in=InputPool.objects.filter(stream=pool.stream).values("attempt_id"))
-    else:
-        serving = Q(serves=pool.attempt_id)
+    serving = serves_stream(pool.stream) if pool.stream and pool.is_open else Q(serves=pool.attempt_id)
     workers = Job.objects.filter(serving).exclude(state__in=JOB_FINAL)
     return pool, list(workers.order_by("id")[:MOST_INPUT_WORKERS])
 

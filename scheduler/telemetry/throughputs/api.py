@@ -20,7 +20,7 @@ from scheduler.core.perf.throughput import HIGHEST, MOST_TOGETHER, Setting, besi
 from scheduler.models.nodes import GPU_MODEL_NAME, Gpu
 from scheduler.models.selectors.jobs import job_get
 from scheduler.models.selectors.nodes import gpu_models
-from scheduler.models.throughputs import SpeedCorrection
+from scheduler.models.throughputs import MOST_PARTNERS, SpeedCorrection
 from scheduler.nodes import schemas as node_schemas
 from scheduler.telemetry.throughputs import schemas
 from scheduler.telemetry.throughputs.services.files import Change, throughputs_export, throughputs_import
@@ -46,8 +46,6 @@ CHANGES_SHOWN = 200
 RENAMED_SHOWN = 100
 CONTENT_MOST = 4_000_000
 PRICE_MOST = 1e9
-#: Three job classes with a plus between them.
-MOST_PARTNERS = 206
 
 
 class ThroughputQuery(serializers.Serializer[Mapping[str, object]]):
