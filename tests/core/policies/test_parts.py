@@ -16,6 +16,7 @@ from scheduler.core.policies.singularity.fractions import Fractions
 from scheduler.core.policies.themis.apps import apps_of, even_rate, rate_here, rho_now
 from scheduler.core.round.decide import decide
 from scheduler.core.round.engine import RoundEngine
+from scheduler.core.round.registry import POLICIES
 from tests.builders import (
     NOW,
     make_job,
@@ -27,6 +28,8 @@ from tests.builders import (
 )
 
 QUARTER = 0.25
+#: They share out the whole GPUs of a view; where it has none, they have nothing to divide (docs/gpu-sharing.md).
+DIVIDE_WHOLE_GPUS = {"gandiva_fair", "gavel", "themis"}
 
 
 def world(policy: str, *jobs: Job, gpus: int = 4, running: Any = (), **parameters: Any) -> Snapshot:
@@ -178,3 +181,14 @@ def test_singularity_gives_the_fraction_of_what_a_part_demands() -> None:
     view = RoundEngine(world("singularity", *jobs, running=running)).views()["research"]
     fractions = Fractions(view, {}, 3_600.0)
     assert [fractions.of(job) for job in jobs] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_lends_what_a_guarantee_leaves_of_the_only_gpu(policy: str) -> None:
+    """No GPU is idle as a whole, and none is held in the view: only a part of one is to be had."""
+    guest = make_part(2, 0.5, tenant="B", submitted_at=NOW - 9, guaranteed=False)
+    host = make_part(1, 0.5, tenant="A")
+    running = [make_running(host, [100])]
+    plan = decide(replace(world("fifo", host, guest, gpus=1, running=running), spare_policy=policy))
+    assert not plan.degraded
+    assert started(plan) == (set() if policy in DIVIDE_WHOLE_GPUS else {2})

@@ -210,7 +210,11 @@ class _Planner:
         self.reasons: dict[JobId, tuple[Reason, ...]] = {}
         self._starts, self._policy = starts, policy
         capacity, default = starts.capacity, view.default_time_limit_seconds
-        self._models = [model for model in capacity.models if capacity.offered(model) or starts.ends[model]]
+        self._models = [
+            model
+            for model in capacity.models
+            if capacity.offered(model) or starts.ends[model] or capacity.has_open_gpus
+        ]
         self._seconds: dict[JobId, Floats] = {}
         for job in waiting:
             known = start_seconds(job, capacity.models, default, policy.reference)

@@ -39,7 +39,11 @@ class Releases:
         shared = {gpu: seconds for seconds, holding in self._ends for gpu in holding.shared}
         if shared:
             busy = sorted([*busy, *shared.values()])
-        return np.array([0.0] * self._capacity.offered(self._model) + busy)
+        idle = self._capacity.offered(self._model)
+        if not idle and not busy and self._capacity.has_open_gpus:
+            # Jobs of other views have parts of all of them: what these leave is one lane.
+            idle = 1
+        return np.array([0.0] * idle + busy)
 
     def fits_in_seconds(self, demand: Demand) -> float:
         """Return in how many seconds a gang fits on this model; infinite when it does not fit at all."""
