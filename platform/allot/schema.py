@@ -1263,6 +1263,7 @@ class Resources(TypedDict):
     gpu_model: NotRequired[str | list[GpuModelItem]]
     cpu: NotRequired[Literal['auto'] | float]
     memory: NotRequired[Literal['auto'] | int]
+    measure_cpu: NotRequired[bool]
 
 
 class ResourcesRequest(TypedDict):
@@ -1274,6 +1275,7 @@ class ResourcesRequest(TypedDict):
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     cpu: NotRequired[Literal['auto'] | float | None]
     memory: NotRequired[Literal['auto'] | str | int | None]
+    measure_cpu: NotRequired[bool | None]
 
 
 class Retry(TypedDict):
@@ -1439,6 +1441,12 @@ class Sensitivity(TypedDict):
     memory: NotRequired[dict[str, float]]
 
 
+class SensitivityMeasured(TypedDict):
+    gpu_model: str
+    trials: int
+    is_over: bool
+
+
 class SensitivityPoint(TypedDict):
     amount: float
     speed: float
@@ -1524,6 +1532,7 @@ class ShortResourcesRequest(TypedDict):
     gpu_model: NotRequired[str | list[GpuModelItem] | None]
     cpu: NotRequired[Literal['auto'] | float | None]
     memory: NotRequired[Literal['auto'] | str | int | None]
+    measure_cpu: NotRequired[bool | None]
 
 
 class SignInRequest(TypedDict):
@@ -1595,6 +1604,7 @@ class TaskSensitivity(TypedDict):
     by_memory: list[SensitivityPoint]
     now: SensitivityShare | None
     proportional: SensitivityShare | None
+    measured: SensitivityMeasured | None
 
 
 class Tenant(TypedDict):

@@ -49,6 +49,7 @@ def _check_together(fields: Fields, spec: JobSpec) -> None:
     if spec.on_reclaim and not spec.guaranteed:
         problem = "an opportunistic job has no guarantee that could be taken"
         fields.refuse("on_reclaim", problem, "nothing, or guarantee: guaranteed")
+    _check_measuring(fields, spec)
     _check_parts(fields, spec)
     _check_without_gpus(fields, spec)
     _check_tags(fields, spec)
@@ -76,6 +77,15 @@ def _check_shared_stream(fields: Fields, spec: JobSpec) -> None:
         fields.refuse(
             "input_workers.shared", problem, "one task with one replica that is not elastic, or false"
         )
+
+
+def _check_measuring(fields: Fields, spec: JobSpec) -> None:
+    """Note that CPUs are to be measured of a job that is not one replica throughout."""
+    if not any([task.measures_cpus for task in spec.tasks]):
+        return
+    if len(spec.tasks) > 1 or spec.elastic is not None:
+        has = f"{len(spec.tasks)} tasks" if len(spec.tasks) > 1 else "more or fewer replicas as it is granted"
+        fields.refuse("resources.measure_cpu", f"the job has {has}", "a job with one replica")
 
 
 def _check_parts(fields: Fields, spec: JobSpec) -> None:

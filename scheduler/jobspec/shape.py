@@ -241,6 +241,13 @@ def stored_shape(column: Mapping[str, Any]) -> Shape:
     return shape_of(json.dumps(column))
 
 
+def with_cpu_curve(column: Mapping[str, Any], curve: Points) -> dict[str, Any]:
+    """Return a stored shape whose first task, which leaves its CPUs to the platform, is so fast by them."""
+    first, *others = column["tasks"]
+    *row, (cpus, memory, _, by_memory) = first
+    return {**column, "tasks": [[*row, [cpus, memory, list(map(list, curve)), by_memory]], *others]}
+
+
 def with_reservation(column: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a stored shape with another reservation, or with none; so is the job's own behind a trial's."""
     others = {key: value for key, value in column.items() if key != "reservation"}

@@ -20,6 +20,7 @@ from scheduler.jobspec.kinds import (
     OrAuto,
     Size,
     Table,
+    Truth,
     Whole,
     Word,
     plain,
@@ -233,6 +234,16 @@ class TaskSpec:
         example="4GiB",
         flag=Flag(("--memory",), is_of_one_task=True),
     )
+    measures_cpus: bool = stated(
+        Truth(),
+        name="measure_cpu",
+        default=False,
+        group=RESOURCES,
+        help="With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs."
+        " It tries about eight amounts, each for some seconds.",
+        flag=Flag(("--measure-cpu",), is_of_one_task=True),
+        is_sparse=True,
+    )
     #: None: nobody says.
     sensitivity: Sensitivity | None = stated(
         SENSITIVITY,
@@ -325,6 +336,22 @@ def _is_possible(fields: Fields, task: TaskSpec) -> None:
         if points and amount != AUTO:
             problem = f"is of a task that leaves its {name} to the platform, and this one states it"
             fields.refuse(f"sensitivity.{name}", problem, f'nothing, or resources.{name}: "{AUTO}"')
+    if task.measures_cpus:
+        _can_be_measured(fields, task, said)
+
+
+def _can_be_measured(fields: Fields, task: TaskSpec, said: Sensitivity) -> None:
+    """Note why the platform cannot find out how fast a replica is by its CPUs."""
+    name = "resources.measure_cpu"
+    if task.cpus != AUTO:
+        problem = "is of a task that leaves its CPUs to the platform, and this one states them"
+        fields.refuse(name, problem, f'nothing, or resources.cpu: "{AUTO}"')
+    if said.by_cpus:
+        fields.refuse(name, "sensitivity.cpu says how fast it is already", "one of the two")
+    if task.replicas > 1:
+        fields.refuse(
+            name, f"the task has {task.replicas} replicas", "one replica, or a curve in sensitivity.cpu"
+        )
 
 
 class Tasks(ListOf):

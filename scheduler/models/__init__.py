@@ -40,7 +40,13 @@ from scheduler.models.notifications import (
 from scheduler.models.reservations import Reservation
 from scheduler.models.rounds import Leadership, PolicyMemory, Round, ViewComputing
 from scheduler.models.sessions import PortPass, Session
-from scheduler.models.throughputs import ClassProfile, InterferenceFit, SpeedCorrection, SpeedMeasurement
+from scheduler.models.throughputs import (
+    ClassProfile,
+    CpuSensitivity,
+    InterferenceFit,
+    SpeedCorrection,
+    SpeedMeasurement,
+)
 from scheduler.models.virtual_clusters import Overcommitment, PeakSamples, PreemptionLimits
 
 __all__ = [
@@ -57,6 +63,7 @@ __all__ = [
     "CellSpecification",
     "ClassProfile",
     "ClusterSettings",
+    "CpuSensitivity",
     "CreditAccount",
     "CreditTransfer",
     "Delivery",

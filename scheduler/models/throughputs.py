@@ -92,6 +92,29 @@ class InterferenceFit(models.Model):
         constraints = [models.CheckConstraint(condition=Q(id=1), name="one_interference_fit")]
 
 
+class CpuSensitivity(models.Model):
+    """How fast the jobs of a class with one replica are by their CPUs, or what is known of it so far."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    #: As of a setting.
+    application = models.CharField(max_length=68)
+    gpu_model = models.CharField(max_length=63)
+    #: The fields of `core.perf.cpu_trials.CpuTrials`.
+    trials = models.JSONField()
+    #: The attempt that is tried now; none: nothing is, or all is known.
+    attempt = models.ForeignKey("Attempt", null=True, on_delete=models.SET_NULL, related_name="+")
+    is_over = models.BooleanField(default=False)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "application", "gpu_model"], name="one_cpu_sensitivity_per_class"
+            ),
+        ]
+        indexes = [models.Index(fields=["-updated_at"], name="cpu_sensitivity_by_age")]
+
+
 class ClassProfile(models.Model):
     """What the jobs of one user and job class made of GPUs that they had alone, the latest most."""
 

@@ -15,7 +15,7 @@ from scheduler.agents.serving_pools import services as serving_pool_services
 from scheduler.forecasts.adviser.services import advice, comparisons, elasticity
 from scheduler.forecasts.fairness import services as fairness_services
 from scheduler.forecasts.services import answers, forecasting
-from scheduler.jobs.attempts.services import hang_detection, profiling, progress
+from scheduler.jobs.attempts.services import cpu_trials, hang_detection, profiling, progress
 from scheduler.jobs.budgets import services as budget_services
 from scheduler.jobs.budgets.report import report
 from scheduler.jobs.services.input_workers import input_workers_match
@@ -149,6 +149,7 @@ def fit_interference() -> None:
 def roll_up_metrics() -> None:
     metrics_services.metrics_roll_up()
     profiling.profiles_measure()
+    cpu_trials.cpus_settle()
     peak_services.peaks_predict()
 
 

@@ -7,6 +7,7 @@ from django.db.models import Max
 
 from scheduler.forecasts.services.questions import KEPT
 from scheduler.jobs.archives.services import prune_archives
+from scheduler.jobs.attempts.services.cpu_trials import prune_cpu_sensitivities
 from scheduler.jobs.attempts.services.profiling import prune_class_profiles
 from scheduler.jobs.sessions.services.opening import prune_sessions
 from scheduler.jobs.sessions.services.port_passes import prune_passes
@@ -37,6 +38,7 @@ def prune() -> None:
     WhatIf.objects.filter(asked_at__lt=database_now() - KEPT).delete()
     prune_measurements()
     prune_class_profiles()
+    prune_cpu_sensitivities()
     metrics_prune()
     prune_peak_samples()
     prune_ledger()

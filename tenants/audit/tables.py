@@ -352,6 +352,7 @@ NOT_AUDITED: Mapping[str, str] = {
     "scheduler.Event": _HISTORY,
     "scheduler.Explanation": _BY_ROUNDS,
     "scheduler.ClassProfile": _BY_AGENTS,
+    "scheduler.CpuSensitivity": _BY_AGENTS,
     "scheduler.FairnessProgress": _COMPUTED,
     "scheduler.FairnessSample": _COMPUTED,
     "scheduler.FairnessState": _COMPUTED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -9,8 +10,9 @@ import pytest
 
 from allot import schema
 from allot.client import Client
+from scheduler.core.perf.cpu_trials import CpuTrials
 from scheduler.jobs.services.control import job_submit
-from scheduler.models import Job, Node
+from scheduler.models import CpuSensitivity, Job, Node
 from tenants.models import Tenant
 from tenants.selectors import viewer_of
 from tests.allot.in_process import Allot, signed_in
@@ -108,6 +110,34 @@ def test_a_job_that_states_what_it_needs_has_no_curve(
         assert client.throughputs.sensitivity_of_job(job.id) == {"attempt": None, "tasks": []}
     allot: Allot = signed_in(monkeypatch, str(live_server.url), token)
     assert "states no sensitivity" in allot("sensitivity", str(job.id)).output
+
+
+def test_a_job_whose_cpus_are_measured_says_how_far_it_is(
+    tenant: Tenant, token: str, live_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"gpu": 1, "cpu": "auto", "measure_cpu": True}
+    spec = {"name": "decode", "command": ["true"], "resources": said}
+    job = job_submit(viewer=viewer_of(make_member(tenant)), tenant=None, spec=spec)
+    allot: Allot = signed_in(monkeypatch, str(live_server.url), token)
+    lines = allot("sensitivity", str(job.id)).stdout.splitlines()
+    assert lines[:2] == ["Task main: it has not run yet", "  Its CPUs are measured while it runs"]
+    share = {"replicas": [[6.0, 0]], "proportional": [[3.0, 0]], "message": ""}
+    make_attempt(job, gpus_of(Node.objects.get(name="v100-1"))[:1], auxiliary=share)
+    trials = CpuTrials(share=3.0, most=12.0, rates=((0.75, 75.0), (3.0, 300.0), (6.0, 600.0), (12.0, 600.0)))
+    row = CpuSensitivity.objects.create(
+        tenant=tenant,
+        application="name:decode",
+        gpu_model="V100",
+        trials=asdict(trials),
+        updated_at=job.submitted_at,
+    )
+    lines = allot("sensitivity", str(job.id)).stdout.splitlines()
+    assert lines[0] == "Task main: 2.00 times as fast as with its proportional share"
+    assert lines[1] == "  Its CPUs are being measured on V100: 4 trials so far"
+    assert lines[-1].split() == ["CPUs", "6", "1", "now,", "as", "fast", "as", "it", "can", "be"]
+    row.is_over = True
+    row.save()
+    assert "were measured on V100, in 4 trials" in allot("sensitivity", str(job.id)).stdout
 
 
 def test_the_command_prints_it(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.installation import Installation
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 
 #: As fast as it can be: a window of its own rate at a time, in CPU seconds per second.
 BUSY = """
@@ -95,3 +95,50 @@ def test_who_needs_more_gets_it_from_who_needs_less_and_gives_it_back_while_it_r
     for job in (heavy, other):
         machine.call("POST", f"jobs/{job}/cancel")
         machine.wait_for(job, "cancelled")
+
+
+#: A batch takes a fifth of a CPU-second of as many processes as the node has CPUs.
+DECODER = """
+import json, os, time
+from multiprocessing import Pool
+
+def decode(_):
+    used = time.process_time()
+    while time.process_time() < used + 0.05:
+        pass
+
+if __name__ == "__main__":
+    with open(os.environ["ALLOT_PROGRESS"], "a") as progress, Pool(2) as pool:
+        for step in range(100_000):
+            pool.map(decode, range(4))
+            progress.write(json.dumps({"step": step, "samples": 4 * step}) + "\\n")
+            progress.flush()
+"""
+
+
+@pytest.mark.slow
+def test_the_platform_finds_out_how_many_cpus_a_job_needs(machine: Installation) -> None:
+    if not machine.call("GET", "nodes/few-cpus")["isolation"]["cpu"]:
+        pytest.skip("this node does not enforce limits of CPUs")
+    job = machine.submit(
+        name="decoder",
+        tenant="hungry",
+        virtual_cluster="few",
+        command=["python", "-c", DECODER],
+        resources={"gpu": 1, "gpu_model": "T4", "cpu": "auto", "memory": "auto", "measure_cpu": True},
+        checkpoint={"grace_seconds": 1},
+    )
+
+    def measured() -> dict[str, Any]:
+        (task,) = machine.call("GET", f"jobs/{job}/sensitivity")["tasks"]
+        return dict(task)
+
+    until(
+        lambda: measured()["measured"]["is_over"], what="the end of the trials", seconds=4 * PATIENCE_SECONDS
+    )
+    found = measured()
+    # It makes use of all that the node has: twice its share.
+    assert found["now"]["cpus"] == pytest.approx(1.0, abs=0.25)
+    assert found["now"]["speed"] / found["proportional"]["speed"] == pytest.approx(2.0, rel=0.35)
+    machine.call("POST", f"jobs/{job}/cancel")
+    machine.wait_for(job, "cancelled")

@@ -5456,7 +5456,7 @@ export interface components {
         JobSensitivity: {
             /** @description Whose CPUs and memory `now` and `proportional` are. */
             attempt: number | null;
-            /** @description Those that leave either to the platform and state a curve. */
+            /** @description Those that leave either to the platform and state a curve, or are measured. */
             tasks: components["schemas"]["TaskSensitivity"][];
         };
         /** @description What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and `env` may stand here instead of in `tasks`. */
@@ -7767,6 +7767,8 @@ export interface components {
              * @default 0
              */
             memory?: "auto" | number;
+            /** @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds. */
+            measure_cpu?: boolean;
         };
         /** @description What each replica gets, all of it on one node. */
         ResourcesRequest: {
@@ -7803,6 +7805,11 @@ export interface components {
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
+            /**
+             * @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds.
+             * @default false
+             */
+            measure_cpu?: boolean | null;
         };
         /** @description What a job's owner wants. Attempts count the first one. */
         Retry: {
@@ -8169,6 +8176,14 @@ export interface components {
                 [key: string]: number;
             };
         };
+        SensitivityMeasured: {
+            /** @description Where; empty: it has not run. */
+            gpu_model: string;
+            /** @description Amounts of CPUs that were tried. */
+            trials: number;
+            /** @description Whether enough is known, so that nothing is tried. */
+            is_over: boolean;
+        };
         SensitivityPoint: {
             /**
              * Format: double
@@ -8373,6 +8388,11 @@ export interface components {
              * @example 4GiB
              */
             memory?: ("auto" | string | number) | null;
+            /**
+             * @description With cpu: auto, of a job with one replica: the platform finds out how fast it is by its CPUs. It tries about eight amounts, each for some seconds.
+             * @default false
+             */
+            measure_cpu?: boolean | null;
         };
         /** @description `is_valid(raise_exception=True)` raises `Invalid` with one FieldError for each problem. */
         SignInRequest: {
@@ -8549,6 +8569,8 @@ export interface components {
             now: components["schemas"]["SensitivityShare"] | null;
             /** @description The part of its node that its GPUs are; null: it has not run. */
             proportional: components["schemas"]["SensitivityShare"] | null;
+            /** @description How the platform found the speeds by CPUs; null: the job states them. */
+            measured: components["schemas"]["SensitivityMeasured"] | null;
         };
         Tenant: {
             name: string;
@@ -9895,6 +9917,7 @@ export type SecretScope = components['schemas']['SecretScope'];
 export type SecretUse = components['schemas']['SecretUse'];
 export type SecretUseRequest = components['schemas']['SecretUseRequest'];
 export type Sensitivity = components['schemas']['Sensitivity'];
+export type SensitivityMeasured = components['schemas']['SensitivityMeasured'];
 export type SensitivityPoint = components['schemas']['SensitivityPoint'];
 export type SensitivityRequest = components['schemas']['SensitivityRequest'];
 export type SensitivityShare = components['schemas']['SensitivityShare'];

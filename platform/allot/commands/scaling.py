@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         JobScaling,
         ScalingEvidence,
         ScalingNow,
+        SensitivityMeasured,
         SensitivityPoint,
         TaskSensitivity,
     )
@@ -64,7 +65,7 @@ def scaling(job_id: JobId, output: OutputOption = Format.table) -> None:
 def sensitivity(job_id: JobId, output: OutputOption = Format.table) -> None:
     """Show how fast a job's replicas are by their CPUs and memory, where it leaves these to the platform.
 
-    SPEED is relative, as the job states it; the slower of CPUs and memory decides. The proportional share is
+    SPEED is relative, as the job states it or as the platform measured it; the slower of CPUs and memory decides. The proportional share is
     the part of the node that its GPUs are.
     """
     with connect() as client:
@@ -76,6 +77,8 @@ def sensitivity(job_id: JobId, output: OutputOption = Format.table) -> None:
         say(f"Job {job_id} states no sensitivity of CPUs or memory that it leaves to the platform.")
     for task in found["tasks"]:
         print_line(f"Task {task['task']}{_gain(task)}")
+        if task["measured"] is not None:
+            print_line(f"  {_measured(task['measured'])}")
         rows = [
             *[_sensitivity_row("CPUs", f"{point['amount']:g}", point) for point in task["by_cpus"]],
             *[_sensitivity_row("memory", size(round(point["amount"])), point) for point in task["by_memory"]],
@@ -90,6 +93,15 @@ def _gain(task: TaskSensitivity) -> str:
     if not fair["speed"]:
         return ""
     return f": {now['speed'] / fair['speed']:.2f} times as fast as with its proportional share"
+
+
+def _measured(measured: SensitivityMeasured) -> str:
+    if not measured["gpu_model"]:
+        return "Its CPUs are measured while it runs"
+    trials = plural(measured["trials"], "trial")
+    if measured["is_over"]:
+        return f"Its CPUs were measured on {measured['gpu_model']}, in {trials}"
+    return f"Its CPUs are being measured on {measured['gpu_model']}: {trials} so far"
 
 
 def _sensitivity_row(what: str, amount: str, point: SensitivityPoint) -> list[str]:

@@ -30,6 +30,7 @@ from scheduler.core.model import gpu_parts
 from scheduler.core.model.lifecycle import ATTEMPT_LIVE, AttemptState, PartState
 from scheduler.core.model.snapshot import FIXED_WORLD
 from scheduler.jobs.attempts.services import lifecycle as attempts
+from scheduler.jobs.attempts.services.cpu_trials import cpus_note
 from scheduler.jobs.attempts.services.input_pools import Trainers, demand_note, trainers_note, trainers_of
 from scheduler.jobs.attempts.services.preemption_cost import settle_lost_work
 from scheduler.jobs.attempts.services.profiling import profile_note
@@ -38,7 +39,6 @@ from scheduler.jobs.attempts.services.steps import lock_jobs
 from scheduler.jobs.representations import publish_jobs
 from scheduler.jobspec import TaskSpec
 from scheduler.jobspec.code import SHA256
-from scheduler.jobspec.code import Code as StatedCode
 from scheduler.jobspec.launchers import processes_each
 from scheduler.models.attempts import AllocatedGpu, Attempt, AttemptPart, ProgressPoint
 from scheduler.models.jobs import Job
@@ -292,6 +292,7 @@ def _progress_append(attempt: Attempt, report: PartReport) -> None:
     if not attempt.is_trial:
         training_note(attempt, points)
         scaling_note(attempt, points)
+        cpus_note(attempt, points)
     profile_note(attempt, points)
     demand_note(attempt, points)
     pace_note(attempt, points, is_last=report.state == "exited")
@@ -375,6 +376,7 @@ def _desired_part(
     """Return what the node is to run; `trainers`: those that it serves as an input worker."""
     attempt, job = part.attempt, part.attempt.job
     stated = job.specification
+    code = stated.code
     tasks = {task.name: task for task in stated.tasks}
     variables: dict[str, str] = {_TRIAL_VARIABLE: "1"} if attempt.is_trial else {}
     if job.array is not None:
@@ -415,7 +417,9 @@ def _desired_part(
             )
             for replica in part.replicas
         ),
-        code=_code(stated.code),
+        code=None
+        if code is None
+        else Code(archive=code.archive.removeprefix(SHA256), git=code.git, commit=code.commit),
         trainers=trainers.addresses if trainers.is_stream else "",
         world_size=world_size,
         go=attempt.go,
@@ -430,12 +434,6 @@ def _desired_part(
         has_secrets=bool(stated.secrets or workers) or job.serves_id is not None,
         ports=ports,
     )
-
-
-def _code(stated: StatedCode | None) -> Code | None:
-    if stated is None:
-        return None
-    return Code(archive=stated.archive.removeprefix(SHA256), git=stated.git, commit=stated.commit)
 
 
 def _replica(

@@ -245,6 +245,12 @@ class SensitivityShare(serializers.Serializer[Mapping[str, object]]):
     speed = serializers.FloatField(help_text="With both of these: the slower of the two curves decides.")
 
 
+class SensitivityMeasured(serializers.Serializer[Mapping[str, object]]):
+    gpu_model = serializers.CharField(help_text="Where; empty: it has not run.")
+    trials = serializers.IntegerField(help_text="Amounts of CPUs that were tried.")
+    is_over = serializers.BooleanField(help_text="Whether enough is known, so that nothing is tried.")
+
+
 class TaskSensitivity(serializers.Serializer[Mapping[str, object]]):
     task = serializers.CharField()
     by_cpus = SensitivityPoint(
@@ -256,10 +262,15 @@ class TaskSensitivity(serializers.Serializer[Mapping[str, object]]):
     proportional = SensitivityShare(
         allow_null=True, help_text="The part of its node that its GPUs are; null: it has not run."
     )
+    measured = SensitivityMeasured(
+        allow_null=True, help_text="How the platform found the speeds by CPUs; null: the job states them."
+    )
 
 
 class JobSensitivity(serializers.Serializer[Mapping[str, object]]):
     attempt = serializers.IntegerField(
         allow_null=True, help_text="Whose CPUs and memory `now` and `proportional` are."
     )
-    tasks = TaskSensitivity(many=True, help_text="Those that leave either to the platform and state a curve.")
+    tasks = TaskSensitivity(
+        many=True, help_text="Those that leave either to the platform and state a curve, or are measured."
+    )

@@ -16,10 +16,12 @@ from scheduler.core.fitting.demand import Need, readings_of
 from scheduler.core.fitting.storage import Reading, Storage, is_fast_enough, left_after, load, merged
 from scheduler.core.model.codec import dumps_snapshot, loads_snapshot
 from scheduler.core.model.data_sets import DataSet
+from scheduler.core.model.errors import PlanError
 from scheduler.core.model.plan import ActionKind, Plan
 from scheduler.core.model.reason_kinds import Cause
 from scheduler.core.model.reasons import REASONS
 from scheduler.core.model.snapshot import Job, Node, NodeId, Running, Snapshot, Task
+from scheduler.core.round.checks.plan import check
 from scheduler.core.round.decide import decide
 from scheduler.core.round.registry import PLACERS
 from tests.builders import make_job, make_node, make_running, make_snapshot, make_virtual_cluster
@@ -163,6 +165,23 @@ def test_two_that_start_at_once_do_not_get_more_than_there_is() -> None:
     assert len(places(plan)) == 1
     plan = decide(facts(jobs, [node(1, 10.0), node(2, 10.0)]))
     assert places(plan) == {1: {1}, 2: {2}}
+
+
+def test_the_check_counts_storage_again() -> None:
+    """A plan for fast storage is refused where the same nodes have slow storage, or a smaller cache."""
+    jobs = [make_job(number, 2, data=imagenet(bandwidth=400.0)) for number in (1, 2)]
+    snapshot = facts(jobs, [node(1, 500.0, cache=150 * GIB)])
+    plan = decide(snapshot)
+    assert len(places(plan)) == 2
+    check(snapshot, plan)
+    with pytest.raises(PlanError, match="node node-0001 would read 400 bytes a second, of 300"):
+        check(replace(snapshot, nodes=(node(1, 300.0, cache=150 * GIB),)), plan)
+    with pytest.raises(PlanError, match="would read 800 bytes a second, of 500"):
+        check(replace(snapshot, nodes=(node(1, 500.0, cache=100 * GIB),)), plan)
+    check(replace(snapshot, nodes=(node(1, 0.0),)), plan)
+    # Who reads there already, more than there is, is no new job's fault.
+    resting = facts(jobs[:1], [node(1, 300.0)], [on(jobs[0], 1)])
+    check(resting, decide(resting))
 
 
 def test_jobs_that_read_the_same_share_the_cache_and_one_rate() -> None:

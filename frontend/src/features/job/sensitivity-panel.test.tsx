@@ -2,7 +2,7 @@ import { screen } from "@testing-library/react";
 import { expect, it, vi } from "vitest";
 
 import type { JobSensitivity } from "@/api/schema";
-import { gainText, SensitivityPanel } from "@/features/job/sensitivity-panel";
+import { gainText, measuredText, SensitivityPanel } from "@/features/job/sensitivity-panel";
 import { renderPage, rowsOf } from "@/testing/render";
 import { aJob } from "@/testing/samples";
 import { server } from "@/testing/server";
@@ -35,6 +35,7 @@ const TASK: JobSensitivity["tasks"][number] = {
     { amount: 9, speed: 2.5, marks: ["now", "best"] },
   ],
   by_memory: [],
+  measured: null,
   now: { rank: 0, cpus: 9, memory_bytes: 0, speed: 2.5 },
   proportional: { rank: 0, cpus: 3, memory_bytes: 0, speed: 1 },
 };
@@ -76,6 +77,17 @@ it("shows the curve alone before the job ran", async () => {
 it("asks nothing and shows nothing for a job that states no curve", async () => {
   await renderPage(() => <SensitivityPanel job={aJob({ id: 1 })} />);
   expect(screen.queryByText("Speed by CPUs and memory")).toBeNull();
+});
+
+it("says that the platform finds the curve, and how far it is", async () => {
+  const [task] = aJob({ id: 1 }).spec.tasks;
+  const spec = { ...hungry.spec, tasks: [{ ...task!, resources: { ...task!.resources, measure_cpu: true } }] };
+  const measured = { gpu_model: "V100", trials: 3, is_over: false };
+  server.on("GET /jobs/1/sensitivity", { attempt: 1, tasks: [{ ...TASK, measured }] });
+  await renderPage(() => <SensitivityPanel job={aJob({ id: 1, spec })} />);
+  expect(await screen.findByText("Its CPUs are being measured on V100: 3 trials so far.")).toBeTruthy();
+  expect(measuredText({ ...measured, trials: 1, is_over: true })).toBe("Its CPUs were measured on V100, in 1 trial.");
+  expect(measuredText({ ...measured, gpu_model: "" })).toBe("Its CPUs are measured while it runs.");
 });
 
 it("says plainly when more is of no use", () => {

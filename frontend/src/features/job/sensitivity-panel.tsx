@@ -4,7 +4,7 @@ import { useEffect, useMemo } from "react";
 import { sensitivityQuery } from "@/api/queries";
 import type { Job, SensitivityPoint, TaskSensitivity } from "@/api/schema";
 import { Chart, ChartKey } from "@/components/chart";
-import { bytes, count } from "@/components/format";
+import { bytes, count, counted } from "@/components/format";
 import styles from "@/features/job/scaling-panel.module.css";
 import { DataTable } from "@/ui/data-table";
 import { ErrorNotice } from "@/ui/feedback";
@@ -16,7 +16,7 @@ const MARKS = { now: "today", proportional: "proportional share", best: "as fast
 
 /** Of a job that leaves CPUs or memory to the platform: how fast it is by them, and what it has of them today. */
 export function SensitivityPanel({ job }: { job: Job }) {
-  const isStated = job.spec.tasks.some(({ sensitivity }) => sensitivity);
+  const isStated = job.spec.tasks.some(({ sensitivity, resources }) => sensitivity ?? resources.measure_cpu);
   const query = useQuery({ ...sensitivityQuery(job.id), enabled: isStated });
   const { refetch } = query;
   useEffect(() => {
@@ -39,6 +39,7 @@ export function SensitivityPanel({ job }: { job: Job }) {
             {tasks.length > 1 && `${task.task}: `}
             {gainText(task)}
           </p>
+          {task.measured && <p className={muted}>{measuredText(task.measured)}</p>}
           <div className={styles.charts}>
             <Curve task={task} of="CPUs" points={task.by_cpus} unit={1} written={count} />
             <Curve task={task} of="Memory" points={task.by_memory} unit={GIB} written={bytes} />
@@ -116,6 +117,19 @@ function curves(points: readonly SensitivityPoint[]) {
     values: points.map(() => fair.speed),
   };
   return [own, level];
+}
+
+/** From what the curve by CPUs comes, where the platform finds it. */
+export function measuredText({
+  gpu_model: model,
+  trials,
+  is_over: isOver,
+}: NonNullable<TaskSensitivity["measured"]>): string {
+  if (!model) return "Its CPUs are measured while it runs.";
+  const times = counted(trials, "trial");
+  return isOver
+    ? `Its CPUs were measured on ${model}, in ${times}.`
+    : `Its CPUs are being measured on ${model}: ${times} so far.`;
 }
 
 /** What today's CPUs and memory make of it: "2.5 times as fast as with its proportional share". */

@@ -29,6 +29,7 @@ from scheduler.core.round.checks.cells import Owner, check_cells, undeclared
 from scheduler.core.round.checks.market import check_market
 from scheduler.core.round.checks.quotas import check_quotas
 from scheduler.core.round.checks.reservations import check_reservations
+from scheduler.core.round.checks.storage import check_storage
 from scheduler.core.round.checks.tags import check_tags
 from scheduler.core.round.checks.without_gpus import check_nodes, check_processors
 
@@ -88,6 +89,7 @@ def check(snapshot: Snapshot, plan: Plan) -> None:
     check_quotas(snapshot, placed, kept, current)
     check_market(snapshot, plan)
     check_reservations(snapshot, placed, where, nodes)
+    check_storage(snapshot, placed, kept, current, where)
     given = {job: action.placement.replicas for job, action in placed.items() if action.placement}
     check_tags(snapshot, given, {job: running.replicas for job, running in kept.items()}, where)
     check_auxiliary(snapshot, plan, given, kept, where)

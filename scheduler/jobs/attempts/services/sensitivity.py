@@ -1,10 +1,12 @@
 """How fast a job's replicas are by their CPUs and memory, and what its gang has of these now."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 from scheduler.core.model.auxiliary import Sensitivity
+from scheduler.jobs.attempts.services.cpu_trials import measured_on, trials_of
 from scheduler.models.attempts import Attempt
 from scheduler.models.jobs import Job
 
@@ -15,19 +17,41 @@ _Amounts = Sequence[float]
 
 
 def sensitivity_of_job(job: Job) -> dict[str, Any]:
-    """Return it JSON-ready, of the tasks that say how fast they are; none where no task does."""
-    newest = Attempt.objects.filter(job=job, auxiliary__isnull=False).order_by("-number").first()
+    """Return it JSON-ready, of the tasks that say how fast they are or are measured."""
+    newest = (
+        Attempt.objects.filter(job=job, auxiliary__isnull=False)
+        .select_related("allocation")
+        .order_by("-number")
+        .first()
+    )
     share = newest.auxiliary if newest is not None else None
     tasks: list[dict[str, Any]] = []
     first = 0
-    for named, task in zip(job.spec["tasks"], job.needs.tasks, strict=False):
+    for stated, task in zip(job.specification.tasks, job.needs.tasks, strict=False):
         # An elastic gang, which has one task, may have another number of replicas now.
         end = first + task.replicas if len(job.needs.tasks) > 1 else None
         known = task.auto.sensitivity if task.auto is not None else Sensitivity()
-        if known != Sensitivity():
-            tasks.append({"task": named["name"], **_of_task(known, share, slice(first, end))})
+        measured = None
+        if stated.measures_cpus:
+            # What its shape asks for meanwhile is no curve.
+            known, measured = _measured(job, newest, known)
+        if known != Sensitivity() or measured is not None:
+            shown = _of_task(known, share, slice(first, end))
+            tasks.append({"task": stated.name, **shown, "measured": measured})
         first += task.replicas
     return {"attempt": newest.number if newest is not None and tasks else None, "tasks": tasks}
+
+
+def _measured(
+    job: Job, newest: Attempt | None, known: Sensitivity
+) -> tuple[Sensitivity, dict[str, Any] | None]:
+    """Return the curve as far as it was found on the GPU model of the attempt, and from how many trials."""
+    model = newest.allocation.gpu_model if newest is not None else ""
+    row = measured_on(job, model)
+    trials = trials_of(row) if row is not None and row.trials else None
+    found = replace(known, by_cpus=trials.curve() if trials else ())
+    done = len(trials.rates) if trials else 0
+    return found, {"gpu_model": model, "trials": done, "is_over": bool(row and row.is_over)}
 
 
 def _of_task(known: Sensitivity, share: Mapping[str, Any] | None, ranks: slice) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""How fast the jobs of a class are by their CPUs, found while one of them runs (`core.perf.cpu_trials`).
+
+The job's shape asks for what is to be tried: a curve that ends there. The next round gives so much where the
+node has room for it, and its agent changes the limit. What the progress lines then say is one trial. Once
+enough is known the shape has the curve that was found, and so has that of every later job of the class when
+its first line comes from the same GPU model. Only nodes that enforce limits of CPUs can tell.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from scheduler.core.model.lifecycle import ATTEMPT_LIVE
+from scheduler.core.perf.cpu_trials import MOST_SECONDS, CpuTrials, Curve, Line
+from scheduler.jobs.attempts.services.steps import lock_jobs, touch_job
+from scheduler.jobs.representations import publish_jobs
+from scheduler.jobspec.shape import with_cpu_curve
+from scheduler.models.attempts import Attempt, ProgressPoint
+from scheduler.models.jobs import Job
+from scheduler.models.throughputs import CpuSensitivity
+from scheduler.wiring.clock import database_now
+from scheduler.wiring.wakeups import request_round_on_commit
+
+#: How long curves are kept that no job asked for; the most of a tenant.
+KEPT = timedelta(days=90)
+CLASSES_MOST = 1_000
+_DAY = timedelta(days=1)
+#: Lines that are looked at for one trial, the newest.
+_LINES_MOST = 1_000
+
+
+def cpus_note(attempt: Attempt, points: Sequence[ProgressPoint]) -> None:
+    """Take in new progress lines of a job whose CPUs are measured. The caller has locked the job."""
+    if attempt.auxiliary is None or not is_measured(attempt.job):
+        return
+    has, share = attempt.auxiliary["replicas"][0][0], attempt.auxiliary["proportional"][0][0]
+    if not has or not share:
+        return
+    known = measured_on(attempt.job, attempt.allocation.gpu_model)
+    if known is not None and known.is_over:
+        if known.updated_at < database_now() - _DAY:
+            CpuSensitivity.objects.filter(id=known.id).update(updated_at=database_now())
+        _ask_for(attempt.job, trials_of(known).curve())
+        return
+    row = _locked_row(attempt)
+    if row is None or row.is_over:
+        return
+    if row.attempt_id != attempt.id:
+        node = attempt.parts.select_related("node").get().node
+        is_tried = row.attempt is not None and row.attempt.state in ATTEMPT_LIVE
+        if is_tried or node is None or not node.isolation.get("cpu"):
+            return
+        rates = tuple(map(tuple, row.trials.get("rates", ())))
+        trials = CpuTrials(share=share, most=node.cpus, rates=rates)
+        row.attempt = attempt
+    else:
+        trials = trials_of(row)
+    trials = trials.after(_lines(attempt, trials), has)
+    if trials.is_over(points[-1].at.timestamp()):
+        row.is_over, row.attempt = True, None
+        _ask_for(attempt.job, trials.curve())
+    elif trials.next is not None:
+        _ask_for(attempt.job, ((trials.next, 1.0),))
+    row.trials, row.updated_at = asdict(trials), database_now()
+    row.save(update_fields=["trials", "attempt", "is_over", "updated_at"])
+
+
+def cpus_settle() -> None:
+    """End the trials of jobs that wrote no line for too long: they have their share again."""
+    late = CpuSensitivity.objects.filter(updated_at__lt=database_now() - timedelta(seconds=MOST_SECONDS))
+    for row, job_id in late.filter(attempt__isnull=False).values_list("id", "attempt__job_id"):
+        with transaction.atomic():
+            job = lock_jobs([job_id]).get(job_id)
+            if late.filter(id=row, attempt__job_id=job_id).update(attempt=None) and job is not None:
+                _ask_for(job, ())
+
+
+def prune_cpu_sensitivities() -> None:
+    """Forget what no job asked for in a long time."""
+    CpuSensitivity.objects.filter(updated_at__lt=database_now() - KEPT).delete()
+
+
+def is_measured(job: Job) -> bool:
+    """Whether the platform finds out how fast it is by its CPUs."""
+    return job.specification.tasks[0].measures_cpus
+
+
+def trials_of(row: CpuSensitivity) -> CpuTrials:
+    stored: dict[str, Any] = dict(row.trials)
+    return CpuTrials(**{**stored, "rates": tuple(map(tuple, stored["rates"]))})
+
+
+def measured_on(job: Job, gpu_model: str) -> CpuSensitivity | None:
+    """Return what is known of its class on a GPU model."""
+    return CpuSensitivity.objects.filter(
+        tenant_id=job.tenant_id, application=job.job_class.application, gpu_model=gpu_model
+    ).first()
+
+
+def _locked_row(attempt: Attempt) -> CpuSensitivity | None:
+    job = attempt.job
+    there, created = CpuSensitivity.objects.get_or_create(
+        tenant_id=job.tenant_id,
+        application=job.job_class.application,
+        gpu_model=attempt.allocation.gpu_model,
+        defaults={"trials": {}, "updated_at": database_now()},
+    )
+    if created:
+        oldest = CpuSensitivity.objects.filter(tenant_id=job.tenant_id).order_by("-updated_at", "-id")
+        CpuSensitivity.objects.filter(id__in=oldest.values("id")[CLASSES_MOST:]).delete()
+    return (
+        CpuSensitivity.objects.select_for_update(of=("self",))
+        .select_related("attempt")
+        .filter(id=there.id)
+        .first()
+    )
+
+
+def _lines(attempt: Attempt, trials: CpuTrials) -> list[Line]:
+    """Return the lines of the trial that goes on, those that tell samples where some do."""
+    known = ProgressPoint.objects.filter(attempt=attempt).order_by("-sequence")
+    newest = list(known.values_list("at", "samples", "step")[:_LINES_MOST])
+    if newest[0][1] is None:
+        lines = [(at.timestamp(), float(step)) for at, samples, step in newest if samples is None]
+    else:
+        lines = [(at.timestamp(), float(samples)) for at, samples, _ in newest if samples is not None]
+    lines.reverse()
+    return [line for line in lines if line[0] >= trials.since] or lines[-1:]
+
+
+def _ask_for(job: Job, curve: Curve) -> None:
+    """Let rounds take this for the job's speed by its CPUs."""
+    task = job.needs.tasks[0]
+    if task.auto is None or task.auto.sensitivity.by_cpus == curve:
+        return
+    touch_job(job, shape=with_cpu_curve(job.shape, curve))
+    publish_jobs([job.id])
+    request_round_on_commit()
