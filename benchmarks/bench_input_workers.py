@@ -1,6 +1,6 @@
 """What it costs to have batches made by input workers: against the same work in the trainer's own process.
 
-    python benchmarks/bench_input_workers.py [--processor-a 0 --processor-b 1]
+    python benchmarks/bench_input_workers.py [--processor-a 0 --processor-b 1] [--shared]
 
 Batches of 32 pictures are read, decoded and transformed as by `examples/images/dataset.py`: to features (36
 KiB a batch), to cropped pictures of bytes (1.5 MiB), and of 32-bit numbers (6 MiB). Each run is a process of
@@ -9,6 +9,9 @@ its own.
 - *wall*: batches a second, made by the trainer itself on processor A, and by one worker on processor A with a
   trainer on processor B that does nothing else: equal processors for the work.
 - *processor time* a batch, of trainer and worker together, against that of making it: what the way costs.
+
+With `--shared` one worker serves one, two and four trainers that follow one stream (the jobs of a search), on
+all processors: the processor time of all of them for each batch that a trainer had, against one trainer.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +105,69 @@ def remote(function: str, processor: int, worker_processor: int) -> dict[str, fl
     return found
 
 
+def shared(function: str, trainers: int) -> dict[str, float]:
+    """Let one worker serve so many trainers; return what a batch that one of them had costs."""
+    secret = secrets.token_hex()
+    environment = {**os.environ, "ALLOT_INPUT_SECRET": secret, "PYTHONPATH": str(Path(__file__).parent)}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        followers = []
+        for number in range(trainers):
+            command = [sys.executable, __file__, "--only", "follow", str(Path(folder, str(number)))]
+            follower = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            followers.append(processes.enter_context(follower))
+        ports = [_line_of(follower) for follower in followers]
+        listed = Path(folder, "trainers")
+        listed.write_text(",".join(f"127.0.0.1:{port}" for port in ports) + "\n")
+        make = f"bench_input_workers:shared_{function}"
+        module = ["-m", "allot.training.input_workers", make, "--trainers-file", str(listed)]
+        worker = processes.enter_context(subprocess.Popen([sys.executable, *module], env=environment))
+        for follower in followers:
+            _line_of(follower)
+        began = _used(worker.pid)
+        for follower in followers:
+            assert follower.stdin is not None
+            follower.stdin.write("go\n")
+            follower.stdin.flush()
+        told = [json.loads(_line_of(follower)) for follower in followers]
+        used = _used(worker.pid) - began + sum(each["used"] for each in told)
+        worker.terminate()
+    had = sum(each["had"] for each in told)
+    return {"used": 1000 * used / had, "had": had, "skipped": sum(each["skipped"] for each in told)}
+
+
+def follow(folder: str) -> None:
+    """Follow a stream as the trainer of one job: warm up, wait for the word, and take batches."""
+    import allot.training
+
+    with allot.training.session(folder=folder) as run, run.input_workers(shared=True) as inputs:
+        print(inputs.port, flush=True)
+        batches = inputs.stream()
+        for _ in range(WARM_UP):
+            next(batches)
+        print("warm", flush=True)
+        sys.stdin.readline()
+        used, skipped = time.process_time(), inputs.skipped
+        for _ in range(BATCHES):
+            next(batches)
+        told = {"had": BATCHES, "used": time.process_time() - used, "skipped": inputs.skipped - skipped}
+        print(json.dumps(told), flush=True)
+
+
+def shared_pixels(number: int) -> Any:
+    return pixels({"epoch": 0, "rows": [(number * BATCH + row) % PICTURES for row in range(BATCH)]})
+
+
+def shared_features(number: int) -> object:
+    return features({"epoch": number, "rows": [(number * BATCH + row) % PICTURES for row in range(BATCH)]})
+
+
+def _line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()[:-1]
+
+
 def _used(pid: int) -> float:
     """Return a process's processor time so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -124,17 +191,33 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--processor-a", type=int, default=0)
     made.add_argument("--processor-b", type=int, default=1)
+    made.add_argument("--shared", action="store_true")
     made.add_argument("--only", nargs="+", help=argparse.SUPPRESS)
     given = made.parse_args()
     if given.only:
         place, function, *processors = given.only
+        if place == "follow":
+            follow(function)
+            return
         run = {"local": local, "remote": remote}[place]
         print(json.dumps(run(function, *map(int, processors))))
         return
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
-        _dataset().write_pictures(Path(folder), PICTURES)
+        for row in range(PICTURES):
+            _dataset().written(Path(folder), row)
         os.environ |= {"IMAGES_FOLDER": folder, "OMP_NUM_THREADS": "1"}
+        if given.shared:
+            for function in ("features", "pixels"):
+                for trainers in (1, 2, 4):
+                    found = [shared(function, trainers) for _ in range(RUNS)]
+                    used = [one["used"] for one in found]
+                    skipped = sum(one["skipped"] for one in found)
+                    print(
+                        f"{function}, {trainers} trainers: {[round(each, 1) for each in used]} ms a batch,"
+                        f" median {statistics.median(used):.1f}; {skipped:g} batches skipped"
+                    )
+            return
         first, second = str(given.processor_a), str(given.processor_b)
         for function in FUNCTIONS:
             runs = [
