@@ -1,9 +1,9 @@
-"""Who gets how many CPUs and how much memory, once it is decided by GPUs who runs.
+"""How the CPUs and memory are divided, once GPUs have decided which jobs run.
 
 J. Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters" (Synergy), OSDI 2022,
 section 4, as the published simulator has it (msr-fiddle/synergy): GPUs from the first servers with room.
-Deviation: whoever is cut keeps less than the proportional share of what it needs less of, so that what is cut
-always fits, and is as fast.
+Deviation: a job that is cut keeps less than its proportional share of what it needs less of. So what is cut
+always fits, and the job is as fast.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Room:
         if gpus > self.free_gpus:
             return None
         cpus, memory = per_gpu
-        # Each of these has room for one GPU or more: so many suffice.
+        # Each of these has room for at least one GPU, so this many servers suffice.
         have_room = (self._gpus > 0) & (self._cpus + _ROUNDING >= cpus) & (self._memory + _ROUNDING >= memory)
         parts: dict[int, int] = {}
         left = gpus
@@ -140,7 +140,7 @@ class _Room:
         return None
 
     def parts_by_gpus(self, gpus: int) -> dict[int, int]:
-        """Return free GPUs: of the first server that has as many, else of those with the fewest free."""
+        """Return free GPUs of the first server that has as many, else of those with the fewest free."""
         if gpus > 1 and (enough := self._gpus >= gpus).any():
             return {int(enough.argmax()): gpus}
         free = np.flatnonzero(self._gpus)

@@ -79,7 +79,7 @@ class CoLocation:
         )
 
     def measured(self, job: Job, other: Job) -> float | None:
-        """Return how fast a job was measured to be beside another, at the least; None: nobody measured it."""
+        """Return the lowest speed measured of a job beside another; None where it was not measured."""
         if not (job.application and other.application):
             return None
         return self._measured.get((job.application, other.application, job.gpus))

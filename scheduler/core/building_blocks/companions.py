@@ -1,7 +1,7 @@
-"""Jobs that share GPUs: those that wait come along with one that starts, or join others that run.
+"""Jobs that share GPUs: a waiting job starts together with another one, or joins one that runs.
 
-Nobody stops for a companion (decision 0066). What an allocation's jobs leave of each other when one ends goes
-on alone.
+No job stops for a companion (decision 0066). When one job of a shared allocation ends, the others run on
+there.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Claim:
     #: GPUs of all models together, and of each.
     gpus: float
     by_model: Mapping[str, float]
-    #: What a GPU of each model is worth to it: of its part, it takes the best first where it can not use all.
+    #: What a GPU of each model is worth to it: it takes the best models first where it can not use its whole
+    #: part.
     worth: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -35,9 +35,9 @@ def grouped(
     least_efficiency: float = 0.0,
     may_share: Callable[[Sequence[J]], bool] | None = None,
 ) -> list[tuple[J, ...]]:
-    """Return jobs, by shape in order of priority, in groups that need no more than so many GPUs if they can.
+    """Return jobs, by shape in order of priority, in groups that need at most `gpus` GPUs if they can.
 
-    Nobody is grouped where all fit alone. A merger to n jobs must be as efficient as `least_efficiency` times
+    No job is grouped where all fit alone. A merger to n jobs must be as efficient as `least_efficiency` times
     n / 4, and `may_share` may forbid it.
     """
     groups: dict[Shape, list[tuple[J, ...]]] = {
@@ -102,7 +102,9 @@ def _forbid(
 
 
 def _merged(groups: Sequence[tuple[J, ...]], weights: Floats, most: int) -> list[tuple[J, ...]]:
-    """Return the groups, at most so many pairs of them made into one, by the later of the two in priority."""
+    """Return the groups, with at most `most` pairs of them merged, in the order of the later of each pair in
+    priority.
+    """
     mate = dict[int, int]()
     for one, other in pairs_of_most_weight(weights):
         mate[one], mate[other] = other, one

@@ -277,7 +277,7 @@ class _Forest:
             label = _OUTER if label == _INNER else _INNER
 
     def _flip(self, vertex: int, mate: int) -> None:
-        """Pair an outer vertex with `mate`, with nobody for -1, and exchange the pairs up to the root."""
+        """Pair an outer vertex with `mate` (-1: with no vertex), and exchange the pairs up to the root."""
         while True:
             node = self._top[vertex]
             self._rebase(node, vertex)

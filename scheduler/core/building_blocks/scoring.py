@@ -67,7 +67,7 @@ class Norms(NamedTuple):
 
     @classmethod
     def of(cls, cluster: Cluster) -> Norms:
-        """Return those of a cluster; CPUs are 0 where nobody counted them."""
+        """Return the norms of a cluster; CPUs are 0 where they were not counted."""
         fleets = cluster.fleets.values()
         cpus = max([cpus for fleet in fleets for cpus in fleet.cpus], default=0.0)
         gpus = max([fleet.largest_node for fleet in fleets], default=1)
@@ -288,7 +288,7 @@ class _Remembered:
         return sorted(changed)
 
 
-#: So many nodes are compared at a time.
+#: This many nodes are compared at a time.
 _AT_A_TIME = 64
 
 
@@ -313,7 +313,7 @@ class PartsByScore:
         self._frees: dict[tuple[str, int], tuple[_Idle, Free]] = {}
 
     def __call__(self, capacity: Searching, demand: Demand, reach: int) -> Fit | None:
-        """Return the place with the most points, one that disturbs nobody; or None."""
+        """Return the place with the most points that disturbs no job; or None."""
         offers = [
             (model, offered)
             for model in demand.models
@@ -483,7 +483,7 @@ class PartsByScore:
 
 
 def _is_whole(layer: Layer, node: int, need: Need, among: int, budget: int | None) -> bool:
-    """Whether a node has whole GPUs for a replica, and the view may still hand out so many."""
+    """Whether a node has whole GPUs for a replica, and the view may still hand out this many."""
     return (layer.masks[node] & among).bit_count() >= need.gpus and (budget is None or budget >= need.gpus)
 
 

@@ -36,8 +36,8 @@ def start_by_standing(
 ) -> Outcome:
     """Start gangs beside everything that runs, each for the tenant that stands lowest then.
 
-    `charge` is told what the tenant takes, which raises its standing. Within a tenant: higher priority, then
-    earlier submission; a gang that does not fit is passed by the tenant's next one.
+    `charge` receives what the tenant takes, which raises its standing. Within a tenant: higher priority, then
+    earlier submission. A gang that does not fit is passed by the tenant's next one.
     """
     queues = queues_of(waiting_jobs(view))
     capacity = view.capacity.fork()

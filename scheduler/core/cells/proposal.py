@@ -144,7 +144,7 @@ def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]])
     remaining = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
     left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}
     shares: dict[str, dict[str, int]] = defaultdict(dict)
-    # Of two cells of one size, a node is the better one to own.
+    # Between two cells of one size, a node is the better one to own.
     for kind, cell, size, _ in sorted(_cells(kinds), key=lambda entry: (-entry[2], not entry[3], entry[1])):
         for (name, model), gpus in sorted(remaining.items()):
             if model == kind.gpu_model and (count := min(gpus, left[kind.prefix]) // size):

@@ -149,7 +149,7 @@ class Space:
         self._change(fresh, -1)
 
     def let_go(self, leaves: Sequence[int]) -> list[int]:
-        """Note that someone holds these virtual GPUs no more; return those that nobody holds now."""
+        """Note that one holder gave up these virtual GPUs; return those that have no holder now."""
         holders, free = self.holders, []
         for leaf in leaves:
             count = holders[leaf] - 1

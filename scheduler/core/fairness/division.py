@@ -1,9 +1,9 @@
-"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a
-tenant's jobs would be on its own part of one, if nobody else were there.
+"""How virtual clusters are divided among their tenants at the instant of a snapshot, and how fast a tenant's
+jobs would be on its own part of one without other tenants.
 
-A part is seldom a whole number of GPUs. Of 2.5 GPUs, two are there all the time and a third half of it:
-so a gang runs for the part of the time for which there are GPUs for it, and one that is larger than the
-part, rounded up, never.
+A part is seldom a whole number of GPUs. If it is 2.5 GPUs, two are there all the time and a third for half of
+it. So a gang runs for the part of the time for which there are GPUs for it. A gang that is larger than the
+part, rounded up, never runs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Standing:
     lent: float = 0.0
     traded_in: Gpus = field(default_factory=dict)
     traded_out: Gpus = field(default_factory=dict)
-    #: Of all its jobs that run; and of its guaranteed ones with its own part alone (`_Draft._alone`).
+    #: The speed of all its running jobs, and that of its guaranteed jobs on its own part alone
+    #: (`_Draft._alone`).
     speed_here: float = 0.0
     speed_alone: float = 0.0
     #: How fast its guaranteed jobs are on each model, on average, relative to each one's best.
@@ -85,7 +86,7 @@ class Division:
     virtual_cluster: VirtualCluster
     #: What it is guaranteed itself, whatever it has lent or borrowed.
     own: Mapping[str, int]
-    #: By tenant: its members, and whoever else has jobs in it.
+    #: By tenant: the members, and other tenants that have jobs in it.
     standings: Mapping[str, Standing]
     #: For the account of the next instant.
     memory: Memory

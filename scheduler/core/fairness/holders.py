@@ -24,7 +24,7 @@ class TenantHoldings:
 
 
 class Idle:
-    """GPUs that may be taken and that nobody holds."""
+    """GPUs that may be taken and that no job holds."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -111,7 +111,7 @@ class Holders:
 
 
 def _relative(job: Job, model: str, run_options: RunOptions) -> float:
-    """Return how fast it is there relative to its best model in its virtual cluster; 1 where nobody knows."""
+    """Return its speed there relative to its best model in its virtual cluster; 1 where that is unknown."""
     run_option = run_options.of(job)
     if run_option is None:
         return 1.0

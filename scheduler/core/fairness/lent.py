@@ -1,9 +1,9 @@
-"""What of tenants' parts others use, and who holds more than his own.
+"""Which parts of tenants others use, and which tenants hold more than their own part.
 
-Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what
-is left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
-clusters leave idle, each in proportion to what it leaves. Of what is idle in one, each member lends in
-proportion to what it leaves.
+Guaranteed jobs beyond a tenant's part use what other members leave idle. Opportunistic jobs first use what is
+left of their own tenant's part, then the GPUs that no virtual cluster is guaranteed, and then what virtual
+clusters leave idle, each in proportion to what it leaves. Within a virtual cluster, each member lends in
+proportion to what it leaves idle.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Card = tuple[Share, ...]
 
 
 def share_of(part: GpuPart, labels: SharingLabels | None, gpu: int, device_bytes: int) -> Share:
-    """Return what a part is of this GPU, whose device has so many bytes (0: unknown)."""
+    """Return what a part is of this GPU, whose device has `device_bytes` bytes (0: unknown)."""
     return Share(gpu, part.request, part.memory_on(device_bytes), labels)
 
 

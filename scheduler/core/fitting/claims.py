@@ -69,13 +69,13 @@ class Claims:
         for model, node in self._touched:
             self._settle(model, node)
             for layer in self._layers[model]:
-                # Nobody looks at a layer from round to round.
+                # The changes of a layer are not read from round to round.
                 layer.changes.clear()
         self._touched.clear()
         return self._layers
 
     def _settle(self, model: str, number: int) -> None:
-        """Work out anew what one node offers in each layer."""
+        """Compute again what one node offers in each layer."""
         fleet = self._cluster.fleets[model]
         usable, cpus, memory = fleet.usable[number], fleet.cpus[number], fleet.memory[number]
         claims = self._claims[model, number].values()

@@ -10,7 +10,7 @@ from scheduler.core.model.snapshot import Job
 
 
 class IdleCluster:
-    """What the usable nodes could hold if nobody were there."""
+    """What the usable nodes could hold if they were empty."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -68,7 +68,7 @@ class Feasibility:
             name: frozenset(member.tenant for member in vc.members) for name, vc in virtual_clusters.items()
         }
         self._empty: dict[str, Layer] = {}
-        #: Of the tenants that have any: the facts they were made from, and the users and shapes of jobs that
+        #: For the tenants that have any: the facts they were made from, and the users and shapes of jobs that
         #: they hold.
         self._quotas: dict[str, tuple[Tenant, tuple[Quota, ...], set[object]]] = {}
         #: By virtual cluster: what decides about its guaranteed jobs. Many own the same.
@@ -367,7 +367,7 @@ class Feasibility:
                 assert self._layout is not None
                 self._world = self._world or World(self._layout)
                 bindable = bindable_nodes(self._world, owner, demand.candidates)
-                # Of the nodes those in the pinned cell that it names, or those in none.
+                # The nodes in the pinned cell that it names, else the nodes in no pinned cell.
                 own = [node.pinned_cell == demand.pinned_cell for node in fleet.nodes]
                 usable = [mask if mine else 0 for mask, mine in zip(fleet.usable, own, strict=True)]
                 whole = Layer.unclaimed(fleet, usable)

@@ -29,7 +29,7 @@ WHOLE = 1_000
 
 
 class Ask(NamedTuple):
-    """What a task takes of one node: so many GPUs, and `share` of each of them."""
+    """What a task takes of one node: `gpus` GPUs, and `share` of each of them."""
 
     gpus: int
     cpus: float = 0.0
@@ -40,7 +40,7 @@ class Ask(NamedTuple):
 
 
 def kinds_of(tasks: Iterable[Task], gpu_models: tuple[str, ...], jobs: float = 1.0) -> list[TaskKind]:
-    """Return what the replicas of so many jobs ask for that have these tasks and accept these models."""
+    """Return what the replicas ask for of `jobs` jobs that have these tasks and accept these models."""
     return [
         TaskKind(
             gpus=task.gpus,
@@ -67,7 +67,7 @@ class Free(NamedTuple):
 
     model: str
     cpus: float
-    #: Of each GPU.
+    #: The idle share of each GPU.
     shares: tuple[int, ...]
 
 
@@ -166,7 +166,7 @@ class Fragmentation:
         """Return the parts of the expected fragment by what the tasks find missing."""
         amounts = dict.fromkeys(Cause, 0.0)
         shares = sorted(free.shares)
-        #: What the smallest so many of them sum to.
+        #: The sums of the smallest 0, 1, 2, ... shares.
         below = [0, *accumulate(shares)]
         for ask, often in self._workload:
             too_small = bisect_left(shares, ask.share)

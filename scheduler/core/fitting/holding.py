@@ -175,7 +175,7 @@ def nodes_of(fleet: Fleet, demand: Demand, nodes: Sequence[int]) -> tuple[NodeId
 
 
 def freed(leaving: Iterable[Part], staying: Iterable[Part]) -> int:
-    """Return the set of a node's GPUs that nobody has any more when some leave."""
+    """Return the set of a node's GPUs that are idle once some leave."""
     gone, kept = 0, 0
     for part in leaving:
         gone |= part.mask

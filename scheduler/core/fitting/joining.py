@@ -58,7 +58,7 @@ def _accepts(
 ) -> bool:
     """Whether a job may be started on these GPUs, which others have."""
     if not places:
-        return False  # Replicas without GPUs stay where they are, of which nobody tells.
+        return False  # Replicas without GPUs stay where they are, and `places` does not list these.
     model, number, _ = places[0]
     fleet = capacity.cluster.fleets[model]
     node = fleet.nodes[number]

@@ -2,8 +2,8 @@
 
     idle       no job holds them or is nominated for them
     releasing  and those whose holder is stopping, with no successor named yet
-    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); whoever lost a
-               guarantee in the view's own virtual cluster makes room for higher priorities only
+    evicting   and those of opportunistic jobs, which may be reclaimed (not in the spare view); a job that
+               lost its guarantee in the view's own virtual cluster makes room for higher priorities only
     own        and those of the view's own jobs that are not settled yet
 
 A gang is looked for in each layer in turn, so no job is disturbed while there is another way.

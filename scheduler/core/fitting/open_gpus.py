@@ -1,6 +1,6 @@
 """A place for a gang that has parts of GPUs: on open GPUs where they fit, else on fresh ones.
 
-KubeShare 1.0's choice of a device (HPDC 2020): of all GPUs that will do the one on which least is left, so
+KubeShare 1.0's choice of a device (HPDC 2020): the GPU on which least is left, among all that will do, so
 that a fresh one is opened only when no open one fits. Deviations: a gang is placed whole, near together, and
 each of its replicas has a GPU of its own; a fresh GPU is taken where the fewest are left, so that big holes
 stay whole.
@@ -86,8 +86,9 @@ class OpenGpus:
             yield from [(1 << node, group) for group in layout.levels[rank]]
 
     def able(self, node: int, need: Need, among: int, budget: int | None) -> list[int]:
-        """Return the numbers of the GPUs of a node, among a set, that will do for a replica with a part, as
-        far as so many more may be handed out."""
+        """Return the numbers of those GPUs of a node, among a set, that will do for a replica with a part, as
+        far as `budget` more may be handed out.
+        """
         assert need.part is not None
         request = need.part.request
         with_room = 0 if self.is_carried else self.layer.masks[node]
@@ -227,8 +228,9 @@ class OpenGpus:
     def _on_fresh(
         self, need: Need, scope: int, group: int, taken: _Taken
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the same for GPUs that nobody has, where the fewest of them are left; one is enough, or a few
-        where others lose more or less."""
+        """Yield the same for GPUs that no job has, where the fewest of them are left; one is enough, or a few
+        where others lose more or less.
+        """
         assert need.part is not None
         if self.is_carried:
             return
@@ -300,7 +302,7 @@ def leaving(
     there = [pair for pair in occupants if pair[1].mask & share.gpu]
     card = free.cards.get(node, {}).get(share.gpu)
     if card is None:
-        # Whole jobs are there, or nobody who could be asked.
+        # Whole jobs are there, or none that could be asked.
         if not there or any([pair[1].shares for pair in there]):
             return None
         return [holding for holding, _ in there] if has_room(share, (), device) else None

@@ -42,7 +42,7 @@ class Layer:
         self.masks = masks
         self.cpus = cpus
         self.memory = memory
-        #: By number of GPUs on offer: the set of the nodes that offer so many.
+        #: By number of GPUs on offer: the set of the nodes that offer this number.
         self.by_count = [0] * (largest_node + 1)
         for node, mask in enumerate(masks):
             self.by_count[mask.bit_count()] |= 1 << node
@@ -67,7 +67,7 @@ class Layer:
 
     @classmethod
     def unclaimed(cls, fleet: Fleet, masks: Sequence[int]) -> Layer:
-        """Return what a fleet offers of these GPUs of each node when nobody is there."""
+        """Return what a fleet offers of these GPUs of each node when it is empty."""
         layer = cls(list(masks), list(fleet.cpus), list(fleet.memory), fleet.largest_node)
         layer.storage = fleet.storage
         return layer
@@ -397,7 +397,7 @@ def _tightest(
 
 
 def _fullest(layer: Layer, domain: int, least: int, easier: Layer | None, liked: int) -> int | None:
-    """Return the node of the domain that offers the most GPUs, at least so many, or None."""
+    """Return the node of the domain that offers the most GPUs, at least `least`, or None."""
     for count in range(len(layer.by_count) - 1, least - 1, -1):
         for node in _by_ease(layer.by_count[count] & domain, easier, liked):
             return node

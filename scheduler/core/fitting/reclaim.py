@@ -31,7 +31,7 @@ CANDIDATES = 64
 
 #: Who holds some of a node, the first to be asked to leave first.
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
-#: Gangs wherever they are of which one alone has GPUs enough, and at most so many.
+#: Gangs, wherever they are, of which each alone has enough GPUs, but no more than this many.
 Elsewhere = Callable[[int], Sequence[Holding]]
 
 
@@ -187,11 +187,11 @@ def lacking_of(part: Part, free: Layer) -> tuple[float, float]:
 def fewest(
     occupants: Sequence[tuple[Holding, Part]], lacking: Part, gpus: int, free: Layer, gone: Sequence[Part]
 ) -> list[tuple[Holding, Part]] | None:
-    """Choose who must leave for so many GPUs of `lacking.mask`, and its CPUs and memory, to come free.
+    """Choose which jobs must leave so that `gpus` GPUs of `lacking.mask`, and its CPUs and memory, come free.
 
-    What it reads has to be possible too, beside what the node reads in `free` without those who are `gone`.
-    Takes occupants in their order until it is enough, then lets off those who turn out not to be needed,
-    the most expensive first. None when all of them together are not enough.
+    What it reads has to be possible too, beside what the node reads in `free` without those that are `gone`.
+    Takes occupants in their order until it is enough. Then lets off those that turn out not to be needed, the
+    most expensive first. None when all of them together are not enough.
     """
 
     shared = any([part.shares for _, part in occupants])

@@ -121,10 +121,10 @@ class Searching(Offers):
         return None
 
     def find(self, demand: Demand) -> Fit | None:
-        """Return the best place for a gang, one that disturbs nobody if there is one; or None.
+        """Return the best place for a gang, one that disturbs no job if there is one; or None.
 
-        Where a view has cells of its own they are guaranteed to it: it rather uses nodes there that it had
-        better avoid than none (decision 0016). What is no candidate never will do.
+        Where a view has cells of its own they are guaranteed to it: it uses nodes there that it should avoid
+        if there is no other place (decision 0016). A node that is no candidate is never used.
         """
         fit = self._search(demand)
         if fit is None and demand.avoid and self._private:
@@ -218,7 +218,7 @@ class Searching(Offers):
             if is_free and all(
                 [free.takes(part.node, share, fleet.memory_of(part.node, share.gpu)) for share in part.shares]
             ):
-                continue  # All of it is free: nobody has to be asked.
+                continue  # All of it is free: no job has to be asked.
             others, gone = [], list[Part]()
             occupants = self._occupants(model, True, demand, part.node)
             makes_room = set[Holding]()

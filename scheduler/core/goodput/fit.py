@@ -41,9 +41,9 @@ Flags = NDArray[np.bool_]
 
 #: What a larger overlap, and replicas beyond the second, have to explain before they are believed in.
 _OVERLAP_WEIGHT, _REPLICAS_WEIGHT = 1e-3, 1e-2
-#: By how much more replicas on several nodes synchronise than on one, as long as nobody has tried.
+#: The assumed ratio between synchronising over several nodes and within one, until it was measured.
 _OVER_NODES = 1.1
-#: How many times more than what it is a part of nothing takes; β is no larger than so many α.
+#: No term takes more than this many times the time that it is a part of; β is no larger than this many α.
 _FAR = 100.0
 #: How the roots are rounded off, one after the other.
 _ROUNDINGS = (1e-1, 1e-3, 1e-5)
@@ -59,9 +59,9 @@ class Measurement:
     local_batch: int
     #: Gradients added up before the one that synchronises.
     accumulation: int
-    #: Of one gradient, without synchronising.
+    #: The seconds of one gradient, without synchronising.
     gradient_seconds: float
-    #: Of a whole iteration: gradients, synchronising, update.
+    #: The seconds of a whole iteration: gradients, synchronising, update.
     iteration_seconds: float
 
 

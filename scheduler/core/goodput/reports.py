@@ -1,12 +1,13 @@
-"""What the progress lines of an adaptive job say of how it scales: times, gradient noise and limits.
+"""What the progress lines of an adaptive job state about how it scales: times, gradient noise and limits.
 
-A line may say three things, each as a whole or not at all: the limits of its batch with the batch it has now;
-how long a gradient and an iteration took since the line before, with that batch; squared norm and variance of
-its gradient. On how many nodes and replicas it ran is known without it. Every number comes from a program of
-the job's user: a line with one that makes no sense is passed over, and what was known stays.
+A line may state three things, each as a whole or not at all: the limits of its batch with the batch it has
+now; how long a gradient and an iteration took since the line before, with that batch; squared norm and
+variance of its gradient. The line need not state its nodes and replicas: these are known. Every number comes
+from a program of the job's user. A line with a number that makes no sense is passed over, and what was known
+stays.
 
 Times are kept as means, one for each way of running. A mean remembers `WEIGHT_MOST` iterations: machines
-change. Of more than `WAYS_MOST` ways those are forgotten that nothing was told of for longest.
+change. Where there are more than `WAYS_MOST` ways, those are forgotten whose last report is oldest.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class GoodputReport:
     limits: Limits | None = None
     batch: Batch | None = None
     noise: Noise | None = None
-    #: By way of running, the one that was told of last at the end.
+    #: By way of running, the one that was reported last at the end.
     times: Mapping[Way, Times] = field(default_factory=dict)
     #: The most replicas that anything was timed with.
     most_replicas: int = 0

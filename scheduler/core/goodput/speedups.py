@@ -81,8 +81,9 @@ class Speedups:
 
 
 class CurvePoint(NamedTuple):
-    """A job at its best with so many replicas: samples per second at the initial batch, how many times those
-    with one replica, what a sample is worth, and the batch."""
+    """A job at its best with `replicas` replicas: samples per second at the initial batch, how many times
+    those with one replica, what a sample is worth, and the batch.
+    """
 
     replicas: int
     nodes: int

@@ -13,7 +13,7 @@ from scheduler.core.lending.lots import cells_of, kinds_of, words_of
 from scheduler.core.model import wording
 from scheduler.core.model.loan_terms import Loan, LoanId, Lot, Offer
 
-#: Stands for whoever will take an offer.
+#: Stands for the virtual cluster that will take an offer.
 NOBODY = ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: After a gap of more than so many rounds and seconds between two observations nothing is known.
+#: After a gap of more than this many rounds and seconds between two observations nothing is known.
 GAP_ROUNDS, GAP_SECONDS = 10, 60.0
 
 Steps = Sequence[Sequence[float]]
@@ -26,7 +26,7 @@ def remembered(memory: Mapping[str, Any], now: float, round_seconds: float) -> M
 
 
 def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
-    """Return the steps after so many were seen to be idle."""
+    """Return the steps after `idle` of them were seen to be idle."""
     if idle < 1:
         return []
     kept = [list(step) for step in steps if step[0] < idle]

@@ -4,9 +4,9 @@ borrowed.
 A pure function of time, so that a guarantee returns to its owner at the stated moment whatever else happens.
 Cells change hands by type and number, as they are owned: which hardware they stand for is found afterwards.
 Where the lender has a cell only as part of a larger one, the smallest such cell is split and the other parts
-stay the lender's; when the loan ends it has the whole cell again. Hardware from which all could be had that
-is owned can be split into what is lent as well (cells nest evenly), and whoever borrows has only what
-another gave: so sums never change, and what is feasible without loans stays so.
+stay the lender's; when the loan ends it has the whole cell again. Hardware that can be split into all that is
+owned can be split into what is lent as well (cells nest evenly), and a borrower has only what another gave.
+So sums never change, and what is feasible without loans stays so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def own_of(lending: Lending, cells: Specification | None) -> Guarantees:
     return Guarantees(gpus=lending.own_gpus, cells=_known(own) if own else None)
 
 
-#: The last specifications of their owners: made anew from every snapshot, and numbered once.
+#: The last specifications of their owners: every snapshot makes them again, and each is numbered once.
 _owned: deque[Specification] = deque(maxlen=4)
 
 

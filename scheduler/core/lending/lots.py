@@ -46,7 +46,7 @@ def gpus_of(lot: Lot, layout: Layout | None) -> dict[str, int]:
 
 
 def cost(price: Millicredits, gpus: int, seconds: float) -> Millicredits:
-    """Return what so many GPUs cost for so long, rounded up; `price` is for a GPU and an hour."""
+    """Return what `gpus` GPUs cost for `seconds`, rounded up; `price` is for a GPU and an hour."""
     return math.ceil(price * gpus * seconds / SECONDS_IN_AN_HOUR)
 
 

@@ -28,7 +28,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One virtual cluster. Cells are by chain and level; of what it has, some may be borrowed."""
+    """One virtual cluster. Cells are by chain and level; some of what it has may be borrowed."""
 
     virtual_cluster: str
     #: GPUs of its guarantee that no guaranteed job has, by model: where they are divided by counts.

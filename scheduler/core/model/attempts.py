@@ -73,7 +73,7 @@ class State:
     parts: Mapping[int, Part]
     #: Whether its nodes were told to start.
     go: bool = False
-    #: Why it stops or has stopped; of a gang that failed also where no other part was left to be stopped.
+    #: Why it stops or has stopped; set for a failed gang also where no other part was left to stop.
     stop_cause: StopCause = StopCause.NONE
     #: Exactly when it has ended.
     outcome: Outcome | None = None

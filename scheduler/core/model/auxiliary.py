@@ -55,7 +55,7 @@ class Auto:
 
     cpus: bool = True
     memory: bool = True
-    #: Of one replica; empty: nobody knows.
+    #: The sensitivity of one replica; empty: unknown.
     sensitivity: Sensitivity = Sensitivity()
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and who asks for a part of
-#: one is not started. MEASURED: parts are shared, and policies let those jobs share that were measured to get
-#: along. FREE: policies may also let those share that nobody measured.
+#: Whether the jobs of a virtual cluster share GPUs. NEVER: each GPU is one job's, and a job that asks for a
+#: part of one is not started. MEASURED: parts are shared, and policies let jobs share that were measured to
+#: get along. FREE: policies may also let jobs share that were not measured together.
 SHARE_NEVER = "never"
 SHARE_MEASURED = "measured"
 SHARE_FREE = "free"
@@ -39,7 +39,7 @@ class GpuPart:
     memory_bytes: int = 0
 
     def memory_on(self, device_bytes: int) -> int:
-        """Return what it has of a device of so many bytes (0: unknown)."""
+        """Return how much it has of the memory of a device of `device_bytes` bytes (0: unknown)."""
         return self.memory_bytes or device_bytes * self.request // WHOLE_GPU
 
 

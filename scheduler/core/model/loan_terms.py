@@ -72,7 +72,7 @@ class Loan:
         return self.given_by(self.other(virtual_cluster))
 
     def other(self, virtual_cluster: str) -> str:
-        """Return the other side; nobody where it is on neither."""
+        """Return the other side; empty where the virtual cluster is on neither."""
         sides = {self.lender: self.borrower, self.borrower: self.lender}
         return sides.get(virtual_cluster, "")
 
@@ -112,7 +112,7 @@ class BorrowRule:
         return not self.gpu_models or gpu_model in self.gpu_models
 
     def may_serve(self, gpus: int, gpu_models: Iterable[str]) -> bool:
-        """Tell whether it could borrow so many GPUs at once of one of the models."""
+        """Return whether it could borrow `gpus` GPUs of one of the models at once."""
         return self.most_gpus >= gpus and any(map(self.takes, gpu_models))
 
 

@@ -32,7 +32,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """These jobs, so many GPUs, this round. Several jobs share the GPUs in the way `mode` says."""
+    """These jobs get this many GPUs this round. Several jobs share the GPUs in the way that `mode` states."""
 
     jobs: tuple[JobId, ...]
     gpus: int
@@ -89,7 +89,7 @@ class Decision:
     queue: tuple[JobId, ...] = ()
     #: What runs and is named in no grant stays as it is (otherwise it is stopped).
     keep_running: bool = False
-    #: Except these: jobs that run and lose their GPUs; of a group that shares them, one stands for all.
+    #: Except these: running jobs that lose their GPUs; one job stands for a group that shares them.
     stops: tuple[JobId, ...] = ()
     #: By a job that runs on: jobs that wait and get its GPUs beside it. Who finds no room there, or may not
     #: be on these nodes, waits.
@@ -145,7 +145,7 @@ class Action:
     #: For REGRADE: what the allocation is from now on.
     guaranteed: bool = True
     placement: Placement | None = None
-    #: Its jobs take turns of so many seconds on these GPUs; None: they use them at the same time.
+    #: Its jobs take turns of this many seconds on these GPUs; None: they use them at the same time.
     slice_seconds: float | None = None
     #: As `Running.opportunistic_gpus`, of the placement.
     opportunistic_gpus: int = 0

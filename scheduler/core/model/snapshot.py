@@ -92,7 +92,7 @@ class Node:
     pinned_cell: str = ""
     cpus: float = 0.0
     memory_bytes: int = 0
-    #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: nobody said.
+    #: Bytes a second of its storage, and bytes of it that stay in its cache; 0: not stated.
     storage_bandwidth: float = 0.0
     cache_bytes: int = 0
     version: int = 0
@@ -399,8 +399,8 @@ class Running:
     speeds: Mapping[JobId, float] = field(default_factory=dict)
     #: Seconds of a turn, in which the other jobs are frozen in place; None: they run at the same time.
     slice_seconds: float | None = None
-    #: So many GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed: they are
-    #: opportunistic, and who reclaims them makes the gang smaller and does not stop it.
+    #: This many of its GPUs, those of its last replicas, are beyond what its virtual cluster is guaranteed.
+    #: They are opportunistic: a job that reclaims them makes the gang smaller and does not stop it.
     opportunistic_gpus: int = 0
     #: When those of its jobs came that joined the others; these have the GPUs from the beginning.
     joined: Mapping[JobId, float] = field(default_factory=dict)

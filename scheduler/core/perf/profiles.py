@@ -37,7 +37,7 @@ MEMORY_MOST = 2**50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A progress line: of which attempt, and what it says. `is_alone`: nobody shared its GPUs."""
+    """A progress line: its attempt, and what it states. `is_alone`: no other job shared its GPUs."""
 
     attempt: int
     sequence: int
@@ -121,7 +121,9 @@ def stored_profile(values: Mapping[str, Any]) -> Profile:
 
 
 def first_known(profiles: Iterable[Profile | None]) -> Profile | None:
-    """Return each figure by the first that knows it: the job itself, then its like; None if nobody does."""
+    """Return each figure from the first profile that has it: the job's own, then those like it; None if none
+    does.
+    """
     known = [profile for profile in profiles if profile is not None]
     found = Profile(
         utilisation=next((one.utilisation for one in known if one.utilisation is not None), None),

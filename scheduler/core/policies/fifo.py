@@ -32,7 +32,7 @@ class Fifo:
 
     #: Of jobs that are alike the earlier starts first, and those without room change nothing.
     by_arrival: ClassVar[bool] = True
-    #: Nobody stops, moves or shares GPUs for one that starts.
+    #: No job stops, moves or shares GPUs for one that starts.
     only_starts: ClassVar[bool] = True
 
     backfill: bool = True

@@ -1,16 +1,16 @@
 """Optimus: each GPU to the job whose remaining time it shortens most.
 
 Y. Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
-section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where
-(t(n) - t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few
-nodes as possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
+section 4.1: every job gets the fewest GPUs that it can have, then one more at a time goes where (t(n) -
+t(n+1)) · GPUs of a replica is largest, t being the remaining time with n replicas; a job on as few nodes as
+possible (4.2). As Pollux's authors compare with it there are no parameter servers. Deviations:
 
-- Remaining time is what `run_time` expects at the job's own size on the GPU model in question, times how much
-  faster that is by its measured goodput than each other size; of a job of which nothing was measured, by
-  the number of GPUs. The paper predicts the epochs left from the loss, and iteration times by its own model.
+- Remaining time is what `run_time` expects at the job's own size on the GPU model in question, scaled to each
+  other size by its measured goodput, or, if nothing was measured, by the number of GPUs. The paper predicts
+  the epochs left from the loss, and iteration times by its own model.
 - A job gets at most twice the replicas that it ever had, and keeps its nodes while their number is the same.
-- Jobs that are not elastic have their own size or nothing. Who does not get the fewest GPUs waits: higher
-  priority first, then by submission.
+- Jobs that are not elastic have their own size or nothing. A job that does not get the fewest GPUs waits:
+  higher priority first, then by submission.
 - Several GPU models are decided one by one, as in `pollux`. Between intervals a job that waits starts on idle
   GPUs, with the fewest that it can have.
 """

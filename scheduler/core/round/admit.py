@@ -376,7 +376,7 @@ def _too_early(job: Job) -> Reason:
 def _hold(job: Job, facts: Facts, never: Reason | None, *, borrows: bool) -> tuple[Reason, ...]:
     """Return every reason not to consider a job that does not run; `never`: that it can never run at all.
 
-    `borrows`: it would run on GPUs that nobody guarantees it.
+    `borrows`: it would run on GPUs that are not guaranteed to it.
     """
     reasons = []
     if never is not None:

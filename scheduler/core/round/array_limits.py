@@ -1,4 +1,4 @@
-"""Arrays of which only so many tasks run at once: the others wait, whatever a policy would do."""
+"""Arrays that run a limited number of tasks at once: the others wait, whatever a policy would do."""
 
 from __future__ import annotations
 

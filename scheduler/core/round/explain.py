@@ -403,7 +403,7 @@ class _Shortages:
                 for leaf in chain.leaves
             }
             there = {node.name for node in fleet.nodes}
-            # Of what is divided by cells, what is in no cell is nobody's loss.
+            # Where a model is divided by cells, broken nodes in no cell cost no virtual cluster anything.
             broken = (broken & declared if declared else broken) | (declared - there)
         return sorted(broken)
 

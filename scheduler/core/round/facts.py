@@ -260,7 +260,7 @@ class Facts:
             shared[gpu] = (*shared.get(gpu, ()), share)
 
     def _can_have(self, running: Running, taken: Collection[GpuId], shared: Mapping[GpuId, Card]) -> bool:
-        """Whether nobody stays on the GPUs that an allocation is promised but those it shares them with."""
+        """Whether only the jobs stay on the GPUs promised to an allocation with which it shares them."""
         if any([gpu in taken for gpu in running.gpus]):
             return False
         shares = self.shares(running)

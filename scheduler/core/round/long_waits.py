@@ -1,23 +1,23 @@
 """A turn for the job that has waited longest, whatever the policy of its view prefers (decision 0072).
 
 An operator bounds how long jobs of a virtual cluster wait (`VirtualCluster.longest_wait_seconds`). Once a job
-has waited for longer it is *due*. In each view one due job at a time has GPUs reserved: the one of the
-highest priority, then the longest wait, of those that would fit if the view were empty.
+has waited for longer it is *due*. In each view one due job at a time has GPUs reserved: the one with the
+highest priority, then the longest wait, among those that would fit if the view were empty.
 
 - The job starts at once where it fits beside what runs, at the largest of its sizes that does.
 - Otherwise the policy decides first. Its decision holds where it starts the job, as one that preempts may.
-- Otherwise the policy decides again around a reservation. Reserved is the place that comes free when the
-  fewest of the oldest allocations of the view end, at the smallest of the job's sizes. Who runs there is
-  *pinned*: the policy neither stops nor moves it. What is idle there, or comes free, is offered to no other
-  job of the view. Newer allocations never enter the reservation, so that the job starts when the oldest have
-  ended: within the bound and the longest of the running jobs.
+- Otherwise the policy decides again around a reservation. The reserved place is the one that comes free when
+  the fewest of the oldest allocations of the view end, at the smallest of the job's sizes. A job that runs
+  there is *pinned*: the policy neither stops nor moves it. What is idle there, or comes free, is offered to
+  no other job of the view. Newer allocations never enter the reservation, so that the job starts when the
+  oldest have ended: within the bound and the longest of the running jobs.
 - The job keeps what it started with for as long as the bound, its *turn*, so that a policy that preempts does
   not stop it in the next round.
 
-Deviations from a reservation as in EASY: nobody starts on reserved GPUs because its time limit says that it
-ends in time, since that would promise no more than a start by the limits of those that run. Other views may
-use reserved GPUs: guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. A job
-that waits with a higher priority than the due job is held back by no reservation and no turn.
+Deviations from a reservation as in EASY: no job starts on reserved GPUs because its time limit ends in time,
+since that would promise no more than a start by the limits of those that run. Other views may use reserved
+GPUs: guarantees outrank the turns of opportunistic jobs, and opportunistic jobs give way. A job that waits
+with a higher priority than the due job is held back by no reservation and no turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from scheduler.core.round.run_view import Plugins, ViewOutcome, place, settle_ex
 
 #: Under this name a round remembers who has a turn; no virtual cluster may have it.
 LONG_WAITS = "long waits"
-#: So many due jobs are tried in a view and round.
+#: This many due jobs are tried in a view and round.
 TRIED = 100
 
 Unit = tuple[JobId, ...]
@@ -100,7 +100,7 @@ class LongWaits:
             del self._due[number]
 
     def _due_at(self, number: JobId) -> float | None:
-        """Return when a job has waited for too long; None: it does not wait, or nobody bounds that."""
+        """Return when a job has waited for too long; None: it does not wait, or its wait has no bound."""
         job = self._admission.admitted.get(number)
         if job is None or number in self._facts.current or job.virtual_cluster not in self._bounds:
             return None
@@ -224,7 +224,7 @@ class LongWaits:
 
 
 def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
-    """Return what to reserve for a job; None where it could not start though nobody of its view ran."""
+    """Return what to reserve for a job; None where it could not start even if its view were empty."""
     capacity = view.capacity.fork()
     capacity.keep_all()
     for size in sizes_of(job):
@@ -297,7 +297,7 @@ def _age(holding: Holding) -> tuple[bool, float, int]:
 
 
 def _undisturbed(decision: Decision, view: View, units: Iterable[Unit]) -> Decision:
-    """Return the decision, in which nobody comes beside those whose end is waited for."""
+    """Return the decision, in which no job joins those whose end is waited for."""
     hosts = {job for unit in units for job in unit}
     if hosts.isdisjoint(decision.joins):
         return decision

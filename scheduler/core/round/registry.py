@@ -102,7 +102,7 @@ _PLACERS: Mapping[str, type[Placer]] = {
 }
 
 
-#: Of each plug-in that is installed and cannot be used: why.
+#: For each plug-in that is installed and cannot be used: the reason.
 UNUSABLE: dict[str, str] = {}
 
 
@@ -146,7 +146,7 @@ def make_policy(text: str, parameters: Mapping[str, Any] | None = None) -> Polic
 
 
 def only_starts(vc: VirtualCluster) -> bool:
-    """Whether the policy of a virtual cluster stops, moves and joins nobody for one that starts."""
+    """Whether the policy of a virtual cluster never stops, moves or joins a job for one that starts."""
     return declares("only_starts", vc.policy, vc.policy_parameters)
 
 

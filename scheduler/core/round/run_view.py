@@ -22,7 +22,7 @@ from scheduler.core.round.registry import make_placer, make_policy
 
 #: Serve a view whose own policy or placer takes too long.
 CHEAP_POLICY, CHEAP_PLACER = "fifo", "consolidate"
-#: So often a policy decides anew in a round without those whose constraints between tags cannot be met.
+#: How often a policy decides in a round, each time without jobs whose constraints between tags cannot be met.
 MOST_TIMES = 4
 
 
@@ -113,8 +113,8 @@ def run_view(view: View, plugins: Plugins, memory: Memory, overran: str = "") ->
 def _decided(view: View, plugins: Plugins, memory: Memory) -> tuple[Decision, PlacerDecision, Capacity]:
     """Return what the policy and the placer decide, and what that leaves.
 
-    Whoever waits for a must between tags would have been granted GPUs for nothing: the policy decides again
-    without him.
+    A job that waits for a must between tags would have been granted GPUs for nothing: the policy decides
+    again without it.
     """
     policy, placer = plugins.made_policy, plugins.made_placer
     if not view.jobs and not memory and getattr(policy, "by_arrival", False):
@@ -172,8 +172,9 @@ def around_pinned(view: View, decision: Decision) -> Decision:
 
 
 def staying_together(view: View, decision: Decision, staying: Container[JobId]) -> Decision:
-    """Return the decision in which these leave nobody with whom they share GPUs, and nobody takes their
-    place there."""
+    """Return the decision in which these leave no job with which they share GPUs, and no job takes their
+    place there.
+    """
     refused = {job for job in decision.leaves if job in staying}
     if not refused:
         return decision
@@ -321,7 +322,7 @@ def _check_joins(decision: Decision, view: View, granted: Collection[JobId]) -> 
 
 
 def _check_nodes(grant: Grant, demand: Demand, view: View) -> None:
-    """Raise PolicyError where the nodes that a grant names are not those of so many equal replicas."""
+    """Raise PolicyError where the nodes that a grant names are not those of that many equal replicas."""
     fleet = view.capacity.cluster.fleets.get(grant.gpu_model or "")
     known = {node.id for node in fleet.nodes} if fleet is not None else set()
     wrong = [node for node, replicas in grant.nodes if node not in known or replicas < 1]

@@ -136,7 +136,7 @@ def is_lent_by(node: Node, pool: str) -> bool:
 
 
 def stop_instant(node: Node) -> float:
-    """Return when whoever is left on a node that is returning has to be stopped."""
+    """Return when the jobs that are left on a returning node have to be stopped."""
     assert node.loan is not None
     assert node.loan.stops_at is not None
     return node.loan.stops_at

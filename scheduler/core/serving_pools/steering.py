@@ -32,7 +32,7 @@ class Steering:
 
     #: Nodes to lend, those first that were about to go back.
     lend: tuple[NodeId, ...] = ()
-    #: So many of those that are lent are asked back, to be there by that instant.
+    #: How many of the lent nodes are asked back, to be there by that instant.
     ask_back: int = 0
     return_by: float = 0.0
 

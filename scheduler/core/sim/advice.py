@@ -44,7 +44,7 @@ class Demands:
 
     #: Most GPUs of a model that all virtual clusters together may own.
     budget_gpus: Mapping[str, int] = field(default_factory=dict)
-    #: By virtual cluster and type of cell: so many it must own, be it as parts of larger cells.
+    #: By virtual cluster and type of cell: how many it must own, possibly as parts of larger cells.
     minimum: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Virtual clusters to be left as they are.
     keep: Collection[str] = ()
@@ -58,7 +58,8 @@ class Effort:
 
     #: The newest of each virtual cluster; older ones are left out.
     jobs_of_each: int = 20_000
-    #: Of all trials together, as far as two assignments for each virtual cluster allow.
+    #: The most simulated jobs in all trials together, as far as two assignments for each virtual cluster
+    #: allow.
     simulated_jobs: int = 300_000
     #: For each virtual cluster at first.
     assignments: int = 12
@@ -104,9 +105,9 @@ def advise(
 ) -> Advice:
     """Return the assignment of cells for each virtual cluster that makes its jobs wait least.
 
-    `facts` are those at the window's beginning, with nobody on the cluster; `base` says what hardware there
-    is and who owns what of it today. The jobs of `history` that were submitted before the window come first
-    and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
+    `facts` are those at the window's beginning, with an empty cluster; `base` states what hardware there is
+    and which parts virtual clusters own today. The jobs of `history` that were submitted before the window
+    come first and are not counted. Raises AdviceError, and SpecificationError for a base that is wrong.
     """
     return _Adviser(
         facts, compiled(base), history, demands or Demands(), window_seconds, rules, effort or Effort()

@@ -38,7 +38,7 @@ class Schedule:
         into = done_seconds - (self._ends[present] - here.seconds)
         more[here.batch_size] += min(max(0.0, into / here.epoch_seconds), here.epochs)
         known = {regime.batch_size: regime for regime in begun.regimes}
-        # A batch size of which nobody knew is known once it was seen.
+        # An unknown batch size is known once it was seen.
         for phase in self._phases[: present + 1]:
             fresh = Regime(batch_size=phase.batch_size, epoch_seconds=phase.epoch_seconds)
             known.setdefault(phase.batch_size, fresh)

@@ -54,7 +54,7 @@ class BudgetMeter:
                     events.schedule(renewed_at, nothing)
 
     def take_in(self, tenants: Iterable[Tenant]) -> None:
-        """Take in new and changed budgets; of those that are known already goes on what is left."""
+        """Read new and changed budgets; what is left of known ones stays."""
         for tenant in tenants:
             known, budget = self._balances.get(tenant.name), tenant.budget
             if budget is None:

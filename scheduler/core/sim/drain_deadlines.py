@@ -1,4 +1,4 @@
-"""Nodes that close: rounds are told, as time goes on, which jobs would still run there when they do."""
+"""Nodes that close: rounds see, as time goes on, which jobs would still run there when they do."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ class Bounds:
     """How far a forecast looks."""
 
     horizon_seconds: float = 30 * DAY_SECONDS
-    #: Of each of the three runs.
+    #: The most rounds in each of the three runs.
     rounds: int = 1_000
     #: The first rounds of the expected run come as they would in the live loop. From then on each
     #: `rounds_to_double` rounds double the time between two: what is far ahead need not be known to the
     #: second. None: they never do. The other two runs, which only bound the interval, get half of both.
     exact_rounds: int = 16
     rounds_to_double: int | None = 8
-    #: After so many changes of guarantees by loans no new loan is made: each costs like some rounds.
+    #: After this many changes of guarantees by loans no new loan is made: each costs like some rounds.
     loan_changes: int = 20
 
     @classmethod

@@ -15,7 +15,7 @@ from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.progress import Attempt, Progress
 from scheduler.core.sim.workload import Truth
 
-#: Tenant and application; jobs without one are like nobody.
+#: Tenant and application; jobs without one are like no other.
 _Class = tuple[str, str]
 
 
@@ -42,7 +42,7 @@ class ProfileReporter:
         return replace(job, profile=self._known_of(job, None))
 
     def begin(self, job: JobId, running: Running) -> None:
-        """Its attempt begins. What is told beside others on its GPUs says nothing of it."""
+        """Begin an attempt. Reports made beside others on its GPUs describe nothing of the job."""
         is_alone = len(running.jobs) == 1 and not self._facts().shares(running)
         if job in self._true and job not in self._measured and is_alone:
             attempt = self._progress[job].present

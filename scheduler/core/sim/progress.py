@@ -45,7 +45,7 @@ _ENDS: dict[Status, JobEvent] = {
 
 
 def _begun() -> State:
-    """Return the state of an attempt that runs: nobody waits here for nodes to be ready."""
+    """Return the state of a running attempt: attempts do not wait for nodes to be ready here."""
     state = planned(0, [GANG])
     for event in (Promoted(), PartRunning(node=GANG)):
         state, _ = step(state, event)
@@ -99,7 +99,7 @@ class Attempt:
             self.counted_at = now
 
     def pause(self, now: float, seconds: float) -> None:
-        """Make no progress for so many seconds from now on."""
+        """Make no progress for `seconds` from now on."""
         self.count(now)
         self.counted_at = max(self.counted_at, now) + seconds
         self.version += 1
@@ -177,7 +177,7 @@ class Progress:
         return end
 
     def leave(self, now: float, *, kept: float | None = None) -> tuple[float, float]:
-        """Leave the GPUs of an attempt that has ended. Of its work, `kept` seconds remain done (None: all).
+        """Leave the GPUs of an attempt that has ended. `kept` seconds of its work remain done (None: all).
 
         Returns (seconds without progress, seconds of reference work lost).
         """

@@ -1,4 +1,4 @@
-"""What simulated rounds are told of how long jobs like those at hand ran, where a policy reads it."""
+"""The run times of similar jobs that simulated rounds see, where a policy reads them."""
 
 from __future__ import annotations
 

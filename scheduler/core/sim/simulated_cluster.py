@@ -471,7 +471,7 @@ class SimulatedCluster:
         facts, progress = self.facts, self.progress[job]
         ended = progress.exit(self._events.now, how)
         if facts.jobs[job].trial is not None and ended.outcome in GOES_ON:
-            kept = 0.0  # A trial begins anew.
+            kept = 0.0  # A trial starts again.
         started_at = progress.present.started_at
         self.steps.note(job, running)
         self._scaling.end(job)

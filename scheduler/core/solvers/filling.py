@@ -55,7 +55,7 @@ def fill(polytope: Polytope, paces: Paces) -> Floats:
             ending[np.argmax(np.where(rising, raised.blame, -1.0))] = True
         water = _Water(progress, water.ended | ending)
         if not (blamed & ~at_best).any():
-            # Nobody was short of GPUs, only of time: it may go on like that for as many programs as jobs.
+            # No job was short of GPUs, only of time: it may go on like that for as many programs as jobs.
             water = _skip_ahead(polytope, paces, water)
     return water.progress
 

@@ -25,7 +25,7 @@ SLACK = 1e-8
 class More:
     """Rows besides those of the polytope: terms <= upper."""
 
-    #: Of the columns of the polytope, and of variables besides.
+    #: Terms over the columns of the polytope, and over further variables.
     shares: Terms
     further: Terms
     upper: Floats
@@ -80,7 +80,7 @@ def best_shares(
 
 
 def within(polytope: Polytope, shares: Floats) -> Floats:
-    """Return the shares without the solver's last error: not negative, nobody above all its time or GPUs."""
+    """Return the shares without the solver's last error: not negative, no job above all its time or GPUs."""
     shares = np.maximum(shares, 0.0)
     time = polytope.time.of(shares) / polytope.size
     used = polytope.use.of(shares) / np.where(polytope.gpus > 0, polytope.gpus, 1.0)

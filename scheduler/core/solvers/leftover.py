@@ -24,7 +24,7 @@ NEAR = 1e-12
 
 
 def is_alike_everywhere(polytope: Polytope) -> bool:
-    """Tell whether every job is as fast on one model as on another, and nobody in pairs."""
+    """Return whether every job is as fast on one model as on another, and no jobs are paired."""
     best = polytope.best
     return not polytope.paired.any() and bool((polytope.rate_first >= ALIKE * best[polytope.first]).all())
 

@@ -17,7 +17,7 @@ from scheduler.core.solvers.polytope import Polytope
 from scheduler.core.solvers.terms import one
 
 #: From this many groups on the interior point method is the faster one for one stage, and for both stages in
-#: one program; up to so many models.
+#: one program, for at most this many models.
 INSIDE_FROM, FAIR_INSIDE_FROM, MOST_MODELS = 40, 2, 24
 #: No job's shares begin lower: the way from there would be long.
 LEAST_BEGINNING = 1e-4

@@ -79,6 +79,6 @@ def progress_of(instance: Instance, throughput: Floats) -> Floats:
 
 
 def order_of_arrival(instance: Instance) -> Ints:
-    """Return the jobs, the oldest first; of two equally old the one listed first."""
+    """Return the jobs, the oldest first; between two equally old ones, the one listed first."""
     order: Ints = np.argsort(-instance.age_seconds, kind="stable")
     return order

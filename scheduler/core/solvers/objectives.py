@@ -74,7 +74,7 @@ class Makespan(Objective):
 
 
 class MaxSumThroughput(Objective):
-    """The most steps per second in sum, whoever makes them (section 4.2; weights do not count)."""
+    """The most steps per second in sum, whichever jobs make them (section 4.2; weights do not count)."""
 
     meaning: ClassVar[str] = "steps per second of all jobs"
 

@@ -21,7 +21,7 @@ from scheduler.core.solvers.polytope import Polytope
 
 
 class ShortestJobFirst(Objective):
-    """The job of least remaining time first; of two alike the older one."""
+    """The job of least remaining time first; between two alike, the older one."""
 
     agnostic_to_speed: ClassVar[bool] = True
     shares_gpus: ClassVar[bool] = False

@@ -22,8 +22,8 @@ from scheduler.core.model.snapshot import Job, JobId
 def grants_of(view: View, pools: Sequence[Pool], rows: Sequence[Sequence[Row]]) -> tuple[Grant, ...]:
     """Return grants for the gangs of all pools, given the nodes of each; those with none get nothing.
 
-    Whoever shares GPUs keeps them. First come gangs that stay, then those that only shrink, so that what they
-    give up is there for the others, the largest of which come first.
+    A job that shares GPUs keeps them. First come gangs that stay. Then come those that only shrink, so that
+    the others can have what they give up. The others come last, the largest first.
     """
     order: list[tuple[int, int, float, JobId, list[Grant]]] = []
     for unit in dict.fromkeys(running.jobs for running in view.running.values()):

@@ -1,7 +1,7 @@
-"""A lease made real on the view's GPUs: who stays, who moves, who starts, who has to leave.
+"""A lease made real on the view's GPUs: which jobs stay, move, start, or leave.
 
-Whoever has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
-checkpointed (Gavel, section 5). Nobody stops for a turn that cannot be taken: gangs without a turn leave only
+A job that has its turn on the model it runs on keeps exactly its GPUs: its lease is extended, and nothing is
+checkpointed (Gavel, section 5). No job stops for a turn that cannot be taken: gangs without a turn leave only
 when others need their place.
 """
 
@@ -74,7 +74,8 @@ class LeaseSettler:
                 continue
             self._keep(unit, holding)
         if len(self._capacity.pending) > MANY:
-            # Who of so many must leave is not worth choosing: those for whom there is room stay in the end.
+            # Which of these jobs leave first makes no difference: those for which there is room stay in the
+            # end.
             for holding in list(self._capacity.pending.values()):
                 self._capacity.drop(holding)
 
@@ -106,7 +107,7 @@ class LeaseSettler:
         return True
 
     def spare_others(self) -> None:
-        """Let everyone stay in whose place nobody came."""
+        """Let each job stay whose place no other job took."""
         for jobs, holding in list(self._capacity.pending.items()):
             if self._capacity.may_stay(holding):
                 self._keep(jobs, holding)

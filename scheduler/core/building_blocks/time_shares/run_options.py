@@ -16,7 +16,7 @@ from scheduler.core.fitting.demand import amount_of, demand_of, shape_in, sizes_
 from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, NEGLIGIBLE
 
-#: No rate of a job is believed that is so many times another one of its rates.
+#: A rate of a job is not believed if it is this many times another one of its rates.
 MOST_RATIO = 1 / NEGLIGIBLE
 
 
@@ -100,7 +100,7 @@ class RunOptions:
         if best <= 0:
             return None
         stated = [rate for rate in known.throughput.values() if rate > 0]
-        # The rate that is speed 1, at the job's own size; where nobody knows any, one sample a second.
+        # The rate that is speed 1, at the job's own size; one sample a second where no rate is known.
         unit = (known.throughput.get(self._reference) or max(stated)) if stated else 1.0
         unit *= gpus / job.gpus
         running = {model: speeds[model] for model in models if speeds[model] > 0}

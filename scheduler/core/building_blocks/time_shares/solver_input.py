@@ -18,7 +18,7 @@ from scheduler.core.model.snapshot import Job, JobId
 from scheduler.core.solvers.checking import ABSURD, checked_instance
 from scheduler.core.solvers.instance import Floats, Instance, Pairs
 
-#: Pairs that nobody measured, whoever gains most by sharing: the solver takes longer with each.
+#: Pairs that were not measured, those with the largest gain first: the solver takes longer with each.
 FORETOLD_MOST = 500
 #: What decides how fast a job is, alone and in company: its application, its size, its rates by model.
 _JobClass = tuple[str, int, tuple[tuple[str, float], ...]]

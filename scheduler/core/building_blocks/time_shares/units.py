@@ -16,7 +16,7 @@ TimeShares = dict[Unit, dict[str, float]]
 
 #: A share below this is the solver's rounding.
 NEGLIGIBLE_SHARE = 1e-6
-#: Shares that agree in so many digits are equal.
+#: Shares that agree in this many digits are equal.
 SHARE_DIGITS = 6
 
 

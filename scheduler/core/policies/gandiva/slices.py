@@ -41,7 +41,7 @@ class Slices:
         self.ends_at = view.now + seconds if self.is_over else ends
 
     def rank(self, job: Job) -> tuple[Any, ...]:
-        """Return the place in line: in the middle of a slice nobody of equal priority passes who runs."""
+        """Return the place in line: within a slice no job passes a running one of equal priority."""
         number, running = job.id, self._view.running.get(job.id)
         waits = running is None
         executed = executed_seconds(job, running, self._view.now)

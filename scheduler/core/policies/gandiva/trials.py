@@ -4,8 +4,8 @@ W. Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", O
 pays when together the two make more progress than they would taking turns: the sum of their measured speeds,
 each relative to having the GPUs alone, is above 1. Deviations:
 
-- Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We are told no
-  utilisation: a gang is tried with the first that waits and fits its shape, unless the like failed before.
+- Gandiva tries the job of lowest GPU utilisation on the GPU of lowest utilisation. We do not know
+  utilisation: a gang is tried with the first waiting job of its shape, unless such a pair failed before.
 - Whether the memory of the GPUs suffices is not known beforehand either: a pair that does not fit fails.
 - What was learned of a pair counts for all jobs of the same applications, where these are known.
 """

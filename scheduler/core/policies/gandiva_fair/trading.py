@@ -34,7 +34,7 @@ EQUAL = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Trade(Generic[Claimant]):
-    """So many fast GPUs for `price` times as many slow ones."""
+    """A number of fast GPUs for `price` times as many slow ones."""
 
     buyer: Claimant
     seller: Claimant
@@ -57,11 +57,11 @@ def trade(
     *,
     clearing: bool = False,
 ) -> tuple[Holdings[Claimant], list[Trade[Claimant]]]:
-    """Return what everyone holds after all trades, and these in order.
+    """Return what each user holds after all trades, and these in order.
 
-    `rates` are by user and model, of those known; `models` are the fastest first. Nobody is worse off:
-    measured by its own rates, each user's holdings are worth at least what they were. The price is the second
-    highest speed-up, or with `clearing` the one at which as much is bought as sold.
+    `rates` are by user and model, where known; `models` are the fastest first. No user is worse off: measured
+    by its own rates, each user's holdings are worth at least what they were. The price is the second highest
+    speed-up, or with `clearing` the one at which as much is bought as sold.
     """
     held = {user: dict(amounts) for user, amounts in holdings.items()}
     trades: list[Trade[Claimant]] = []
@@ -93,14 +93,14 @@ class _PairTrades(Generic[Claimant]):
             if user in held and known.get(fast, 0.0) > 0 and known.get(slow, 0.0) > 0
         }
         ranked = sorted(self._speed_up, key=self._rank)
-        # Who has bought all it can does not sell before all who gain less have: so nobody comes back.
+        # A user that has bought all it can sells only after all that gain less: so no user comes back.
         self._sellers = deque([user for user in ranked if self._may_sell(user)])
         self._buyers = deque([user for user in reversed(ranked) if self._may_buy(user)])
-        #: Of all trades; None: the second highest speed-up at each.
+        #: The price of all trades; None: the second highest speed-up at each.
         self._price = self._clearing_price() if clearing else None
 
     def next_trade(self) -> Trade[Claimant] | None:
-        """Carry out the next trade; None when nobody gains from one."""
+        """Carry out the next trade; None when no user gains from one."""
         while self._sellers and self._buyers:
             buyer, seller = self._buyers[0], self._sellers[0]
             most, worth = self._speed_up[buyer], self._speed_up[seller]

@@ -1,11 +1,11 @@
 """Our own search: the best numbers of replicas, then nodes for them, then improvement of a few at a time.
 
-With nodes left out of account, the numbers of replicas that are best together follow exactly: gangs choose
-one after the other, and for each number of GPUs that those before have together the best way is remembered (a
-knapsack with one choice for each gang). That sum of values is a bound on what any allocation can have. Then
-gangs that keep their number keep their nodes, and the others find some, the largest first; whoever does not
-find room for all takes the best that there is room for. Last, a few nodes at a time are taken apart, with all
-gangs on them and some that wait, and put together again by chance: one of them with another number of
+If nodes are ignored, the numbers of replicas that are best together follow exactly. Gangs choose one after
+the other, and for each number of GPUs that those before have together the best way is remembered (a knapsack
+with one choice for each gang). That sum of values is a bound on what any allocation can have. Then gangs that
+keep their number keep their nodes, and the others find some, the largest first. A gang that does not find
+room for all takes the best number that there is room for. Last, a few nodes at a time are taken apart, with
+all gangs on them and some that wait, and put together again by chance: one of them with another number of
 replicas than it had, the others with what is best then. What is no better is put back.
 """
 
@@ -106,8 +106,9 @@ class _Task:
     def best_sizes(
         self, gangs: Sequence[int], gpus: int, other_than: Mapping[int, int] = _NOBODY
     ) -> tuple[dict[int, int], float]:
-        """Return the replicas of each gang that are best together, and what they are worth, given so many
-        GPUs on nodes without bounds. Some gangs must have another number than is said of them."""
+        """Return the replicas of each gang that are best together, and their worth, given `gpus` GPUs on
+        nodes without bounds. A gang in `other_than` must have another number than the one there.
+        """
         options = [
             (each, np.where(self.sizes[number] == other_than.get(number, -1), -np.inf, worth))
             for number in gangs
@@ -196,7 +197,7 @@ class _Task:
         self.now[number] = self.worth(number, row)
 
     def _reseat(self, number: int, most: int | None) -> None:
-        """Give a gang the best nodes that there are for it now, for at most so many replicas."""
+        """Give a gang the best nodes that there are for it now, for at most this many replicas."""
         arrangement, gang = self.arrangement, self.problem.gangs[number]
         before = arrangement.rows[number]
         was = self.now[number]

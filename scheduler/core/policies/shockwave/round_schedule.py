@@ -12,9 +12,9 @@ from scheduler.core.model.snapshot import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a plan is made for: it is made anew when this changes."""
+    """What a plan is made for: it is made again when this changes."""
 
-    #: By job; 0 where nobody told.
+    #: By job; 0 where it was not reported.
     batch_sizes: Mapping[JobId, int]
     #: That there are to hand out, by model.
     gpus: Mapping[str, int]

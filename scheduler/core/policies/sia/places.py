@@ -42,7 +42,8 @@ def _limit(view: View, model: str) -> int:
 def places_of(view: View, gpus: Mapping[JobId, tuple[str, int]]) -> tuple[list[Pool], list[Sequence[Row]]]:
     """Return pools and the nodes of each of their jobs, given the model and the GPUs of each job.
 
-    Who has what it had stays where it is. Whoever finds no room on another model than it has stays as well.
+    A job whose configuration is the same stays where it is. A job that finds no room on another model than it
+    has stays as well.
     """
     fixed = {
         job: (held.gpu_model, len(held.gpus))

@@ -1,9 +1,9 @@
 """Which configuration each job gets: the integer program of Sia (SOSP'23, section 3.4).
 
-A configuration is so many GPUs of one model; a job has one of its own or waits. Its utility is its goodput
-there, relative to the least of its configurations and times the fewest GPUs that it runs on, so that a rigid
-gang of four counts as one of four GPUs that scales perfectly. With the power p, the penalty λ for who waits
-and the restart factor r of every configuration but the present one, the program is
+A configuration is a number of GPUs of one model; a job has one of its own or waits. Its utility is its
+goodput there, relative to the least of its configurations and times the fewest GPUs that it runs on, so that
+a rigid gang of four counts as one of four GPUs that scales perfectly. With the power p, the penalty λ for
+waiting and the restart factor r of every configuration but the present one, the program is
 
     minimise   Σ (r·utility)^p + λ·(jobs that wait)      for p < 0
     maximise   Σ (r·utility)^p - λ·(jobs that wait)      for p > 0
@@ -41,7 +41,7 @@ class Configuration:
 
     model: int
     gpus: int
-    #: On so many nodes.
+    #: How many nodes these are on.
     nodes: int
 
 

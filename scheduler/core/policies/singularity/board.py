@@ -24,7 +24,7 @@ class Standing:
     sizes: tuple[int, ...]
     #: It has had what it has for long enough to be resized, moved or stopped for its equals.
     settled: bool = True
-    #: Nobody may have its GPUs, nor does it get others.
+    #: No other job may have its GPUs, nor does it get others.
     fixed: bool = False
 
     @property
@@ -219,7 +219,8 @@ class Board:
     def make_near(self, gang: Standing) -> bool:
         """Move the first of the fewest small jobs that are in the way of a gang on one node; return whether.
 
-        Where one is all, the gang gets the node. It has nothing, or a place that nobody counts on yet.
+        If a single job was in the way, the gang gets the node. The gang has nothing, or a place that no other
+        job counts on yet.
         """
         best: tuple[tuple[int, int, int], str, int, list[tuple[JobId, Row]]] | None = None
         job = gang.job.id

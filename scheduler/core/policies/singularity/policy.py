@@ -3,29 +3,30 @@
 D. Shukla et al., "Singularity: Planet-Scale, Preemptive and Elastic Scheduling of AI Workloads", arXiv
 2202.07848. Every job can be preempted, moved and resized. A job's GPU fraction is its useful GPU time
 relative to what it demanded, over the last hour; premium jobs are guaranteed 0.95, standard ones 0.7, basic
-ones none of it. A job about to fall below its guarantee takes GPUs back: first what anybody has beyond its
-demand, then of basic jobs, then of standard, last of premium ones, by resizing before preemption, and first
-of whoever is furthest above its own guarantee. What is idle is given to whoever can use it, also beyond its
-demand, and small jobs move where that makes room near together for a gang. The fractions, the order of
-victims and the defragmentation are from memory of the paper. What is not as there, or a choice of ours:
+ones none of it. A job about to fall below its guarantee takes GPUs back: first what any job has beyond its
+demand, then from basic jobs, then from standard, last from premium ones. It does so by resizing before
+preemption, and first from the job that is furthest above its own guarantee. Idle GPUs go to any job that can
+use them, also beyond its demand. Small jobs move where that makes room near together for a gang. The
+fractions, the order of victims and the defragmentation are from memory of the paper. Deviations and choices
+of ours:
 
 - Its checkpoints are transparent, and to resize it lets replicas share devices without a restart. Here both
-  are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are
-  resized, those of a fixed world at numbers of GPUs that divide it. So who was started, moved or resized
-  less than `interval_seconds` ago is left as it is, but for claims of higher tiers.
-- The tier is its tenant's and not the job's, since everyone would choose premium: `premium` and `basic`
+  are the job's own: it is stopped, writes its checkpoint and starts again, and only elastic jobs are resized,
+  those of a fixed world at numbers of GPUs that divide it. So a job that was started, moved or resized less
+  than `interval_seconds` ago is left as it is, but for claims of higher tiers.
+- The tier is its tenant's and not the job's, since every user would choose premium: `premium` and `basic`
   name tenants, all others are standard.
-- A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an
-  hour, the time that it takes to stop others. Of its own tier it takes only from those whose slack is
-  larger by more than that, of a higher one only what that can miss. Where tiers ask for more than there is,
+- A job claims when its slack, the fraction less the guarantee, is at most `margin`: 0.02 is 72 s of an hour,
+  the time that it takes to stop others. Within its own tier it takes only from those whose slack is larger by
+  more than that, and from a higher tier only what that can spare. Where tiers ask for more than there is,
   premium is served first and equals take turns.
-- Who is above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard
-  ones whose fraction allows it.
+- A job above its guarantee waits for idle GPUs, ahead of lower tiers. So basic jobs run beside standard ones
+  whose fraction allows it.
 - Time in which a job is held, backs off or waits for a quota is not demanded. Priorities count for nothing.
 - A small job is one with fewer GPUs than the gang that it makes room for. One moves in a round.
 - Regions, and moving jobs between them, are not part of this: a view is one cluster.
-- CPUs and memory are not looked at when GPUs are taken; a claim that could not be placed for lack of them
-  takes nothing in that round.
+- CPUs and memory are ignored when GPUs are taken; a claim that could not be placed for lack of them takes
+  nothing in that round.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from scheduler.core.fitting.demand import amount_of
 from scheduler.core.fitting.holding import Holding
 from scheduler.core.model.snapshot import Job, Memory
 
-#: An app's part of the cluster is never smaller than one of so many: weights may be out of all proportion.
+#: An app's part of the cluster is never smaller than one in this many: weights may be out of all proportion.
 MOST_APPS = 1e9
 
 
@@ -186,7 +186,7 @@ def is_spread(holding: Holding, view: View) -> bool:
 
 
 def spread_speed(job: Job, model: str) -> float:
-    """Return how fast the gang is over several nodes relative to near together; 1 where nobody knows."""
+    """Return how fast the gang is over several nodes relative to near together; 1 where that is unknown."""
     speed = job.spread_speeds.get(model, 1.0)
     return speed if 0 < speed <= 1 else 1.0
 

@@ -29,7 +29,7 @@ class AppStanding(NamedTuple):
 
     #: As things are, with nothing for a lease.
     rho: float
-    #: 1 for the worst-off of so many `apps`.
+    #: 1 for the worst-off among `apps` apps.
     rank: int
     apps: int
     #: Whether it took part.
@@ -106,7 +106,7 @@ class LedgerLines:
         )
 
     def left_over(self, job: Job, model: str, lease_ends: float) -> None:
-        """Write down that a job got GPUs that nobody won."""
+        """Record that a job got GPUs that no bidder won."""
         running = self._view.running.get(job.id)
         stays = running is not None and running.gpu_model == model
         gpus = amount_of(job, len(running.gpus) if running is not None and stays else job.gpus)

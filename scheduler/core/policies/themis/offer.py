@@ -1,11 +1,11 @@
 """What an auction has on offer, as goods: GPUs of a model, and places for gangs that are near together.
 
-Where exactly a gang goes is the placer's affair, so that no table has a row for every machine: a good is a
-place for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs
-has k // s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up
-to S. For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the
-largest first. For others it may sell a little too much; whoever finds no place then gets what is left over.
-Where somebody bids for parts of GPUs, pieces are thousandths: so many parts take a GPU as are one together.
+The placer decides where exactly a gang goes, so that no table has a row for every machine: a good is a place
+for s GPUs on one machine (or in one rack, for gangs that must be), of which a machine with k free GPUs has k
+// s. A gang of S GPUs there takes S // s of the places for s, for each size s that anyone asks for, up to S.
+For sizes that are powers of two that is exact: bundles that keep to all supplies can be placed, the largest
+first. For others it may sell a little too much; a winner that finds no place then gets what is left over.
+Where an app bids for parts of GPUs, pieces are thousandths: parts that sum to one take one GPU.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _packed(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
 
 
 class Offer:
-    """The goods, and what a gang takes of them. `capacity` has nobody in it whose GPUs are on offer."""
+    """The goods, and what a gang takes of them. `capacity` is without the jobs whose GPUs are on offer."""
 
     def __init__(
         self, capacity: Capacity, ways: Mapping[str, Iterable[Way]], *, has_parts: bool = False

@@ -1,8 +1,9 @@
-"""Who sits where: winners and leftovers made real on a copy of the view's capacity.
+"""Where jobs run: winners and leftovers made real on a copy of the view's capacity.
 
-Whoever won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
-needed: first by counting, those who have the least claim; and where gangs still find no place because free
-GPUs lie too scattered, everybody whose lease has ended makes room, and stays after all where nobody came.
+A job that won on the model that it runs on keeps exactly its GPUs. Others leave only as far as their GPUs are
+needed. First jobs leave by counting, those with the least claim first. If gangs still find no place because
+free GPUs lie too scattered, every job whose lease has ended makes room, and stays after all where no other
+took its place.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class LeasePlacement:
         return bool(holding.shared) and self.capacity.may_stay(holding)
 
     def make_room(self, needed: Mapping[str, float], movers: Iterable[JobId]) -> None:
-        """Let jobs leave that move, and then others until so many GPUs of each model are free."""
+        """Let jobs leave that move, and then others until this many GPUs of each model are free."""
         for job in movers:
             held = self._view.running.get(job)
             if held is not None and held.jobs in self._movable:

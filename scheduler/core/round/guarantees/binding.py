@@ -69,12 +69,12 @@ class Binding:
     # A round begins
 
     def refresh(self, allocations: Collection[AllocationId]) -> tuple[set[JobId], Collection[AllocationId]]:
-        """Take in the allocations that changed.
+        """Read the allocations that changed.
 
-        Returns the jobs whose guarantee lapsed or returned, and the allocations that are seen anew.
+        Returns the jobs whose guarantee lapsed or returned, and the allocations that were read again.
         """
         memory = self._facts.frame.memory.get(CELLS, {})
-        # Which cells broken hardware dooms depends on all that is bound, so that it is worked out anew.
+        # Which cells broken hardware dooms depends on all that is bound, so it is computed again.
         anew = self._memory is None or memory is not self._memory or bool(self._devices.broken)
         if anew:
             self.world = World(self.layout)

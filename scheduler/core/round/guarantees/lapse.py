@@ -82,7 +82,7 @@ class Lapse:
     def lapsed(self, vc: str) -> Mapping[Holding, int]:
         """Return what jobs of a virtual cluster hold whose guarantee lapsed, and their priorities.
 
-        Of jobs that share GPUs the highest counts. What nobody may reclaim now is left out.
+        Among jobs that share GPUs the highest priority counts. What may not be reclaimed now is left out.
         """
         found: dict[Holding, int] = {}
         for allocation, owner in sorted(self._lapsed.items()):

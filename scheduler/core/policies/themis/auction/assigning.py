@@ -44,9 +44,9 @@ class Assignment:
 
 
 def assign(tables: Tables, most_choices: int) -> Assignment:
-    """Return an assignment, the best one where that is found within so many choices looked at.
+    """Return an assignment, the best one where the search finds it within `most_choices` choices.
 
-    Of several that are best, the one that serves the first bidders best.
+    Among several that are best, the one that serves the first bidders best.
     """
     free = _if_all_get_their_best(tables)
     if free is not None:
@@ -151,9 +151,9 @@ def _losses(table: Sequence[Entry], prices: Mapping[Good, float]) -> list[float]
 
 
 def _whole(tables: Tables, relaxed: Relaxation) -> ChosenRows:
-    """Return whole rows: those that the relaxation gives whole, then whoever gains most for its price.
+    """Return whole rows: those that the relaxation gives whole, then those that gain most for their price.
 
-    At last everyone moves up to the best row for which there is enough.
+    At last each bidder moves up to the best row for which there is enough.
     """
     left = dict(tables.supply)
     chosen: list[int | None] = [None] * len(tables.tables)

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """So many pieces of these goods are worth `worth`, on any scale of the bidder's own."""
+    """A number of pieces of these goods that are worth `worth`, on any scale of the bidder's own."""
 
     worth: float
     takes: Mapping[Good, int]
