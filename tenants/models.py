@@ -261,7 +261,7 @@ class AuditEntry(models.Model):
     """
 
     at = models.DateTimeField(db_default=ClockTimestamp())
-    #: "user", "token", "node", "system", "database" (somebody who is no program of ours), or "nobody".
+    #: As `audit.source.Source.kind`; or "database" (a client that is no program of ours).
     kind = models.CharField(max_length=8)
     #: As in events: "user vera".
     actor = models.CharField(max_length=80)
@@ -302,7 +302,7 @@ class AuditEntry(models.Model):
             ),
         ]
         constraints = [
-            # Who uses a token from an address for the first time is told of once.
+            # The first use of a token from an address is reported once.
             models.UniqueConstraint(
                 fields=["object_id", "address"], condition=Q(action="token.first-use"), name="one_first_use"
             ),

@@ -1,7 +1,8 @@
-"""Whether what somebody signed in with is still good, and for how much: for who has something open for long.
+"""Whether the credentials of a caller are still valid, and for what: for callers that keep something open for
+long.
 
-Whoever takes a right away says so (`tell_changed`), and everybody who serves it looks again at once
-(`controlplane.rights`). That is for speed alone: they look every few seconds in any case.
+Code that takes a right away announces it (`tell_changed`), and every process that serves the caller checks
+again at once (`controlplane.rights`). That is for speed alone: they check every few seconds in any case.
 """
 
 from __future__ import annotations

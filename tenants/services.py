@@ -1,7 +1,7 @@
 """Changes to tenants, members, quotas, users and tokens. Each is one transaction.
 
-Two rules hold throughout: nobody grants more than he holds, and nobody can leave a tenant without an
-admin or the platform without an operator by mistake.
+Two rules hold throughout: no user grants more than he holds, and no tenant is left without an admin, nor the
+platform without an operator, by mistake.
 """
 
 from __future__ import annotations
@@ -395,7 +395,7 @@ def _end(by: Viewer, days: int | None) -> datetime | None:
 
 
 def _check_room_for_token(user: User) -> None:
-    """Raise Conflict where the user has too many; of those that have expired as many are kept."""
+    """Raise Conflict where the user has too many; as many expired ones are kept."""
     is_over = Q(expires_at__lte=timezone.now())
     mine = Token.objects.filter(user=user)
     if mine.exclude(is_over).count() >= TOKENS_PER_USER:

@@ -195,7 +195,7 @@ class Client:
         return cast("list[schema.Secret]", list(self._pages(secrets_path(tenant), {}, None)))
 
     def set_secret(self, name: str, value: str, *, tenant: str | None = None) -> schema.Secret:
-        """Keep a secret for jobs: of a tenant's, for its admins, or of one's own."""
+        """Keep a secret for jobs: a tenant's, for its admins, or one's own."""
         path = f"{secrets_path(tenant)}/{quote(name, safe='')}"
         return cast("schema.Secret", self._transport.request("PUT", path, body={"value": value}))
 
@@ -344,7 +344,7 @@ class Client:
         patience_seconds: float,
         pause_seconds: float = 0.5,
     ) -> schema.Anomalies:
-        """Have it compared anew, and wait so long for that."""
+        """Have it compared again, and wait up to `patience_seconds` for that."""
         path = self._anomalies(virtual_cluster)
         found = self._write(path, {} if hours is None else {"hours": hours})
         return cast("schema.Anomalies", self._when_done(found, path, patience_seconds, pause_seconds))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 
-#: So many of the jobs that wait for one are named.
+#: The most jobs waiting for one that are named.
 MOST_DEPENDENTS = 10
 #: Jobs in these states never change again.
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
@@ -73,7 +73,7 @@ def asked_words(gpus: int, tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def task_name(job: Job) -> str:
-    """`train`; of a task of an array `train[7]`."""
+    """`train`; for a task of an array `train[7]`."""
     array = job["array"]
     return f"{job['name']}[{array['index']}]" if array else job["name"]
 
@@ -94,7 +94,7 @@ def gpus_wanted(job: Job) -> str:
 
 
 def gpus_of(job: Job) -> str:
-    """The GPUs that it asks for; of an elastic job that runs those that it has, and its range: `3 (1-4)`."""
+    """The GPUs that it asks for; for a running elastic job those that it has, and its range: `3 (1-4)`."""
     elastic, attempt = job["spec"].get("elastic"), job["attempt"]
     has = sum([len(share["gpus"]) for share in attempt["placement"]]) if attempt else 0
     if not elastic or job["state"] != "running" or not has:

@@ -24,7 +24,7 @@ class WrongUse(AllotError):
 
 
 class NoServer(WrongUse):
-    """Nobody said which server to talk to."""
+    """No server to talk to is named."""
 
 
 class Unreachable(AllotError):

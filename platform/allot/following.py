@@ -64,7 +64,7 @@ class RankStream:
 class MergedStream:
     """The output of all ranks, or of those of a task, line by line in the order in which it came.
 
-    Of a line that has not ended, `follow` says to wait for the rest.
+    If a line has not ended, `follow` waits for the rest.
     """
 
     def __init__(self, client: Client, job_id: int, attempt: int, task: str | None, *, follow: bool) -> None:

@@ -173,7 +173,7 @@ def print_table(
     console = Console(width=sum(widths) + GAP * len(columns), highlight=False)
     with console.capture() as captured:
         console.print(table)
-    # rich pads the last column; blanks at the end of a line help nobody who pipes.
+    # rich pads the last column; blanks at the end of a line are of no use in a pipe.
     for line in captured.get().splitlines():
         sys.stdout.write(line.rstrip() + "\n")
 

@@ -171,7 +171,7 @@ async def _take_output(line: Line, *, is_direct: bool) -> int:
                 else:
                     await asyncio.to_thread(_write_all, target, frame[1:])
             except BrokenPipeError:
-                # Nobody reads on. So it would end here, too.
+                # The reader of the output has gone. So it would end here, too.
                 return 128 + signal.SIGPIPE
         await line.consumed(frame)
 
@@ -182,7 +182,7 @@ async def _send_input(line: Line) -> None:
     may_read = threading.Semaphore(2)
 
     def keep_reading() -> None:
-        # In a thread: the input may be a file or a pipe, of which an event loop is told nothing.
+        # In a thread: the input may be a file or a pipe, for which an event loop gets no events.
         data = b"more"
         while data:
             may_read.acquire()
@@ -193,7 +193,7 @@ async def _send_input(line: Line) -> None:
             with contextlib.suppress(RuntimeError):  # The loop is over.
                 loop.call_soon_threadsafe(read.put_nowait, data)
 
-    # Nobody waits for it at the end.
+    # A daemon thread: the end does not wait for it.
     threading.Thread(target=keep_reading, daemon=True).start()
     while data := await read.get():
         await line.send(INPUT + data)
@@ -250,8 +250,8 @@ def forward_port(
 ) -> None:
     """Lead connections to a local port into a job until interrupted.
 
-    `ready` is told the port's number, `failed` why connections cannot be had, once until one can. Raises
-    OSError when the local port is taken.
+    `ready` gets the port's number. `failed` gets the reason why connections fail, once until one succeeds.
+    Raises OSError when the local port is taken.
     """
     wanted = {"rank": rank, "port": int(port) if port.isdigit() else port}
     told = ""

@@ -47,7 +47,7 @@ class AuditMiddleware:
 
 
 def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> Callable[P, T]:
-    """The same, as done by whoever is behind a WebSocket, from where that comes."""
+    """Return `do` as done by the viewer behind a WebSocket, from that address."""
     client = scope.get("client") or ("",)
     path = str(scope.get("path", ""))[:200]
 
@@ -67,7 +67,7 @@ def by_viewer(scope: Mapping[str, Any], viewer: Viewer, do: Callable[P, T]) -> C
 
 def _is_refused(request: HttpRequest, response: HttpResponseBase) -> bool:
     if response.status_code in _REFUSED:
-        # A page begins by asking who is signed in; that it is nobody is an answer.
+        # A page begins by asking who is signed in; "no user" is an answer.
         asks_only = request.method == "GET" and request.path == _WHO_AM_I
         return not (asks_only and "Authorization" not in request.headers)
     # Who only waits for his turn to sign in is asked again, and refused or not then.
@@ -95,7 +95,7 @@ def _tell_refusal(request: HttpRequest, response: HttpResponseBase, by: Source) 
 
 
 def _signed_in(request: HttpRequest) -> User | None:
-    # Asked anew: the framework forgets the user of a request that it refuses.
+    # Read again: the framework forgets the user of a request that it refuses.
     user = get_user(request) if hasattr(request, "session") else None
     return user if isinstance(user, User) else None
 

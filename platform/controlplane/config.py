@@ -20,7 +20,7 @@ from tenants.sealing import read_keys
 
 _PACKAGES = Path(__file__).resolve().parents[1]
 _IS_SOURCE = (_PACKAGES.parent / "manage.py").is_file()
-#: The source folder; of an installed wheel, the folder that one is in.
+#: The source folder; for an installed wheel, the folder that it is in.
 PROJECT_ROOT = _PACKAGES.parent if _IS_SOURCE else Path.cwd()
 #: Where Python finds the server when it is not installed.
 SOURCE_PATH = [_PACKAGES, PROJECT_ROOT] if _IS_SOURCE else []
@@ -57,8 +57,8 @@ class Config(BaseSettings):
     hosts: str = "localhost,127.0.0.1,[::1]"
     # Served over https behind a proxy: cookies are then marked Secure.
     secure: bool = False
-    # Addresses and networks of proxies, comma-separated: what they say in X-Forwarded-For and
-    # X-Forwarded-Proto of the client is believed, and of nobody else. None: there is no proxy.
+    # Addresses and networks of proxies, comma-separated. Their X-Forwarded-For and X-Forwarded-Proto are
+    # believed, and no others. None: there is no proxy.
     trusted_proxies: str = ""
 
     # How many processes answer at the web server's port. Limits below that are said "at once" are each one's.
@@ -90,9 +90,9 @@ class Config(BaseSettings):
     node_return_seconds: float = Field(default=300.0, gt=0)
     node_returns_per_day: int = Field(default=3, ge=0)
     rounds_kept: int = Field(default=2_000, ge=1)
-    # Lines of the ledger are deleted after so many days, and in no other way.
+    # Lines of the ledger are deleted after this many days, and in no other way.
     ledger_days_kept: int = Field(default=400, ge=1)
-    # Entries of the audit log are deleted after so many days, and in no other way.
+    # Entries of the audit log are deleted after this many days, and in no other way.
     audit_days_kept: int = Field(default=400, ge=30)
     # Where the audit log is forwarded to, addresses separated by spaces: syslog+tls://host:6514?ca=FILE,
     # syslog+tcp://host:601, syslog+udp://host:514, https://host/path; and the secret that signs webhooks.
@@ -142,8 +142,8 @@ class Config(BaseSettings):
     # Mail: smtp://user:password@host:port, smtp+starttls://... or smtps://...; empty: none is sent.
     email_url: SecretStr = SecretStr("")
     email_from: str = "Allotment <allotment@localhost>"
-    # Let webhooks go to addresses that only this server can reach, and over http. Whoever may make a webhook
-    # can then send requests to whatever listens there.
+    # Let webhooks go to addresses that only this server can reach, and over http. A user who may make a
+    # webhook can then send requests to whatever listens there.
     webhook_private_addresses: bool = False
     # Pages of jobs (notebooks) are tenants' code: they are seen at this port of the server's host, or at a
     # host name of their own, "notebooks.example.org"; "*.notebooks.example.org": each at one of its own.

@@ -78,7 +78,7 @@ class Handler(ASGIHandler):
         try:
             response = await self._in_turn(scope, content, receive, send)
             if seconds := scope.get(TURN_AFTER_SECONDS):
-                # Many wrong passwords came before: it waits here, where that holds up nobody.
+                # Many wrong passwords came before: it waits here, where that holds up no other request.
                 await asyncio.sleep(seconds)
                 again = {name: value for name, value in scope.items() if name != TURN_AFTER_SECONDS}
                 response = await self._in_turn(again | {ITS_TURN: True}, content, receive, send)

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from scheduler.nodes.services.isolation import unisolated_nodes
 
 ANSWER_SECONDS = 2.0
-#: Anybody may ask, so nobody makes the servers work for more than one answer in so many seconds.
+#: Anyone may ask, so the servers compute one answer in this many seconds at most.
 FRESH_SECONDS = 1.0
 #: More than a page holds, so that the table grows. It is taken back.
 _WRITE = "INSERT INTO controlplane_readiness (filling) SELECT repeat('x', 1900) FROM generate_series(1, 8)"

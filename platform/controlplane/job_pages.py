@@ -4,8 +4,8 @@
     ALLOT_PROXY_HOST=notebooks.example.org     https://notebooks.example.org/job/17/notebook/
     ALLOT_PROXY_PORT=8001                      http://the-dashboards-host:8001/job/17/notebook/
 
-With the first, each is an origin of its own. With the others jobs' pages are safe from nobody who may show
-pages there; the dashboard is, with all three.
+With the first, each page is an origin of its own. With the others jobs' pages are not safe from other pages
+there; the dashboard is safe from them with all three.
 """
 
 import re

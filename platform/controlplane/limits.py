@@ -86,7 +86,7 @@ class BodyLimit:
 
     async def _refuse(self, send: Send) -> None:
         said = f"The body is longer than the {self.limit_bytes:,} bytes allowed."
-        # The rest of the body is still on its way and nobody will read it.
+        # The rest of the body is still on its way and will not be read.
         await refuse(send, 413, "too_large", said, [(b"connection", b"close")])
 
 

@@ -33,12 +33,12 @@ _WATCHED_JOBS = 16
 
 #: Close codes, in the range that RFC 6455 leaves to applications.
 RIGHTS_CHANGED, NOT_SIGNED_IN, TOO_LARGE, TOO_MANY = 4001, 4401, 4413, 4429
-#: So many messages may come at once before the others wait for their second.
+#: This many messages may come at once before the others wait for their second.
 _MESSAGES_AT_ONCE = 40
 
 
 class Pace:
-    """How fast one socket may send: some messages at once, then so many a second."""
+    """How fast one socket may send: some messages at once, then a number a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(_MESSAGES_AT_ONCE)

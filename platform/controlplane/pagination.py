@@ -157,7 +157,7 @@ class ByPosition(NewestFirst):
     """Pages of a list that is not in the database; a cursor is the position at which its page starts."""
 
     def page_of(self, count: int, request: Request) -> range:
-        """Return which positions of so many are on the page that is asked for."""
+        """Return which of `count` positions are on the page that is asked for."""
         self.request = request
         size = self._page_size(request)
         start = self._start(request)

@@ -28,7 +28,7 @@ from tenants.selectors import Viewer, viewer_of_scope
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked, when nobody says that something changed.
+#: How often rights are read again when no change is reported.
 RECHECK_SECONDS = 3.0
 #: Between two looks, however often somebody says so.
 PAUSE_SECONDS = 0.25
@@ -54,9 +54,9 @@ class Right:
         self._news = asyncio.Event()
 
     async def changed(self) -> Viewer | None:
-        """Wait until the rights have changed since this last told of them, and return them; None: they ended.
+        """Wait until the rights have changed since this last returned, and return them; None: they ended.
 
-        They may be what they were: who asked in between was answered by those that were in force then.
+        They may be the same as before: requests in between were answered by those in force then.
         """
         await self._news.wait()
         if self.viewer is not None:
@@ -162,7 +162,7 @@ class _Watch:
         finally:
             self._task = None
             listening.cancel()
-            # None is left, but where this watch broke down: then nobody is served who is not watched.
+            # Only where this watch broke down is one left: then no caller is served that is not watched.
             for right in list(self.rights):
                 right.become(None)
 
@@ -190,7 +190,7 @@ class _Watch:
             right.facts, right.seen_at = facts, begun_at
 
     async def _listen(self) -> None:
-        """Hear that something changed; without Redis there is nobody to hear, and looking is enough."""
+        """Hear that something changed; without Redis nothing is heard, and the repeated reading suffices."""
         layer = get_channel_layer()
         while True:
             channel = None

@@ -59,7 +59,7 @@ TEMPLATES: list[dict[str, object]] = [
 os.environ.setdefault("PGAPPNAME", "allotment")
 #: Requests that are answered at the same time, beside those that are heavy (`controlplane.lanes`).
 REQUEST_THREADS = 12
-#: The same of agents, whom nobody else can make wait.
+#: The same for agents, which no other caller can make wait.
 AGENT_THREADS = 4
 #: One for each of them, so that no thread waits for one, and some for the sockets.
 DATABASE_CONNECTIONS = REQUEST_THREADS + AGENT_THREADS + CONFIG.heavy_requests + 4

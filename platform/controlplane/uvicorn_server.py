@@ -34,7 +34,7 @@ class ServerConfig(uvicorn.Config):
 
     def load(self) -> None:
         super().load()
-        # Whoever computes lets others have the interpreter after 1 ms and not 5: a report or a small read
+        # A computing thread lets others have the interpreter after 1 ms and not 5: a report or a small read
         # asks for it many times, and would wait that long each time while four searches are under way.
         sys.setswitchinterval(0.001)
         manager = multiprocessing.parent_process()

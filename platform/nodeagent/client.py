@@ -37,7 +37,7 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 5.0
 LONGEST_EXPLANATION_CHARACTERS = 300
 _NETWORK_ERRORS = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
-#: Of one message on a socket.
+#: The most bytes of one message on a socket.
 MESSAGE_BYTES = 64 * 1024
 
 

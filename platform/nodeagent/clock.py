@@ -54,7 +54,7 @@ def steady_microseconds() -> int:
 
 
 def wait_seconds(seconds: float) -> float:
-    """Return how long to sleep until the clock shows so many seconds more; a test may move it meanwhile."""
+    """Return how long to sleep until the clock shows `seconds` more; a test may move it meanwhile."""
     return min(seconds, LOOK_SECONDS) if moved_by else seconds
 
 

@@ -58,11 +58,12 @@ class Runtime(Protocol):
         """Return where this agent reads an attempt's output and progress, also after its end."""
 
     def extend_lease(self, deadline: float, lease_seconds: float, attempts: Collection[int]) -> None:
-        """Let all that runs go on until the deadline, in seconds of this machine's boot clock; of what the
-        end of a lease froze, only these attempts."""
+        """Let all that runs go on until the deadline, in seconds of this machine's boot clock; among the
+        attempts that the end of a lease froze, only these.
+        """
 
     def is_frozen(self, attempt: int) -> bool:
-        """Whether the attempt is frozen since the lease ended, and nobody has to kill it yet."""
+        """Whether the attempt is frozen since the lease ended, and need not be killed yet."""
 
     def lease_deadline(self) -> float:
         """Return the deadline that an earlier life of the agent left behind; 0 when there is none."""

@@ -99,7 +99,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a file that nobody but its owner can read."""
+    """Write a file that only its owner can read."""
     with open(path, "w", encoding="utf-8", opener=_private) as file:
         file.write(text)
 

@@ -28,7 +28,7 @@ class Phase(StrEnum):
     EXITED = "exited"
 
 
-#: What the server is told; it need not know that a start is under way.
+#: What the server gets; it need not know that a start is under way.
 REPORTED: Mapping[Phase, PartState] = {
     Phase.PREPARING: "preparing",
     Phase.READY: "ready",

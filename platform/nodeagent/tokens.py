@@ -93,11 +93,11 @@ def next_holder(
     now: int,
     bursts: Mapping[str, int] | None = None,
 ) -> Grant | Wait | None:
-    """Who of `waiting` (first come first) gets the free token; None where nobody waits.
+    """Return which of `waiting` (first come first) gets the free token; None where none waits.
 
-    First who has not used the GPU within the window; then who is behind its request, the furthest behind in
-    proportion first; then who used least. Who is at the limit waits. `bursts` are the longest stretches of
-    work seen lately, in microseconds.
+    First come clients that have not used the GPU within the window; then those behind their request, the
+    furthest behind in proportion first; then those that used least. A client at its limit waits. `bursts` are
+    the longest stretches of work seen lately, in microseconds.
     """
     if not waiting:
         return None

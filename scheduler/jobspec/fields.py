@@ -75,7 +75,8 @@ def is_storable(text: str) -> bool:
     return _NOT_STORABLE.search(text) is None
 
 
-#: More unknown fields than this in one object are not told apart: nobody reads on, and it costs time.
+#: Beyond this number, unknown fields of one object are not listed one by one: users stop reading, and it
+#: costs time.
 UNKNOWN_REPORTED = 10
 
 
@@ -217,7 +218,7 @@ class Fields:
         return ""
 
     def finish(self) -> None:
-        """Note every field that nobody asked for."""
+        """Note every field that was not read."""
         known = sorted(self._known) if self._left else []
         for name in islice(self._left, UNKNOWN_REPORTED):
             short = str(name)[:80]

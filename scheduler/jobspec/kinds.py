@@ -180,7 +180,7 @@ class OrAuto(Kind):
 class Curve(Kind):
     """Speeds by an amount, which never fall as it grows; kept as (amount, speed), ascending."""
 
-    #: Of the amounts, as they are written: CPUs, or a size.
+    #: The kind of the amounts, as they are written: CPUs, or a size.
     of: Kind
     #: What they are amounts of, and one as it may be written.
     called: str

@@ -95,8 +95,8 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a job asks for. Of a job with one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas`
-    and `env` may stand here instead of in `tasks`.
+    """What a job asks for. If a job has one task, `command`, `gpus`, `gpu_model`, `resources`, `replicas` and
+    `env` may stand here instead of in `tasks`.
 
     `virtual_cluster` is empty while its only possible value is not filled in.
     """

@@ -233,7 +233,7 @@ class TaskSpec:
         example="4GiB",
         flag=Flag(("--memory",), is_of_one_task=True),
     )
-    #: None: nobody says.
+    #: None: not stated.
     sensitivity: Sensitivity | None = stated(
         SENSITIVITY,
         default=None,
@@ -253,7 +253,7 @@ class TaskSpec:
 
     @property
     def gpus(self) -> int:
-        """On so many GPUs each replica is; a part is of one."""
+        """The number of GPUs on which each replica is; a part is on one."""
         return math.ceil(self.gpu)
 
     @property

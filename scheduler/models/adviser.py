@@ -30,11 +30,11 @@ class AnomalyReport(models.Model):
     hours = models.FloatField()
     #: Why it failed: a sentence.
     problem = models.TextField(blank=True)
-    #: Of what is in `found`, which outlives a new question until that is answered.
+    #: When `found` was made, which outlives a new question until that is answered.
     made_at = models.DateTimeField(null=True)
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
-    #: Of all tenants; whoever reads it is shown the names of his own.
+    #: Names of all tenants; each reader sees only those of his own.
     found = models.JSONField(null=True)
 
 

@@ -119,7 +119,7 @@ class AttemptPart(models.Model):
 
     @property
     def succeeded(self) -> bool:
-        """Exited with 0 by itself: not because it was stopped, by whomever or whatever."""
+        """Whether it exited with 0 automatically, not because it was stopped."""
         return self.exit_code == 0 and not self.category
 
 
@@ -154,7 +154,7 @@ class Allocation(models.Model):
     created_at = models.DateTimeField()
     held_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
-    #: Its jobs take turns of so many seconds, the others frozen in place; None: they run at the same time.
+    #: Its jobs take turns of this many seconds, the others frozen in place; None: they run at the same time.
     slice_seconds = models.FloatField(null=True)
     #: GPUs of its last replicas that are beyond what its virtual cluster is guaranteed.
     opportunistic_gpus = models.PositiveIntegerField(default=0, db_default=0)

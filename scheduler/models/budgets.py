@@ -39,7 +39,7 @@ class Terms(models.Model):
     #: The period that was looked at last; without end when the period is "none".
     period_starts_at = models.DateTimeField()
     period_ends_at = models.DateTimeField(null=True)
-    #: The highest of `budgets.services.THRESHOLDS` that was told of in it, in percent.
+    #: The highest of `budgets.services.THRESHOLDS` that was reported in it, in percent.
     told_percent = models.PositiveSmallIntegerField(default=0)
     #: All of it is used up, so that nothing may start when the action is "hold".
     is_spent = models.BooleanField(default=False)

@@ -44,7 +44,7 @@ class Job(models.Model):
         Archive, null=True, on_delete=models.PROTECT, related_name="jobs", db_index=False
     )
 
-    #: Of a task of an array: the array's number, which is that of its first task.
+    #: For a task of an array: the array's number, which is that of its first task.
     array_id = models.BigIntegerField(null=True)
     #: {"index": its own, "size": tasks of the array, "at_most": how many run at once, or null}.
     array = models.JSONField(null=True)

@@ -50,7 +50,7 @@ class PortPass(models.Model):
     port = models.CharField(max_length=63)
     token = models.ForeignKey(Token, on_delete=models.CASCADE, null=True, related_name="+")
     session_key = models.CharField(max_length=40, blank=True)
-    #: Of the ticket, and from when that was taken on of the cookie.
+    #: The key of the ticket, and once that was exchanged the key of the cookie.
     key = models.CharField(max_length=16, unique=True)
     digest = models.BinaryField(max_length=32)
     is_ticket = models.BooleanField(default=True)

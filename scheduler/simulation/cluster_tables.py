@@ -27,7 +27,7 @@ from scheduler.simulation.inventory import ClusterSpec, Inventory, one_virtual_c
 
 GPU = "gpu"
 _MIB, _GB = 2**20, 10**9
-#: Of the longest number that is believed.
+#: The digits of the longest number that is believed.
 _DIGITS = 12
 Row = tuple[str, dict[str, str]]
 _PHILLYS_OWN = ("machineId", "number of GPUs", "single GPU mem")

@@ -62,7 +62,7 @@ class Experiment:
             make_placer(self.placer)
 
     def facts(self) -> Snapshot:
-        """Return how things stand at the beginning: the cluster, and nobody on it."""
+        """Return how things stand at the beginning: the empty cluster."""
         clusters = self.cluster.virtual_clusters
         taken = [vc.name for vc in clusters if vc.name in (SPARE, CELLS)]
         if taken:

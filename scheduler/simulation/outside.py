@@ -1,7 +1,7 @@
 """Policies and placers named by where their class is: `package.module:Class[:parameter=value,...]`.
 
-For trying one that is not installed as a plug-in. Only the command line takes it: whoever types it may run
-any code here.
+For trying one that is not installed as a plug-in. Only the command line accepts it: anyone who can type it
+may run any code here.
 """
 
 from __future__ import annotations

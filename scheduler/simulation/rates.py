@@ -88,7 +88,7 @@ class ThroughputTable:
         return None if here is None or not reference else here / reference
 
     def locality(self, application: str, gpus: int, nodes: int, gpu_model: str | None = None) -> float | None:
-        """Return the speed of a gang on so many nodes, relative to as few as possible; at most 1.
+        """Return the speed of a gang on `nodes` nodes, relative to as few as possible; at most 1.
 
         Measured by number of nodes where known: linear between two, the last beyond. Otherwise by the single
         "spread" measurement of this model (the reference model when none is given).

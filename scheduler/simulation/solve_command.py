@@ -27,7 +27,7 @@ PARAMETERS: Mapping[str, Any] = {
     "parts": 1,
     "seed": 0,
 }
-#: A table on a terminal shows so many jobs.
+#: The most jobs that a table on a terminal shows.
 SHOWN = 50
 
 

@@ -1,7 +1,7 @@
 """Many simulations: every policy with every seed and parameter, in processes of this machine or elsewhere.
 
 An experiment is described by plain values (`Case`), so that it can be sent to another process or a Celery
-worker; whoever runs it reads the files anew and gives the same result.
+worker. A process that runs it reads the files again and gives the same result.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _check_window(window: tuple[int, int] | None, workload: Workload) -> None:
 
 
 def _costs(given: Mapping[str, float]) -> Costs:
-    """Return the costs: NAME of all, NAME@GPUS of gangs of so many or more, NAME@KIND[@GPUS] of a kind."""
+    """Return the costs: NAME of all, NAME@GPUS of gangs of at least this size, NAME@KIND[@GPUS] of a kind."""
     plain = _made(Costs, "cost", {name: value for name, value in given.items() if "@" not in name})
     special = []
     for text, seconds in given.items():
@@ -311,7 +311,7 @@ def _with(case: Case, axis: str, text: str) -> Case:
 
 
 def run_all(cases: Sequence[Case], processes: int) -> Iterator[tuple[int, Result]]:
-    """Simulate all cases, so many at a time; yield the place of each and its result as they are done.
+    """Simulate all cases, `processes` at a time; yield the place of each and its result as they are done.
 
     The results are those that `run_case` gives one after another.
     """
@@ -336,7 +336,7 @@ def run_to_file(case: str, target: str) -> None:
         done, content = f"{target}.json", result_to_json(run_case(case_from_json(case)))
     except (InputError, SchedulingError, OSError) as error:
         done, content = f"{target}.error", str(error).encode()
-    # Whole or not at all: whoever waits for the file reads it as soon as it is there.
+    # Whole or not at all: a process that waits for the file reads it as soon as it is there.
     unfinished = Path(f"{done}.part")
     unfinished.write_bytes(content)
     unfinished.rename(done)

@@ -26,7 +26,7 @@ from scheduler.simulation.file_kinds import decoded, json_fault, not_a_table
 from scheduler.simulation.rates import ThroughputTable
 
 _SPREAD = "_unconsolidated"
-#: Of the longest number of GPUs or nodes that is believed.
+#: The digits of the longest number of GPUs or nodes that is believed.
 _DIGITS = 9
 _GAVEL_KEY = re.compile(r"\('(.*)', (\d{1,9})\)")
 

@@ -45,7 +45,7 @@ _QUANTILES = (0.5, 0.95, 1.0)
 
 
 class _CollectorUser:
-    """Who presents ALLOT_METRICS_TOKEN: nobody with an account, and this route is all there is for him."""
+    """A client with ALLOT_METRICS_TOKEN: it has no account, and may use this route only."""
 
     is_authenticated = True
 
@@ -71,7 +71,7 @@ class _OneFormat(BaseContentNegotiation):
 
 
 class Metrics(APIView):
-    """For operators, and for whoever has the token of the settings."""
+    """For operators, and for clients with the token of the settings."""
 
     is_heavy = True
     schema = None

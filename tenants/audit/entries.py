@@ -18,12 +18,12 @@ from tenants.models import AuditEntry, Outcome, Tenant, Token, User
 
 log = logging.getLogger(__name__)
 
-#: Who goes on reading the same, or is refused again and again, makes an entry in so many seconds.
+#: A user who goes on reading the same, or is refused again and again, makes one entry in this many seconds.
 _SAME_READ_SECONDS = 600.0
 _REFUSAL_SECONDS = 60.0
 #: Refusals of one caller and kind in that time with entries of their own; those after them are counted.
 REFUSALS_TOLD = 20
-#: Callers that are told apart at a time; more than so many are one crowd.
+#: Callers that are distinguished at a time; further ones count as one crowd.
 _CALLERS = 1_000
 
 
@@ -160,12 +160,12 @@ def record_refusal(status: int, *, message: str = "", tried: str = "") -> None:
             after = {"status": status, "message": message[:300]}
             record(action, outcome=Outcome.REFUSED, after=after, **about)
     except DatabaseError:
-        # Who was refused stays refused, and is told so.
+        # The refusal stands and is answered all the same.
         log.exception("a refusal could not be written to the audit log")
 
 
 def _account(tried: str) -> dict[str, Any]:
-    # A name that nobody has may be a password in the wrong field.
+    # A name that no user has may be a password in the wrong field.
     user = User.objects.filter(username=tried).first()
     return {
         "object_kind": "user",
@@ -175,7 +175,7 @@ def _account(tried: str) -> dict[str, Any]:
 
 
 def forget_recent() -> None:
-    """Begin anew with what was told already, as after a start."""
+    """Forget what was recorded already, as after a start."""
     _READS.clear()
     _TOKEN_USES.clear()
     _REFUSALS.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenants.models import AuditEntry, Outcome
 
-#: What is told of a change in the sentence itself; the rest is in `before` and `after`.
+#: The fields of a change that are in the sentence itself; the rest is in `before` and `after`.
 _FIELDS_TOLD = 3
 _VALUE_CHARACTERS = 60
 
@@ -52,7 +52,7 @@ _WHOLE = {
 
 
 def sentence(entry: AuditEntry) -> str:
-    """Say who did what to what; of a change the first fields, from what to what."""
+    """Return who did what to what; for a change the first fields, from what to what."""
     who = _ANONYMOUS if entry.actor == "nobody" else entry.actor.removeprefix("user ")
     if entry.token:
         who += f" (by token {entry.token})"

@@ -27,9 +27,9 @@ _MOST_CHARACTERS = 200
 
 @dataclass(slots=True)
 class Source:
-    """Filled in as it becomes known; what nobody says anything of is done by the platform itself."""
+    """Filled in as it becomes known; where it stays empty the platform itself acts."""
 
-    #: "user", "token", "node", "system" or, of a request that says nothing of itself, "nobody".
+    #: "user", "token", "node" or "system"; the default for a request without credentials.
     kind: str = "nobody"
     #: As in events: "user vera", "node node-1".
     actor: str = "nobody"
@@ -38,7 +38,7 @@ class Source:
     address: str = ""
     #: Method and route, such as "POST api/v1/jobs": not the path itself, which may hold a secret.
     request: str = ""
-    #: The database was told of it.
+    #: Whether the database has it.
     is_set: bool = False
 
     def is_by(self, kind: str, actor: str, *, token: str = "") -> None:
@@ -53,7 +53,7 @@ _CURRENT: ContextVar[Source | None] = ContextVar("source", default=None)
 
 
 def source() -> Source:
-    """Whoever is behind what this thread does now; outside of requests the platform itself."""
+    """The source of what this thread does now; outside of requests the platform itself."""
     return _CURRENT.get() or Source(kind="system", actor="system")
 
 
@@ -82,5 +82,5 @@ def _with_source(
     if params is None:
         sql, params = sql.replace("%", "%%"), ()
     execute(f"SELECT set_config('allot.source', %s, true);\n{sql}", (by.text(), *params), many, context)
-    # The first result is that of the setting; whoever asked waits for that of his own statement.
+    # The first result is that of the setting; the caller waits for that of its own statement.
     context["cursor"].nextset()

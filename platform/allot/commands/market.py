@@ -163,7 +163,7 @@ def _until(row: Offer | Loan) -> str:
 
 @group.command()
 def withdraw(offer: OfferId) -> None:
-    """Take an offer back that nobody has taken."""
+    """Withdraw an offer that was not taken."""
     with connect() as client:
         client.market.withdraw(offer)
     print_line(f"offer {offer} is withdrawn")
@@ -300,7 +300,7 @@ def rule_add(
 
 @rule_group.command(name="remove")
 def rule_remove(rule: Annotated[int, typer.Argument(metavar="RULE", min=1)]) -> None:
-    """Remove a rule; offers that it made and nobody took are withdrawn, its loans go on."""
+    """Remove a rule; offers that it made and that were not taken are withdrawn, its loans go on."""
     with connect() as client:
         client.market.remove_rule(rule)
     print_line(f"rule {rule} is removed")
@@ -351,7 +351,7 @@ def allowance(
     every: Annotated[str, typer.Option(help="The period, such as 1d.")] = "1d",
     remove: Annotated[bool, typer.Option("--remove", help="Grant no more.")] = False,
 ) -> None:
-    """Grant a virtual cluster so much anew each period, the first at once. For operators."""
+    """Grant a virtual cluster this much in each period, the first at once. For operators."""
     if (credits is None) != remove:
         raise WrongUse("Give credits, or --remove to grant no more.")
     with connect() as client:

@@ -1,4 +1,4 @@
-"""notifications, webhook: who is told of what, by e-mail and by webhook."""
+"""notifications, webhook: which events users and addresses get, by e-mail and by webhook."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 LARGEST_FILE_BYTES = 4_000_000
 #: Changes that `import` prints; `-o json` has more.
 CHANGES_SHOWN = 20
-#: After a throughput that nobody measured or stated.
+#: Marks after a throughput that was neither measured nor stated.
 MARKS = {"estimated": "~", "assumed": "?"}
 
 TenantOption = Annotated[str | None, typer.Option(help="Needed by members of several tenants.")]

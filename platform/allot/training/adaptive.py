@@ -1,7 +1,7 @@
 """The batch of an adaptive run: it measures what a step costs and what it is worth, and follows.
 
-`run.adaptive_batch(...)` gives one. Around each step it times gradients and what is beyond them, takes in how
-noisy gradients are, counts progress in steps at the initial batch, and now and then chooses the batch anew
+`run.adaptive_batch(...)` gives one. Around each step it times gradients and what is beyond them, measures how
+noisy gradients are, counts progress in steps at the initial batch, and now and then chooses the batch again
 for the replicas at hand.
 """
 
@@ -19,11 +19,12 @@ from allot.training.sampler import Sampler
 
 #: Less is not worth a change of the batch (adaptdl, issue 27).
 WORTHWHILE = 1.05
-#: Iterations until the batch is chosen anew: few after a change, then twice as many each time.
+#: Iterations until the batch is chosen again: few after a change, then twice as many each time.
 FIRST_CHOICE, RAREST_CHOICE = 16, 512
-#: What adapting costs is told after so many iterations, those until the first choice not counted.
+#: The cost of adapting is reported after this many iterations, those until the first choice not counted.
 OVERHEAD_AFTER = 64
-#: Times are told over so long at least: shorter ones say little, and the platform reads once a second.
+#: Times are reported over at least this long: shorter ones are too inexact, and the platform reads once a
+#: second.
 TOLD_SECONDS = 0.5
 
 
@@ -52,7 +53,7 @@ class AdaptiveBatch:
         self.is_rule_open = rule is None
         #: Steps at the initial batch that the steps so far are worth, and samples had, over all replicas.
         self.progress, self.samples = float(steps_before), float(steps_before * limits.initial_batch)
-        #: Now, or None where nothing can be told: on a GPU, that is while it works on its own.
+        #: Now, or None where the time is unknown: on a GPU, while it works asynchronously.
         self.clock: Callable[[], float | None] = time.perf_counter
         #: Iterations since the process began.
         self.iterations = 0
@@ -137,7 +138,7 @@ class AdaptiveBatch:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Wrap what is there for the sake of adapting only: what part of the time it takes is told."""
+        """Wrap what is there for the sake of adapting only: its part of the time is reported."""
         began = time.perf_counter()
         yield
         self._overhead_seconds += time.perf_counter() - began

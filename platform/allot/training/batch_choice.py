@@ -123,11 +123,11 @@ class Times:
 
     #: By samples of a gradient.
     gradient: dict[int, Mean] = field(default_factory=dict)
-    #: By replicas: of an iteration, what is not computing gradients.
+    #: By replicas: the time of an iteration besides computing gradients.
     rest: dict[int, Mean] = field(default_factory=dict)
 
     def add(self, local_batch: int, replicas: int, *, gradient: float, rest: float) -> None:
-        """Take in the seconds of an iteration: of each gradient, and of all that is beyond them."""
+        """Add the seconds of an iteration: those of each gradient, and those of all that is beyond them."""
         self.gradient.setdefault(local_batch, Mean()).add(gradient)
         self.rest.setdefault(replicas, Mean()).add(rest)
 
@@ -158,9 +158,9 @@ class Times:
         return constant / (uu * vv - uv * uv), slope / (uu * vv - uv * uv)
 
     def _rest_of(self, replicas: int) -> float:
-        """Return what was measured with so many replicas, else with the number nearest to it.
+        """Return what was measured with `replicas` replicas, else with the number nearest to it.
 
-        One replica synchronises with nobody, so that it tells nothing of several, and they nothing of it.
+        One replica synchronises with no other, so its times say nothing about several, nor theirs about it.
         """
         alike = [known for known in self.rest if (known == 1) == (replicas == 1)]
         if not alike:

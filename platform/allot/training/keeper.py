@@ -1,7 +1,7 @@
 """Save and find checkpoints: whole or absent, checked, a few of them, and only those that count.
 
-Which count: what this start saved; then the checkpoint it went on from and those before that one; and so on
-back. What a zombie saved after another start had gone on is in nobody's line, and never restored.
+These count: what this start saved; then the checkpoint it went on from and those before that one; and so on
+back. A checkpoint that a zombie saved after another start had gone on is in no such line, and never restored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Keeper:
             files = digests_of(writing / FILES)
             (writing / MANIFEST).write_bytes(replace(manifest, files=files).encode())
             self.fence.check()
-            # Of an earlier try to save this step, of which the store or another rank knows nothing.
+            # Left by an earlier try to save this step, which is unknown to the store or another rank.
             remove_folder(self.local / within)
             move_into_place(writing, self.local / within)
         finally:
@@ -150,7 +150,8 @@ class Keeper:
         if not kept:
             return
         for checkpoint in parts:
-            # Newer ones: other ranks may still be busy with them, or they are damaged and nobody saved since.
+            # Newer ones stay: other ranks may still be busy with them, or they are damaged and no other was
+            # saved since.
             if checkpoint < kept[0] and checkpoint not in kept:
                 self.store.remove(checkpoint.folder)
         oldest = min(each.start for each in kept)

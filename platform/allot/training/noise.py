@@ -1,12 +1,13 @@
-"""How noisy gradients are, what a larger batch is worth by that, and by how much to raise the learning rate.
+"""How noisy gradients are, what a larger batch is worth then, and by how much to raise the learning rate.
 
 S. McCandlish et al., "An Empirical Model of Large-Batch Training" (2018), appendix A: the squared norm of the
 mean of `count` gradients is larger than that of the true gradient by the variance of one over count, and the
-mean of their squared norms by all of it. Two such numbers tell both. As in Pollux (OSDI'21, section 3.1) they
+mean of their squared norms by all of it. Two such numbers give both. As in Pollux (OSDI'21, section 3.1) they
 are means over time, each observation weighs 0.999 to the power of its scale times the next, and the variance
 is that at the initial batch.
 
-Numbers only: who computes gradients, and in which library, is told apart from here by two sums of squares.
+Numbers only: two sums of squares are all that this module needs of the program and library that compute
+gradients.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ SMOOTHING = 0.999
 class GradientNoise:
     """Squared norm and variance of the gradient at the initial batch, by group of parameters.
 
-    The number of groups is that of the first observation; another number begins anew.
+    The number of groups is that of the first observation; with another number it starts again.
     """
 
     def __init__(self) -> None:
         self._sqr: list[float] = []
         self._var: list[float] = []
-        # Of all observations so far; by it the means are rid of the 0 that they begin with.
+        # The weight of all observations so far; it removes from the means the 0 that they begin with.
         self._weight = 0.0
         self._is_of_pairs = False
 
@@ -110,7 +111,7 @@ class GradientNoise:
         return max(sqr / self._weight, 0.0), max(var / self._weight, 0.0)
 
     def gain(self, scale: float, group: int | None = None) -> float:
-        """Return how many steps at the initial batch one in a batch so many times as large is worth.
+        """Return how many steps at the initial batch one in a batch `scale` times as large is worth.
 
         From 1 to `scale` (T. Johnson et al., "AdaScale SGD", ICML 2020, section 3); 1 where nothing is known.
         """

@@ -70,7 +70,7 @@ class ProgressWriter:
             if not is_whole:
                 self._keep(lines)
             if is_last:
-                return  # Nobody tells any more, and what the disk refuses now it is not offered again.
+                return  # No more lines follow, and what the disk refuses now it is not offered again.
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed, LINE_SECONDS)
 

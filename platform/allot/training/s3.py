@@ -105,7 +105,7 @@ class S3Store:
                 return True
             kept = self.read(name)
             if kept is not None:
-                # It may be ours: the answer to an earlier try got lost. Nobody else writes the same.
+                # It may be ours: the answer to an earlier try got lost. No other process writes the same.
                 return kept == content
 
     def read(self, name: str) -> bytes | None:

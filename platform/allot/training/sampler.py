@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from allot.training.errors import TrainingError
 
-#: Of the Feistel network that shuffles; four suffice against chance, six are still cheap.
+#: The rounds of the Feistel network that shuffles; four suffice against chance, six are still cheap.
 ROUNDS = 6
 MASK = 2**64 - 1
 

@@ -13,7 +13,7 @@ from tenants.tokens import USER_PREFIX
 COOKIE = "allot_pass"
 Headers = list[tuple[bytes, bytes]]
 
-#: Of one connection, not of what is sent over it (RFC 9110, 7.6.1).
+#: Headers of one connection, not of what is sent over it (RFC 9110, 7.6.1).
 _OF_THE_CONNECTION = frozenset(
     {
         b"connection",

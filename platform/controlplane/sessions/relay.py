@@ -32,7 +32,7 @@ class Relay:
     def __init__(self, address: str, hear: Hear) -> None:
         self.address = address
         self.peer = ""
-        #: Of what this end sent, and not yet said to be taken in.
+        #: The cost of what this end sent and the other has not yet taken.
         self.under_way = 0
         self.passed_bytes = 0
         self._sent = self._heard = 0

@@ -90,7 +90,7 @@ class Child:
             given_up.cancel()
 
     async def ended(self) -> None:
-        """Wait until nobody will start it again; raises why, if that was not asked for."""
+        """Wait until it will not be started again; raises why, if that was not asked for."""
         if self._task is not None:
             await asyncio.shield(self._task)
 

@@ -21,7 +21,7 @@ from controlplane.up.supervisor import Supervisor, in_foreground, together
 
 
 def main(arguments: list[str]) -> int:
-    """Run the platform until it is told to stop; the exit status for the shell."""
+    """Run the platform until it has to stop; return the exit status for the shell."""
     parser = argparse.ArgumentParser(
         prog="manage.py up", description="Run the whole platform on this machine."
     )
@@ -159,7 +159,7 @@ class _Start:
         await self.supervisor.start(f"{len(specs)} node agents", specs)
 
     async def _submit_demonstration(self, manage: Commands) -> None:
-        """Jobs to look at, submitted once; some only after others run, so nobody waits for it."""
+        """Submit jobs to look at, once; some only after others run, so the start does not wait for it."""
         began = time.monotonic()
         try:
             await manage.run("demo", "jobs")

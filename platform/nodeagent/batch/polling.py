@@ -119,7 +119,7 @@ class BatchDevices:
         )
 
     def samples(self, loads: Mapping[int, Load | None]) -> tuple[GpuSample, ...]:
-        """Return what the remote runners saw of those in use; of idle ones nobody knows."""
+        """Return what the remote runners saw of the devices in use; idle ones are unknown."""
         return tuple(sample for sample in self.sampled() if sample.index in loads)
 
     def memory_by_process(self) -> Mapping[int, Mapping[int, int]]:

@@ -63,8 +63,8 @@ Stage = Literal["preparing", "ready", "running", "ended"]
 class AssignedDevices:
     """The devices that the batch system assigned, under the desired indexes.
 
-    The server says how many and, for itself, which; of what is equal the batch system chooses, and other
-    people's jobs on the node rely on its choice.
+    The server names the number of devices and, for its own records, which; among equal ones the batch system
+    chooses, and other people's jobs on the node rely on its choice.
     """
 
     def __init__(self, devices: Devices, desired: Iterable[int], assigned: Sequence[str]) -> None:

@@ -184,7 +184,7 @@ class BatchRuntime:
         self.soon.set()
 
     def release(self, attempt: int) -> None:
-        """Withdraw the job. Whoever has the claim decides: the remote runner, or we."""
+        """Withdraw the job. The side that has the claim decides: the remote runner, or this agent."""
         if (record := self.records.get(attempt)) is None or record.is_over:
             return
         self.stop(attempt, 0.0)
@@ -363,7 +363,7 @@ class BatchRuntime:
             if any(word in words for word in OUT_OF_MEMORY):
                 outcome = replace(outcome, category="out_of_memory")
             self._end(record, outcome)
-            # Of a node that is silent nobody knows: what may stand still there must not be found again.
+            # The state of a silent node is unknown: what may stand still there must not be found again.
             self._cancel(record)
 
     def _end(self, record: JobRecord, outcome: Outcome) -> None:

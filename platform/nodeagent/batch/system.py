@@ -33,7 +33,7 @@ class BatchJob:
     memory_bytes: int
 
 
-#: `ended`: nothing of it is alive; `lost`: its node does not answer, so nobody knows.
+#: `ended`: nothing of it is alive; `lost`: its node does not answer, so its state is unknown.
 BatchJobState = Literal["waiting", "running", "ended", "lost"]
 
 

@@ -1,7 +1,7 @@
 """What a health check is, which a node has, and the monitor that asks them again and again without waiting.
 
-A broken disk or driver blocks whoever asks it anything, so each look runs in a thread of its own. A check
-that does not answer in time has failed, and is not asked again before it answers.
+A broken disk or driver blocks any call to it, so each check runs in a thread of its own. A check that does
+not answer in time has failed, and is not asked again before it answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_MESSAGE_CHARACTERS = 200
 class Check(Protocol):
     """One thing that is looked at every so often."""
 
-    #: Of the finding that says whether the check itself answers.
+    #: The name of the finding that states whether the check itself answers.
     name: str
     every_seconds: float
     #: How long a look may take.
@@ -89,7 +89,7 @@ class Monitor:
         self.findings: tuple[Finding, ...] | None = None
 
     def step(self, now: float) -> bool:
-        """Begin looks that are due, take in those that are done; return whether anything is found anew.
+        """Begin checks that are due, read those that are done; return whether the findings have changed.
 
         `now`: seconds of any clock that does not jump.
         """

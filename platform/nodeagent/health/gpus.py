@@ -46,8 +46,8 @@ WARNED_SECONDS = 3_600.0
 class GpuCheck:
     """All devices; its own name stands for the driver, which answers or does not.
 
-    A device that reported a hardware error stays failed until the agent is started anew, after whatever was
-    done about it: nothing that could be asked tells whether it is sound again.
+    A device that reported a hardware error stays failed until the agent is started again, after whatever was
+    done about it: no query shows whether it is sound again.
     """
 
     name = "driver"

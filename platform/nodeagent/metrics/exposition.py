@@ -27,7 +27,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that is told, as it is now."""
+    """All figures that are exposed, as they are now."""
 
     node: str
     inventory: Inventory

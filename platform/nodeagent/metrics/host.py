@@ -30,7 +30,7 @@ class HostMeter:
         self.before: tuple[float, Counters] | None = None
 
     def measure(self, now: float) -> HostSample:
-        """`now` is in seconds of a clock that nobody sets."""
+        """Return the figures since the last call; `now` is in seconds of a clock that is never set."""
         counters = dict(self._counters())
         before_at, before = self.before or (now, {})
         self.before = (now, counters)

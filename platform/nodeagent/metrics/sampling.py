@@ -36,14 +36,14 @@ class Sampler:
         self.every_seconds = configuration.metrics_seconds
         self.devices = devices
         self.jobs = JobMeter(folder)
-        # Of a node of Slurm's this is not the machine.
+        # For a node of Slurm, this machine is not the node.
         self.machine = HostMeter(configuration.work_folder) if configuration.slurm is None else None
         self.gpus: tuple[GpuSample, ...] = ()
         self.host = self._measure_host(boot_clock_seconds())
         self.waiting: deque[Reading] = deque(maxlen=WAITING_MOST)
         self.since_reading: list[GpuSample] = []
         self.read_at = self.sampled_at = boot_clock_seconds()
-        #: Of the newest reading.
+        #: The samples of the newest reading.
         self.replicas: tuple[ReplicaSample, ...] = ()
         self.usage: dict[ReplicaKey, Usage] = {}
         self.usage_at_reading: dict[ReplicaKey, Usage] = {}
@@ -122,7 +122,7 @@ def _replicas(parts: Iterable[Part]) -> list[tuple[ReplicaKey, Replica]]:
 def _loads(
     parts: Iterable[Part], before: Mapping[ReplicaKey, Usage], now: Mapping[ReplicaKey, Usage], seconds: float
 ) -> dict[int, Load | None]:
-    """Return what the jobs of each device do with their CPUs and memory; None where that cannot be told."""
+    """Return what the jobs of each device do with their CPUs and memory; None where that is unknown."""
     loads: dict[int, Load | None] = {}
     for key, replica in _replicas(parts):
         cpus_used = _cpus_used(before.get(key), now.get(key), seconds)

@@ -68,7 +68,7 @@ def thin_out(lines: list[ProgressLine], most: int = PROGRESS_PER_REPORT) -> tupl
 
 
 def fitting(lines: list[ProgressLine], most_bytes: int) -> tuple[ProgressLine, ...]:
-    """Thin the lines out until they take no more than so many bytes in a report; the newest stays."""
+    """Thin the lines out until they take at most `most_bytes` in a report; the newest stays."""
     fewer = thin_out(lines)
     while len(fewer) > 1 and len(json.dumps([encode(line) for line in fewer])) > most_bytes:
         fewer = thin_out(lines, len(fewer) // 2)

@@ -94,7 +94,7 @@ class Ending:
     #: Why the shim ended it: "" by itself, stopped, leaving, lease, disk (it filled it), gpu_memory (more
     #: than its part has), replica (one failed), shim (it died).
     reason: str
-    #: Of the first replica that failed; all as when it succeeded when none did.
+    #: The exit code of the first replica that failed; as when all succeeded when none did.
     exit_code: int = 0
     signal: int = 0
     was_out_of_memory: bool = False
@@ -208,7 +208,7 @@ def read_outcome(folder: AttemptFolder, status: dict[str, Any]) -> Outcome:
         )
     )
     if exit_code == 0 and category not in ("", "stopped"):
-        # Whatever its processes said, or nobody knows what: it did not end by itself.
+        # Its processes may have said otherwise, or the code is unknown: it did not end on its own.
         exit_code = KILLED
     if message and len(status.get("replicas", [])) > 1 and status["reason"] in ("", "replica"):
         message = f"Rank {failed['rank']}: {message}"

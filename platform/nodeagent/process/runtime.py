@@ -161,7 +161,7 @@ class ProcessRuntime:
         """Start the shim, which starts the replicas."""
         folder = self.folder(desired.attempt)
         if not desired.master_port:
-            # A gang of one node: nobody else needs to know, so nobody else was asked.
+            # A gang of one node: no other node needs the port, so none was asked.
             port = (read_json(folder.part) or {}).get("master_port") or 0
             desired = replace(desired, master_port=port, master_address="127.0.0.1")
         self.ports.release(desired.attempt)
@@ -306,7 +306,7 @@ class ProcessRuntime:
 
     def _shim_spec(self, folder: AttemptFolder, desired: DesiredPart, secrets: str) -> dict[str, Any]:
         indexes = sorted({index for replica in desired.replicas for index in replica.gpu_indexes})
-        # Whoever the folder was prepared for; the record of users may be on a file system that hangs.
+        # The user for whom the folder was prepared; the record of users may be on a file system that hangs.
         owner = os.stat(folder.temporary).st_uid
         for replica in desired.replicas:
             make_file(folder.progress(replica.rank), owner)

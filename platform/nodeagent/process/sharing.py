@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 DAEMON = program("nodeagent.token_daemon")
 CONNECT_SECONDS = 0.02
-#: One that does not serve by then is started anew; so is one that died, but no more often than this.
+#: One that does not serve by then is started again; so is one that died, but no more often than this.
 START_SECONDS = 5.0
 AGAIN_SECONDS = 0.2
 #: Until somebody holds it.

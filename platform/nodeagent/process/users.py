@@ -76,7 +76,7 @@ def make_folder(path: str, owner: int) -> None:
 
 
 def make_file(path: str, owner: int) -> None:
-    """Make an empty file of the owner's, which nobody else can read, if there is none."""
+    """Make an empty file of the owner's, which no other user can read, if there is none."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if owner != os.fstat(descriptor).st_uid:

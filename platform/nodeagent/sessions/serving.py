@@ -112,7 +112,7 @@ class Sessions:
             }
             return await Command.start(folder, request)
         port = _number_of(folder, offer)
-        # What listens there belongs to this very attempt: nobody is led to another tenant's program.
+        # What listens there belongs to this very attempt: no user is connected to another tenant's program.
         if not await asyncio.to_thread(is_listened_at_by, port, folder, offer.rank):
             raise NoVisit(f"No process of the job listens at port {offer.port} of rank {offer.rank} yet.")
         return await connect(port)
@@ -216,7 +216,7 @@ def _number_of(folder: AttemptFolder, offer: SessionOffer) -> int:
 
 
 def is_listened_at_by(port: int, folder: AttemptFolder, rank: int) -> bool:
-    """Whether a process of the attempt listens at the port, so that nobody else can stand in for it."""
+    """Whether a process of the attempt listens at the port, so that no other program can stand in for it."""
     sockets = {f"socket:[{inode}]" for inode in _listeners(port)}
     return bool(sockets) and any(_holds(pid, sockets) for pid in _processes_of(folder, rank))
 

@@ -36,7 +36,7 @@ HEAR_SECONDS = 0.005
 
 
 class AskingPlace:
-    """The socket of one replica, and whoever asks there. Times are seconds of the boot clock."""
+    """The socket of one replica, and the client that asks there. Times are seconds of the boot clock."""
 
     def __init__(self, path: str, poll: select.poll, *, is_everybodys: bool) -> None:
         """`is_everybodys`: let in who is not below the shim, as an engine's containers need not be."""
@@ -59,7 +59,7 @@ class AskingPlace:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
-            # For the replica's user, who owns the folder: nobody else gets into it.
+            # For the replica's user, who owns the folder: no other user can enter it.
             before = os.umask(0)
             try:
                 reached_by(self.path, door.bind)
@@ -126,7 +126,7 @@ class AskingPlace:
 
 
 def received(line: socket) -> dict[str, Any] | None:
-    """Return a message; None when the other side is gone, or says what nobody can go by."""
+    """Return a message; None when the other side is gone, or sends something invalid."""
     try:
         message = json.loads(line.recv(MESSAGE_BYTES))
     except BlockingIOError:

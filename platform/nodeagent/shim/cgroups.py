@@ -129,7 +129,7 @@ class CgroupOfReplica:
         )
 
     def cpu_seconds(self) -> float | None:
-        """Return the CPU time of all that ever were members; None where nobody counts it."""
+        """Return the CPU time of all that ever were members; None where it is not counted."""
         if self.is_unified and "cpu" in self.paths:
             microseconds = _number_after("usage_usec", os.path.join(self.paths["cpu"], "cpu.stat"))
             return None if microseconds is None else microseconds * MICROSECOND

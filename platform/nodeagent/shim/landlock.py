@@ -49,9 +49,9 @@ class ConfinementError(Exception):
 class Confinement:
     """Which files an attempt's processes may open, made once by their shim and entered by each of them.
 
-    `rules`: {"readable", "writable", "devices": paths; "shares_user": whether others' jobs and the agent
-    are the same user; "is_alone": whether no other replica of the attempt is on the node}. Of the paths those
-    that do not exist are passed over.
+    `rules`: {"readable", "writable", "devices": paths; "shares_user": whether others' jobs and the agent are
+    the same user; "is_alone": whether no other replica of the attempt is on the node}. Paths that do not
+    exist are passed over.
     """
 
     def __init__(self, rules: dict[str, Any]) -> None:

@@ -2,13 +2,12 @@
 
     python -I -S -c "...; main()" FOLDER
 
-It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files
-of limited size. They end when it is told so (SIGTERM; the file `stop` says how), or when one of them
-fails. When the node's lease is not moved forward in time everything is frozen *by* the deadline: it goes on
-when the file `resume` says so, and is killed when told to stop or after `freeze_seconds`. Without an agent it
-is told to stop a while before, and dead by the deadline.
-Nothing escapes: orphans become the shim's children, and replicas die with the shim. In a sandbox orphans
-become children of its first process, and all in it die with that one.
+It starts the replicas of `spec.json`, each in a session of its own, and pumps their output into files of
+limited size. They end on SIGTERM (the file `stop` says how), or when one of them fails. When the node's lease
+is not moved forward in time everything is frozen *by* the deadline: it goes on when the file `resume` says
+so, and is killed when it has to stop or after `freeze_seconds`. Without an agent it is stopped a while
+before, and dead by the deadline. Nothing escapes: orphans become the shim's children, and replicas die with
+the shim. In a sandbox orphans become children of its first process, and all in it die with that one.
 
 One thread, one loop, and only modules that load in milliseconds.
 """
@@ -211,7 +210,7 @@ class Shim:
         return True
 
     def waits_for_orphans(self) -> bool:
-        """Whether only what the commands left behind is alive, of whose end in a sandbox nobody tells."""
+        """Whether only what the commands left behind is alive, whose end in a sandbox is not reported."""
         return self.enclosure is not None and all(
             replica.wait_status is not None for replica in self.replicas
         )
@@ -247,7 +246,7 @@ class Shim:
         if self.lapse is not None:
             self.kill()
         elif is_first:
-            # Those of a group begin to end together, whoever's turn it is, and whoever has the token.
+            # The members of a group begin to end together, no matter which has the turn or the token.
             self.freezer.thaw()
             self.sharing.close()
             for replica in self.replicas:
@@ -316,7 +315,7 @@ class Shim:
     def can_freeze(self) -> bool:
         """Whether the end of the lease freezes the attempt. One that is being stopped is killed.
 
-        So is one without an agent, from which no word could come: it is told to stop and can save its work.
+        So is one without an agent, from which no word could come: it is stopped before and can save its work.
         """
         if not self.freeze_seconds or self.kill_at is not None:
             return False
@@ -409,7 +408,7 @@ class Shim:
         return self.deadline
 
     def renewed_lease_end(self) -> float:
-        """Read the deadline anew; return when the attempt would have to be frozen or told to stop."""
+        """Read the deadline again; return when the attempt would have to be frozen or stopped."""
         lease = read_json(self.spec["lease"])
         if lease is not None:
             self.deadline = max(self.deadline, float(lease))

@@ -250,7 +250,7 @@ class RunningReplica:
         if self.wait_status is None:
             return None
         code = os.waitstatus_to_exitcode(self.wait_status)
-        # Of what runs inside, the engine's client tells it as a shell does.
+        # The engine's client reports the end of the program inside as a shell does.
         return 128 - code if self.container is not None and code > 128 else code
 
     def status(self) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def _best_of(claim: Claim, lower_bound: Amounts) -> Amounts:
 
 
 def _owed(claims: Iterable[Claim]) -> list[Given]:
-    """Return the amounts with which each is as fast as with its proportional share: less where it
+    """Return the amounts with which each is as fast as with its proportional share, less where it
     needs less.
     """
     return [

@@ -145,8 +145,8 @@ class Lending:
     loans: tuple[Loan, ...] = ()
     #: Those that ended a short while ago: why guarantees lapse now.
     ended: tuple[Loan, ...] = ()
-    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model, those
-    #: of its cells included; and its cells.
+    #: By virtual cluster what it is guaranteed itself, whatever it has lent or borrowed: GPUs by model (its
+    #: cells' GPUs included), and its cells.
     own_gpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     own_cells: Mapping[str, VirtualCells] = field(default_factory=dict)
     lend_rules: tuple[LendRule, ...] = ()

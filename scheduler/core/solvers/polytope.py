@@ -47,8 +47,8 @@ class Polytope:
     marks: Floats
     #: Steps per second that are progress 1, by group.
     unit: Floats
-    #: For each column: its model, its group, its other group (the same again when it is alone), the progress
-    #: of one job of each while it runs.
+    #: For each column: its model, its group, its other group (the same again when it is alone), and by group
+    #: the progress of one job while it runs.
     model: NDArray[np.intp]
     first: Ints
     second: Ints

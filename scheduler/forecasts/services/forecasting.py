@@ -20,11 +20,11 @@ from scheduler.models.rounds import Leadership
 from scheduler.rounds.circuit_breaker import with_cheap
 from scheduler.rounds.watchdog import within_budget
 
-#: Forecasts kept; the newest counts, the others are for whoever wonders.
+#: Forecasts kept; the newest counts, the others are for later inspection.
 _KEPT = 5
 #: Of more changes than this, a tenant's pages hear by their next refetch.
 _PUSHED = 200
-#: An instant that moved by less than this, or by this part of its distance, is not told anew.
+#: An instant that moved by less than this, or by this part of its distance, is not reported again.
 _STEADY_SECONDS = 10.0
 _STEADY_PART = 0.02
 

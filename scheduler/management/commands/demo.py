@@ -182,7 +182,7 @@ def _prepare_agent(node: demo.DemoNode, folder: Path, folders: JobFolders, choic
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, whole or not at all."""
+    """Write a file that no other user can read, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_suffix(".draft")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

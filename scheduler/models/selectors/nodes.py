@@ -23,7 +23,9 @@ def node_get(name: str) -> Node:
 
 
 def gpu_models() -> list[dict[str, Any]]:
-    """Return the known models with how many GPUs there are, and how many nobody holds or is nominated for."""
+    """Return the known models with the number of their GPUs, and of those that are neither held nor nominated
+    for.
+    """
     present = Q(nodes__gpus__present=True)
     here = AllocatedGpu.objects.filter(gpu=OuterRef("pk"))
     usable = Gpu.objects.filter(

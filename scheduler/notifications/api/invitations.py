@@ -1,4 +1,4 @@
-"""Invitations: admins make them, whoever has the link accepts, with his account or by making one."""
+"""Invitations: admins make them, and anyone who has the link accepts, with his account or by making one."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class InvitationDetail(APIView):
 
 
 class _ForAnybody(APIView):
-    """For whoever has a link, signed in or not; it alone says what he may."""
+    """For anyone who has a link, signed in or not; the link alone grants the right."""
 
     permission_classes = [AllowAny]
 

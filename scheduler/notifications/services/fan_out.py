@@ -1,7 +1,7 @@
-"""From what happened to who is told: events that nobody has looked at yet become notices and deliveries.
+"""From events to their recipients: events that were not read yet become notices and deliveries.
 
-An event is its own outbox, written with the change it tells of. One transaction takes the oldest, writes
-what follows from them and marks them: killed in the middle, it has done nothing, and is done again.
+An event is its own outbox, written with the change that it reports. One transaction takes the oldest, writes
+what follows from them and marks them. If it is killed in the middle, it has done nothing, and is done again.
 """
 
 import json
@@ -94,7 +94,7 @@ class _Readers:
     def of(self, notice: Notice) -> Iterable[User]:
         if notice.job is not None:
             owner = notice.job.submitted_by
-            # Whoever left a tenant hears no more of it.
+            # A user who left a tenant gets no more of it.
             may_see = owner.is_operator or (notice.job.tenant_id, owner.pk) in self._members
             # People want to know when it began; programs may want to know whenever it begins again.
             is_news = notice.data.get("is_first_start", True)

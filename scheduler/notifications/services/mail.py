@@ -28,7 +28,7 @@ from tenants.selectors import Viewer
 
 log = logging.getLogger(__name__)
 
-#: What happens within some seconds goes into one mail, and nobody gets more than one a minute.
+#: Events within some seconds go into one mail, and no user gets more than one mail a minute.
 GATHERED_FOR = timedelta(seconds=5)
 APART = timedelta(minutes=1)
 #: Waits after the first, second... failure in a row.
@@ -141,9 +141,9 @@ def _text(notices: Sequence[EmailNotice]) -> str:
 
 @transaction.atomic
 def invite(*, by: Viewer, tenant: Tenant, role: Role, email: str, days: int) -> tuple[Invitation, str | None]:
-    """Invite somebody; return the invitation, and its link unless that went by mail.
+    """Invite a person; return the invitation, and its link unless that went by mail.
 
-    A link that was mailed is told to nobody else, so that whoever has it reads the mail at that address.
+    A link that was mailed is shown nowhere else, so that anyone who has it reads the mail at that address.
     """
     mailed = bool(email) and is_mail_configured()
     invitation, secret = invitation_create(

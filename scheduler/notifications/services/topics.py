@@ -1,4 +1,4 @@
-"""What may be told, and in what words: from an event's row to a notice."""
+"""What may be reported, and in what words: from an event's row to a notice."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ TOPICS: Mapping[str, str] = {
     "node.lost": "a node stopped reporting",
     "node.cordoned": "a node accepts no new jobs",
 }
-#: Nobody's but the operators'.
+#: For operators only.
 CLUSTER_TOPICS = ("node.lost", "node.cordoned")
 #: What a job may ask for by `notify.email`.
 EMAIL_TOPICS: Mapping[str, tuple[str, ...]] = {

@@ -28,7 +28,7 @@ SETTLED_AFTER = timedelta(hours=1)
 _SHORTEST = timedelta(days=7)
 #: Message-IDs are made of it, so that a mail that goes out again has the same one.
 _MESSAGES = uuid.UUID("8a1c5f0e-6f0b-4b43-9d4f-0c1e2a7f3b57")
-#: Makes the text of a report and its CSV file: of a tenant or the cluster (None), between two instants.
+#: Makes the text of a report and its CSV file, for a tenant or the cluster (None), between two instants.
 Contents = Callable[[Viewer, Tenant | None, datetime, datetime], tuple[str, str]]
 
 

@@ -1,7 +1,7 @@
 """Sending to webhooks: several at once, each in the order of its messages and held back by its own failures.
 
-At least once: a webhook is taken for a while, its oldest message is sent, how that ended is written down.
-Whoever is killed in between leaves it to be taken again, and the same message goes out with the same id.
+At least once: a webhook is taken for a while, its oldest message is sent, and the result is written down. If
+the process is killed in between, the webhook is taken again, and the same message goes out with the same id.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from scheduler.wiring.clock import database_now
 
 #: Webhooks that are sent to at the same time.
 _SIDE_BY_SIDE = 16
-#: So long a webhook stays with whoever took it for a try.
+#: How long a webhook stays with the process that took it for a try.
 _TAKEN_FOR = timedelta(seconds=4 * TIMEOUT_SECONDS)
 #: How often new work is looked for while sends are under way.
 _LOOK_SECONDS = 0.5
 #: Waits after the first, second... failure in a row; then always the last of them.
 WAITS = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1_800, 3_600))
-#: After so many failures a message no longer holds back those behind it.
+#: After this many failures a message no longer holds back those behind it.
 _IN_ORDER_TRIES = 3
 #: A webhook that failed for so long, and never succeeded meanwhile, is switched off.
 DISABLED_AFTER = timedelta(days=5)

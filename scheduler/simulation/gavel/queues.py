@@ -17,7 +17,7 @@ WORTH_SHARING = 1.5
 
 
 class FastestFirst:
-    """Each job on the model on which it is fastest of those with room. Dealt out anew at each decision.
+    """Each job on the model with room on which it is fastest. Dealt out again at each decision.
 
     With sharing, those that found no room then join the job with which they do best; the first that finds
     none ends it, as ends everything at the head of a queue.

@@ -117,7 +117,7 @@ class Turns:
         self._total[model] += seconds
 
     def settle(self, elapsed_seconds: float) -> None:
-        """Take down what everybody missed since the last reset, and begin anew."""
+        """Record what each job missed since the last reset, and start again."""
         had = self._received - self._start
         due = np.where(self._decided[:, None], self._share * elapsed_seconds, 0.0)
         self._deficit += due - had
@@ -140,9 +140,9 @@ class Turns:
         newcomers: bool = False,
         leftover_pairs: bool = True,
     ) -> dict[int, list[Choice]]:
-        """Return who runs next, by model, in the order in which they were taken.
+        """Return which jobs run next, by model, in the order in which they were taken.
 
-        With `leftovers` GPUs that nobody has a share of go to whoever missed most; else they stay idle.
+        With `leftovers` GPUs of which no job has a share go to those that missed most; else they stay idle.
         With `one_list` models are not filled one after the other. With `newcomers` jobs that arrived since
         shares were decided on run on leftovers; else they only keep others from them. Without
         `leftover_pairs` only single jobs get what is left over.

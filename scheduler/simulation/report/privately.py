@@ -13,7 +13,7 @@ from scheduler.simulation.report.tables import Row, Table, cells
 
 #: Of more anomalies than this the worst are listed; all are counted.
 LISTED = 200
-#: Of these, so many are on the page.
+#: How many of these are on the page.
 SHOWN = 20
 
 

@@ -32,7 +32,7 @@ def time_unit(seconds: Iterable[float | None], *, days: bool = False) -> Unit:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with about so many significant digits; a dash for none."""
+    """Write a number with about `digits` significant digits; a dash for none."""
     if value is None:
         return "–"
     if value == 0:

@@ -1,9 +1,9 @@
-"""Readings as agents report them, written down once each; put together by minutes and by quarters of an
-hour; and what is old removed. Samples of how many GPUs each tenant holds.
+"""Readings as agents report them, written down once each; put together by minutes and by quarters of an hour;
+and what is old removed. Samples of how many GPUs each tenant holds.
 
-The roll-up is safe to run twice, late, or beside itself: whatever bucket was made of another number of
-readings than there are now is made anew, from all of them. So readings that come late, after an outage,
-find their place.
+The roll-up is safe to run twice, late, or beside itself: a bucket that was made of another number of readings
+than there are now is made again, from all of them. So readings that come late, after an outage, find their
+place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from scheduler.wiring.stream import OPERATORS, on_commit, send
 CLOCK_TOLERANCE_SECONDS = 5.0
 #: A reading that comes later than this is not kept. No agent holds readings for so long.
 OLDEST = timedelta(hours=1)
-#: No node has more; whoever reports more is not believed the rest.
+#: No node has more; further GPUs that a node reports are ignored.
 _GPUS_MOST = 64
 _REPLICAS_MOST = 512
 _IDS_BELOW = 2**63

@@ -31,7 +31,9 @@ from scheduler.wiring.representation import Representation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsInForce:
-    """Version 0, changed by nobody: there never was a specification, and GPUs are divided by counts."""
+    """The cells in force. Version 0, with no author: there never was a specification, and GPUs are divided by
+    counts.
+    """
 
     version: int
     layout: Layout
@@ -75,7 +77,7 @@ MEMORY = "cells"
 
 @dataclass(slots=True)
 class Use:
-    """Of one chain: sets of its GPUs, bit n for GPU n; no GPU is in two of them."""
+    """The use of one chain: sets of its GPUs, bit n for GPU n; no GPU is in two of them."""
 
     used: int = 0
     opportunistic: int = 0
@@ -234,7 +236,8 @@ def owed(layout: Layout, chain: Chain, owners: Owners, virtual_clusters: Iterabl
 
 MIXED = "mixed"
 
-#: By virtual cluster, chain and level: of whom it has borrowed all its cells of the kind, and until when.
+#: By virtual cluster, chain and level: from which lender it has borrowed all its cells of the kind, and until
+#: when.
 OnLoan = Mapping[tuple[str, str, int], Representation]
 
 

@@ -103,7 +103,7 @@ class Sight:
 
     def _word(self, found: re.Match[str]) -> str:
         word = found[1]
-        # A number in a sentence counts something; nobody can tell whether it is a name.
+        # A number in a sentence counts something; whether it is a name is unknown.
         is_name = self.hidden is not None and word in self.hidden and not word.isdigit()
         return ANOTHER_TENANT if is_name else found[0]
 

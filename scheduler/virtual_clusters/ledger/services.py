@@ -19,7 +19,7 @@ from scheduler.wiring.clock import database_now
 from scheduler.wiring.stream import batches, on_commit, send
 from tenants.models import VirtualClusterMember
 
-#: Of the newest lines of a round so many are streamed; a page reads the others when it next reads.
+#: The most of a round's newest lines that are streamed; a page reads the others when it next reads.
 MOST_STREAMED = 500
 _PRUNED_AT_ONCE = 20_000
 _MOST_PRUNED = 400_000
@@ -110,7 +110,8 @@ def _prune_some(kept_since: datetime) -> int:
 def publish_ledger(
     lines: Sequence[tuple[dict[str, Any], Collection[str]]], owners: Mapping[int, str]
 ) -> None:
-    """`lines` with the groups that hear of each; whoever forwards them hides what their reader may not see.
+    """Publish `lines`, each with the groups that receive it; the process that forwards them hides what their
+    reader may not see.
 
     `owners` are the tenants of the jobs that lines name.
     """

@@ -124,8 +124,8 @@ def virtual_clusters_of(viewer: Viewer) -> QuerySet[VirtualCluster]:
 def acts_for(viewer: Viewer) -> QuerySet[VirtualCluster]:
     """Return those for which the viewer may offer, take and set rules.
 
-    These are the virtual clusters whose only member is a tenant of which he is an admin: of several members
-    none may give away what is the others' too. Operators may act for all.
+    These are the virtual clusters whose only member is a tenant of which he is an admin: with several
+    members, none may give away what is the others' too. Operators may act for all.
     """
     if viewer.is_operator:
         return VirtualCluster.objects.all()

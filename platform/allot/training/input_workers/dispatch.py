@@ -89,7 +89,9 @@ class Dispatch:
         return bool(self._given.get(worker))
 
     def assign(self) -> list[tuple[int, int]]:
-        """Return which worker makes which batch from now on: the first to whoever has the least to do."""
+        """Return which worker makes which batch from now on: the first goes to the worker with the least to
+        do.
+        """
         free = [(len(given), worker) for worker, given in self._given.items() if len(given) < AHEAD]
         heapq.heapify(free)
         found = []

@@ -22,7 +22,7 @@ from allot.training.input_workers.stream import Missed, Packed, Window
 
 #: Between two tries to reach a trainer, at first and at most.
 RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 5.0
-#: How long a frame may still take to be sent when the worker is told to leave, and then to be read.
+#: How long a frame may still take to be sent when the worker has to leave, and then to be read.
 LEAVE_SECONDS = 10.0
 REASON_MOST = 1_000
 #: How often it is looked which trainers follow a stream.

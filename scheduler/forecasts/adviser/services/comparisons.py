@@ -28,7 +28,7 @@ from tenants.selectors import Viewer
 
 HOURS = 24.0
 MOST_HOURS = 24.0 * 31
-#: A comparison that nobody has made after so long never will be.
+#: A comparison that is not made after this time never will be.
 PATIENCE = timedelta(minutes=5)
 #: Each virtual cluster is compared again by itself after so long.
 RENEWED_AFTER = timedelta(minutes=10)
@@ -65,7 +65,7 @@ def is_given_up(report: AnomalyReport) -> bool:
 
 
 def outdated() -> list[str]:
-    """Return the virtual clusters that should be compared anew: first those that never were."""
+    """Return the virtual clusters that should be compared again: first those that never were."""
     now = database_now()
     lately = Job.objects.filter(guaranteed=True, submitted_at__gt=now - timedelta(hours=HOURS))
     rows = (

@@ -17,7 +17,7 @@ from scheduler.rounds.snapshot import read_snapshot
 
 #: The newest jobs of the hours asked for; older ones are left out.
 MOST_JOBS = 3_000
-#: A job counts as late beyond so many rounds and so many seconds: agents and clocks are not exact.
+#: A job counts as late beyond this many rounds and seconds: agents and clocks are not exact.
 TOLERANCE_ROUNDS = 2
 TOLERANCE_SECONDS = 10.0
 

@@ -27,7 +27,7 @@ from tenants.selectors import Viewer
 
 #: The sequence before the first.
 NONE_SEEN = -1
-#: Text of one page, of all ranks together; of each rank comes at least one chunk, however long.
+#: Text of one page, of all ranks together; it has at least one chunk of each rank, however long.
 PAGE_BYTES = 2 * 1024 * 1024
 _LARGEST = 2**31 - 1
 _GIB = 1024**3
@@ -85,7 +85,9 @@ def may_watch(viewer: Viewer, job_id: int) -> bool:
 
 
 def tasks_of_ranks(job: Job, attempt: Attempt | None) -> dict[int, str]:
-    """Return the task's name of each rank; of an elastic job, of as many as this attempt was granted."""
+    """Return the task's name of each rank; for an elastic job, of as many ranks as this attempt
+    was granted.
+    """
     parts = attempt.parts.values_list("replicas", flat=True) if attempt else ()
     placed = {replica["rank"]: replica["task"] for replicas in parts for replica in replicas}
     if placed:
@@ -119,8 +121,8 @@ def next_chunks(
 ) -> list[Chunk]:
     """Return what follows of the ranks in `seen`, by the time it was sent; empty when there is nothing more.
 
-    `seen` has the newest known sequence of each wanted rank. Of a rank of which there is more than fits, what
-    the others wrote after it waits for the next page.
+    `seen` has the newest known sequence of each wanted rank. If there is more of a rank than fits, what the
+    others wrote after it waits for the next page.
     """
     given: dict[str, Any] = {
         "attempt": attempt.id,
@@ -152,7 +154,7 @@ def has_more(attempt: Attempt, last: Chunk) -> bool:
 
 
 def before_last_lines(attempt: Attempt, rank: int, lines: int) -> int:
-    """Return the sequence before the chunk in which so many last lines begin.
+    """Return the sequence before the chunk in which the last `lines` lines begin.
 
     Chunks without an end of a line count as one, so that a bar of progress costs no more than lines do.
     """

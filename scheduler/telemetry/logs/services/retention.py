@@ -1,6 +1,6 @@
-"""How long output is kept: so many days after an attempt's end, and so many bytes.
+"""How long output is kept: a number of days after an attempt's end, and a number of bytes.
 
-Of attempts that have not ended nothing is removed. What was removed is written down, and said wherever the
+Output of attempts that have not ended is never removed. What was removed is recorded, and stated wherever the
 output would be.
 """
 

@@ -77,7 +77,7 @@ def _row(part: AttemptPart, readings: dict[int, Row]) -> Row | None:
 
 
 def _idle_seconds(attempt: Attempt, utilisation: Sequence[float], now: datetime) -> float | None:
-    # Of a busy one nothing more has to be read.
+    # A busy attempt needs no further reading.
     if utilisation and max(utilisation) >= IDLE_BELOW_PERCENT:
         return 0.0
     return idle_gpu_seconds(attempt, now=now)

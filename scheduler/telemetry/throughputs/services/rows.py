@@ -118,7 +118,9 @@ class Throughputs:
         return row.gpu_limit == WHOLE_GPU and self.viewer.may(self.tenants[row.tenant], Role.ADMIN)
 
     def cells(self, rows: Iterable[Row]) -> dict[Row, list[Cell]]:
-        """Return the cells of some rows: of each model of the cluster, then of others that are known."""
+        """Return the cells of some rows: first for each model of the cluster, then for others
+        that are known.
+        """
         rows = list(rows)
         measured = _by_place(SpeedMeasurement, self.tenants, rows)
         corrected = _by_place(SpeedCorrection, self.tenants, rows)

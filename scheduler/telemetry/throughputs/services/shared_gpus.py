@@ -36,7 +36,7 @@ def gpus_shared() -> QuerySet[Gpu]:
 
 
 def shared_gpus(viewer: Viewer, ids: Collection[int]) -> list[dict[str, Any]]:
-    """Return these GPUs, JSON-ready. Of jobs that the viewer may not see is told what they have, no more."""
+    """Return these GPUs, JSON-ready. Only what they have is shown of jobs that the viewer may not see."""
     gpus = Gpu.objects.select_related("node__gpu_model").in_bulk(ids)
     holds = AllocatedGpu.objects.filter(gpu__in=gpus, phase=HoldPhase.HELD).order_by("allocation")
     attempts: dict[int, list[Attempt]] = defaultdict(list)
@@ -117,8 +117,8 @@ def _way(hold: AllocatedGpu, attempt: Attempt) -> str:
 def _slowdown(attempt: Attempt, group: Collection[Attempt], estimator: ThroughputEstimator) -> float | None:
     """Return how many times as long as alone on whole GPUs it takes, as far as that was measured.
 
-    Of several that a policy put together that is on record; of one with parts its throughput of the last
-    minute is compared with what is on record of its job class alone.
+    For several that a policy put together, it is what is on record. For one with parts, its throughput of the
+    last minute is compared with what is on record of its job class alone.
     """
     job_class, allocation = attempt.job.job_class, attempt.allocation
     setting = Setting(allocation.gpu_model, allocation.gpu_count)

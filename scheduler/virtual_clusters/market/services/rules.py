@@ -74,7 +74,7 @@ def rule_make(*, by: Viewer, virtual_cluster: VirtualCluster, terms: Lending | B
 @repeated_on_deadlock
 @transaction.atomic
 def rule_remove(*, by: Viewer, rule_id: int) -> None:
-    """End a rule, and withdraw the offers that it made and that nobody took; its loans go on."""
+    """End a rule, and withdraw the offers that it made and that were not taken; its loans go on."""
     lock_guarantees()
     rows = MarketRule.objects.select_for_update(no_key=True, of=("self",)).select_related("virtual_cluster")
     row = rows.filter(id=rule_id, removed_at=None).first()
