@@ -38,7 +38,7 @@ class Part:
     turns: int = 1
 
     def of_node(self, amounts: Amounts) -> Amounts:
-        """Return what the replicas take of their node with so much each."""
+        """Return what the replicas take of their node with this amount each."""
         return amounts[0] * self.replicas / self.turns, amounts[1] * self.replicas
 
 
@@ -56,17 +56,19 @@ class Claim:
 
 #: What each replica of a claim has, by the claim's parts.
 Given = list[Amounts]
-#: A mechanism: by claim what it gets, in the order of the policy, of so much that is free of each node.
+#: A mechanism: it returns what each claim gets, in the order of the policy, from what is free on each node.
 Division = Callable[[Mapping[Node, Amounts], Sequence[Claim]], list[Given]]
 
 
 def proportional(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give everyone the part of its node that its GPUs are."""
+    """Give each claim the part of its node that its GPUs are."""
     return _lower_bounds(free, claims, list(map(_fair, claims)))
 
 
 def greedy(free: Mapping[Node, Amounts], claims: Sequence[Claim]) -> list[Given]:
-    """Give everyone the share that it is owed, then the first more as far as it is of use, then the next."""
+    """Give each claim the share that it is owed, then the first more as far as it is of use, then
+    the next.
+    """
     given = _lower_bounds(free, claims, _owed(claims))
     room = _Room(free, claims, given)
     for claim, its in zip(claims, given, strict=True):
@@ -225,7 +227,7 @@ class _Room:
             left[1] -= sign * taken[1]
 
     def has(self, part: Part, amounts: Amounts) -> bool:
-        """Whether replicas can have so much of their node."""
+        """Whether replicas can have these amounts of their node."""
         left, taken = self._left[part.node], part.of_node(amounts)
         return all(
             [want <= have + _ROUNDING * max(want, 1.0) for want, have in zip(taken, left, strict=True)]

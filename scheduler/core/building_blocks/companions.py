@@ -39,8 +39,8 @@ def waiting_in(view: View, outcome: Outcome) -> Iterable[Job]:
 def together(view: View, outcome: Outcome, companions: Mapping[JobId, Sequence[JobId]]) -> Outcome:
     """Return the outcome in which jobs that start take these along, by the number of each host.
 
-    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart; where others then
-    find none either, everyone stays alone.
+    Several jobs need the CPUs and the memory of all. Groups that find no place stay apart. If others then
+    find none either, every job stays alone.
     """
     grants = _grants(outcome, companions)
     placed = _placed(view, outcome, grants)

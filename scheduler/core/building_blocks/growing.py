@@ -31,7 +31,7 @@ TRIED = 100
 
 
 def with_growth(view: View, decision: Decision, *, beside_waiting: bool = False) -> Decision:
-    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to who waits.
+    """Return the decision, in which gangs grow if it leaves what runs as it is, or give way to waiting jobs.
 
     `beside_waiting`: though jobs wait, of which none fits. Where a policy may soon make room for one of them,
     a gang would be resized all the time.
@@ -99,7 +99,7 @@ def _take_back(view: View, job: Job, capacity: Capacity) -> list[Grant]:
 
 
 def _fits(job: Job, capacity: Capacity) -> bool:
-    """Whether one that waits fits at one of its sizes without disturbing anybody."""
+    """Whether a waiting job fits at one of its sizes without disturbing another."""
     fits = (capacity.find(demand_of(job, capacity.cluster, size)) for size in sizes_of(job))
     return any(fit is not None and not fit.victims for fit in fits)
 

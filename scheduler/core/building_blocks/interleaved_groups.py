@@ -1,9 +1,10 @@
-"""Who shares GPUs by turns with whom: groups by rounds of matching on how busy they keep the resources.
+"""Which jobs share GPUs by turns: groups by rounds of matching on how busy they keep the resources.
 
 Y. Zhao et al., "Multi-Resource Interleaving for Deep Learning Training" (Muri), SIGCOMM 2022, section 4.2:
 jobs of equal shape are paired by a maximum-weight matching, pairs are paired again, and only as many as it
-takes for all groups to fit. Shapes are merged in the order of their first jobs by priority, as the published
-simulator does, not those first that waste least; of many pairs that are alike, those nearest in priority.
+takes for all groups to fit. Shapes are merged in the order of their first jobs by priority, as in the
+published simulator, and not by least waste. Among many pairs that are alike, those nearest in priority come
+first.
 """
 
 from __future__ import annotations

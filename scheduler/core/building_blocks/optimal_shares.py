@@ -30,7 +30,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How fast a job is with so much for each GPU, as a multiple of its speed with the proportional share."""
+    """How fast a job is with these amounts for each GPU, as a multiple of its speed with the proportional
+    share.
+    """
 
     per_gpu: PerGpu
     speed: float
@@ -63,13 +65,15 @@ class Profile:
         return min(self.points, key=lambda point: (-point.speed, point.per_gpu)).per_gpu
 
     def speed(self, per_gpu: PerGpu) -> float:
-        """Return the speed of the fastest point that so much is enough for; 0 if it is for none."""
+        """Return the speed of the fastest point for which these amounts suffice; 0 if they do for none."""
         return max((point.speed for point in self.points if _is_within(point.per_gpu, per_gpu)), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What each job gets, None for who does not run; the sum of speeds, and what no sum is above."""
+    """What each job gets, None for a job that does not run; the sum of speeds, and an upper bound of all
+    sums.
+    """
 
     points: list[Point | None]
     total: float
@@ -116,10 +120,10 @@ def optimal(servers: Servers, profiles: Sequence[Profile]) -> Optimum:
 def divide(
     servers: Servers, profiles: Sequence[Profile], points: Sequence[Point | None]
 ) -> list[dict[int, float]]:
-    """Return which part of each job is on which server, none for who does not run.
+    """Return which part of each job is on which server, none for a job that does not run.
 
-    A corner of the linear program: at most three jobs a server are split. What fits all servers together
-    always fits so. Raises SolverError where it does not.
+    A corner of the linear program: at most three jobs a server are split. Jobs that fit all servers together
+    can always be divided so. Raises SolverError where they do not fit.
     """
     found: list[dict[int, float]] = [{} for _ in profiles]
     running = [

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.core.building_blocks.run_time import LONGEST_SECONDS, relative_rates
 
-#: A line counts that comes so long after the last one that did, and the last of an attempt.
+#: A line counts if it comes this long after the last one that did; the last line of an attempt counts too.
 EVERY_SECONDS = 60.0
 LEAST_SECONDS = 60.0
 LEAST_PART = 0.01
@@ -95,7 +95,7 @@ class Pace:
         return replace(known, timed_steps=self.timed_steps + steps, timed=timed)
 
     def is_trusted(self, gpus: float) -> bool:
-        """Whether it was looked at for long enough; `gpus` is the size of the job's own gang."""
+        """Whether it was timed for long enough; `gpus` is the size of the job's own gang."""
         return (
             not self.is_void
             and self.timed_steps > 0

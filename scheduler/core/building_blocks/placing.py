@@ -1,4 +1,6 @@
-"""What placers have in common: who stays, who is dropped, and how a taste for nodes becomes a placement."""
+"""What placers have in common: which jobs stay, which are dropped, and how a preference for nodes becomes a
+placement.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def start_by_standing(
 def reasons_by_tenant(
     outcome: Outcome, view: View, reason_of: Callable[[str], Reason]
 ) -> dict[JobId, tuple[Reason, ...]]:
-    """Return for everyone who waits the reason that its tenant has."""
+    """Return for each waiting job the reason that its tenant has."""
     known: dict[str, tuple[Reason, ...]] = {}
     reasons = {}
     for job in outcome.queue:

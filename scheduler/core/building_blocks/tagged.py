@@ -87,7 +87,7 @@ def service_of(job: Job, room: tuple[int, ...] | None = None) -> Service:
 
 
 class _Ground:
-    """The nodes of a view's cluster, and those elsewhere on which somebody concerned is."""
+    """The nodes of a view's cluster, and those elsewhere on which a job concerned is."""
 
     def __init__(self, view: View, tagged: Tagged) -> None:
         cluster = view.capacity.cluster
@@ -234,7 +234,7 @@ class _LayingOut:
             gpus = mask.bit_count()
             if gpus:
                 free[first + node] = gpus
-                # Who has no GPUs is only bounded by what else there is of the node.
+                # A job without GPUs is only bounded by what else there is of the node.
                 fits = gpus // need.gpus if need.gpus else len(demand.needs)
                 if need.cpus:
                     fits = int(min(fits, layer.cpus[node] // need.cpus))

@@ -137,9 +137,9 @@ def _physical(kind: str, name: str, machines: Sequence[Machine]) -> PhysicalCell
 
 
 def _shares(kinds: Sequence[_Kind], guarantees: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """Turn counts into cells, the largest first for everybody, so that all of them fit together.
+    """Turn counts into cells, the largest first for each virtual cluster, so that all of them fit together.
 
-    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs say.
+    Sizes nest, so when all larger cells are given, what is left holds as many of the next as its GPUs allow.
     """
     remaining = {(name, model): gpus for name, models in guarantees.items() for model, gpus in models.items()}
     left = {kind.prefix: kind.size * len(kind.machines) for kind in kinds}

@@ -93,7 +93,7 @@ def judge(failed: FailedAttempt, before: Sequence[FailedAttempt], rules: RetryRu
 
 #: With the waits between them this many losses take more than twenty minutes; most outages end before.
 HELD_AFTER = 8
-#: An attempt that ran for so long did well where it was: its loss is the first of a row.
+#: An attempt that ran for this long did well where it was: its loss is the first of a row.
 RAN_WELL_SECONDS = 3_600.0
 
 

@@ -250,7 +250,7 @@ class _Draft:
 
 
 def _weights(vc: VirtualCluster, tenants: Iterable[str]) -> dict[str, float]:
-    """Return weights as members; of tenants that are none, 0, unless there are no members at all."""
+    """Return weights as members; 0 for tenants that are not members, unless there are no members at all."""
     stated = {member.tenant: member.weight for member in vc.members}
     if not stated:
         return dict.fromkeys(tenants, 1.0)
@@ -304,7 +304,8 @@ def _unguaranteed(snapshot: Snapshot) -> dict[str, float]:
 
 def rhos_of(view: View, run_options: RunOptions, memory: Memory) -> tuple[dict[str, list[float]], Memory]:
     """Return the finish-time fairness of each tenant's apps, whatever the policy is, and what to remember of
-    who shared the virtual cluster."""
+    the tenants that shared the virtual cluster.
+    """
     apps = apps_of(view, run_options)
     contention = Contention(memory, view.now, {app.name: app.weight for app in apps})
     found: dict[str, list[float]] = {}
@@ -336,8 +337,8 @@ class Gang(NamedTuple):
 def speed_alone(part: Mapping[str, float], gangs: Iterable[Gang]) -> float:
     """Return the most that gangs reach on a part, in GPUs of each one's best model; gangs stay whole.
 
-    The fastest go first, and among these the smallest or the largest, whichever comes to more: what is found
-    can be had, and now and then a little more could be.
+    The fastest go first, and among these the smallest or the largest, whichever comes to more. The result is
+    always possible; now and then a little more would be.
     """
     pairs = [
         (-speed, gang.gpus, number, model)

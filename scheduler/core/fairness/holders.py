@@ -1,4 +1,4 @@
-"""Who holds what at the instant of a snapshot: by virtual cluster and tenant."""
+"""What each virtual cluster and tenant holds at the instant of a snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TenantHoldings:
 
     guaranteed: dict[str, float] = field(default_factory=dict)
     opportunistic: dict[str, float] = field(default_factory=dict)
-    #: What its jobs run on, those that were told to leave left out.
+    #: What its jobs run on, without those that have to leave.
     running: list[tuple[Job, Running]] = field(default_factory=list)
     #: Its guaranteed jobs that are on more nodes than they need, and known to be slower for it.
     spread: list[JobId] = field(default_factory=list)

@@ -34,7 +34,9 @@ Key = tuple[str, str]
 
 
 def uses(shares: Mapping[Key, Share], unguaranteed: Mapping[str, float]) -> dict[Key, Use]:
-    """Return who borrows and who lends. `unguaranteed`: GPUs by model that no virtual cluster may rely on."""
+    """Return which tenants borrow and lend. `unguaranteed`: GPUs by model that no virtual cluster may rely
+    on.
+    """
     found = {key: Use() for key in shares}
     models = {model for share in shares.values() for model in (*share.own, *share.guaranteed)}
     models |= {model for share in shares.values() for model in share.opportunistic}

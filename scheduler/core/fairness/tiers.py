@@ -62,7 +62,7 @@ class Use:
 
 
 def uses_of(view: View) -> dict[str, Use]:
-    """Return by tenant what the jobs of a view demand and have; not of who is held or over quota."""
+    """Return by tenant what the jobs of a view demand and have, without held jobs and those over quota."""
     found: dict[str, Use] = {}
     for job in view.jobs.values():
         use = found.setdefault(job.tenant, Use())

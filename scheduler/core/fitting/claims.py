@@ -1,4 +1,6 @@
-"""Who has what of each node of a cluster, and what that leaves on offer, kept up to date node by node."""
+"""What the holders have of each node of a cluster, and what that leaves on offer, kept up to date node by
+node.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Claims:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._layers: dict[str, list[Layer]] = {}
-        #: Who may be asked to leave each node, who loses least first.
+        #: The holders that may be asked to leave each node, the one that loses least first.
         self.evictable: dict[_Place, list[tuple[Holding, Part]]] = {}
         #: The same by model and GPUs, wherever they are, who loses least first.
         self.evictable_by_size: BySize = {}

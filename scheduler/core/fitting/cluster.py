@@ -41,7 +41,7 @@ class Shapes:
     def __init__(self) -> None:
         #: By job: the very facts it was made from, its shape, and its shape together with its speeds.
         self.known: dict[JobId, tuple[Job, int, int]] = {}
-        #: Whether it depends on priorities too: while somebody makes room for higher ones only.
+        #: Whether it depends on priorities too: while a holder makes room for higher ones only.
         self.by_priority = False
         self._numbers: dict[Hashable, int] = {}
 

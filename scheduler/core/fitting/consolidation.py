@@ -26,7 +26,7 @@ class IdleCluster:
 
 
 class Consolidation:
-    """Answers for many jobs of one cluster; equal shapes are looked at once."""
+    """Answers for many jobs of one cluster; equal shapes are computed once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._idle = IdleCluster(cluster)

@@ -256,7 +256,7 @@ def demand_of(
     gpu_model: str | None = None,
     locality: Locality = Locality.ANY,
 ) -> Demand:
-    """Return what the job asks for when granted `gpus` GPUs (its own size unless told)."""
+    """Return what the job asks for when granted `gpus` GPUs (by default its own size)."""
     shapes = cluster.shapes
     _, _, with_speeds = _known(shapes, job)
     key = with_speeds, job.priority if shapes.by_priority else 0, gpus, gpu_model, locality
@@ -315,7 +315,7 @@ def pinned_cell_of(jobs: Sequence[Job]) -> str:
 
 
 def shared_needs(gangs: Sequence[tuple[Need, ...]]) -> tuple[Need, ...]:
-    """Return what gangs that share GPUs need together: the same GPUs, everyone's CPUs and memory."""
+    """Return what gangs that share GPUs need together: the same GPUs, and the CPUs and memory of all."""
     if len(gangs) == 1:
         return gangs[0]
     if any([need.part is not None for gang in gangs for need in gang]):

@@ -119,7 +119,7 @@ class Feasibility:
         )
 
     def _shares_parts(self, job: Job) -> Reason | None:
-        """Whether parts of GPUs can be had at all by a job that asks for some."""
+        """Return why a job that asks for parts of GPUs can not have any at all; None: it can."""
         if not job.has_parts:
             return None
         if self.virtual_clusters[job.virtual_cluster].sharing == SHARE_NEVER:
@@ -156,7 +156,7 @@ class Feasibility:
     def _only_cells(self, job: Job, models: Sequence[str]) -> Sequence[str]:
         """Return the models that a guaranteed job may wait for where all of them are divided by cells; else
         none."""
-        # A model of which it is guaranteed nothing is none where it could wait for room.
+        # A model of which it is guaranteed nothing is not a model where it could wait for room.
         guaranteed = self.virtual_clusters[job.virtual_cluster].guaranteed
         owned = [model for model in models if guaranteed.get(model)] or models
         return owned if all([self._is_in_cells(job, model) for model in owned]) else ()

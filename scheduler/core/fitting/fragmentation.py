@@ -5,10 +5,10 @@ Descent", USENIX ATC 2023, section 3 (the measure) and 4 (the descent), with the
 authors' simulator (hkust-adsl/kubernetes-scheduler-simulator), on which the published figures depend.
 
 What a task cannot use of a node is its *fragment*: all that is idle there when it cannot run on it (too few
-CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of
-those GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task
-drawn from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is not looked at,
-as in the paper.
+CPUs, another model, too few GPUs with enough of them free) or needs no GPU at all; else what is idle of those
+GPUs that have too little free for it. The fragmentation of a node is the expected fragment of a task drawn
+from the target workload. Shares of GPUs are in 1/1000, CPUs in any one unit; memory is ignored, as in the
+paper.
 """
 
 from __future__ import annotations
@@ -117,10 +117,11 @@ def fragment(free: Free, ask: Ask) -> int:
 
 
 def frequent(counts: Mapping[Ask, float], covering: float = 0.95) -> dict[Ask, float]:
-    """Return the most frequent kinds of tasks that together are so much of all, with their frequencies.
+    """Return the most frequent kinds of tasks that together are the part `covering` of all, with their
+    frequencies.
 
-    Of kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as in
-    the authors' simulator: who makes the cut decides a curve by up to half a point.
+    Among kinds that are as frequent the larger comes first, by CPUs, share, GPUs and models in this order, as
+    in the authors' simulator: which kinds make the cut decides a curve by up to half a point.
     """
     total, covered = sum(counts.values()), 0.0
     chosen: dict[Ask, float] = {}

@@ -106,7 +106,7 @@ def together(holdings: Collection[Holding], *, has_parts: bool) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A place that was found: the exact GPUs, and who would have to leave."""
+    """A place that was found: the exact GPUs, and the holders that would have to leave."""
 
     placement: Placement
     holding: Holding

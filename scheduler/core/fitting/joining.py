@@ -18,9 +18,9 @@ def may_be_joined(running: Running) -> bool:
 
 
 def join(capacity: Capacity, running: Running, guest: Job) -> bool:
-    """Take from a capacity what a job needs beside those that run there; return whether it was to be had.
+    """Take from a capacity what a job needs beside those that run there; return whether it was available.
 
-    Of CPUs and memory only what is idle, since it starts at once. Nothing is taken where it does not suffice.
+    Only idle CPUs and memory count, since it starts at once. Nothing is taken where these do not suffice.
     """
     parts = _beside(capacity, running, guest)
     if parts is None:
@@ -35,8 +35,9 @@ def has_room(capacity: Capacity, running: Running, guest: Job) -> bool:
 
 
 def _beside(capacity: Capacity, running: Running, guest: Job) -> tuple[Part, ...] | None:
-    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or so
-    much is not idle."""
+    """Return what a job needs of each node on which others have the GPUs; None: it may not be there, or too
+    little is idle.
+    """
     needs = demand_of(guest, capacity.cluster).needs
     if tuple([need.gpus for need in needs]) != tuple(map(len, running.replicas)):
         return None

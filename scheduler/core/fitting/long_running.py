@@ -197,8 +197,8 @@ class _Site:
                 scopes = self._seen.setdefault(each.tag, {})
                 if each.scope not in scopes:
                     scopes[each.scope] = np.zeros(self._sizes[each.scope], dtype=np.int64)
-        #: By tag: the constraints that name it, whether who states one has the tag too, and how many such
-        #: services are in each group.
+        #: By tag: the constraints that name it, whether the service that states one has the tag too, and how
+        #: many such services are in each group.
         self._heeded: dict[str, dict[tuple[TagConstraint, bool], _Counts]] = {}
         #: Containers that are still to come of services placed together, by tag.
         self._coming = Counter[str]()

@@ -25,7 +25,7 @@ from scheduler.core.model.gpu_parts import WHOLE_GPU
 CANDIDATES = 64
 #: The node of each replica, and the set of its GPUs there.
 Places = tuple[list[int], list[int]]
-#: How many GPUs others lose if a share is taken; None: it is not to be had.
+#: How many GPUs others lose if a share is taken; None: it is not available.
 Loss = Callable[[int, Share], float | None]
 #: What replicas of the gang have of a node already: GPUs, CPUs, memory and what they read.
 _Use = tuple[int, float, float, tuple[Reading, ...]]
@@ -49,7 +49,7 @@ class OpenGpus:
     opened: Callable[[int, int], bool]
     #: Whether a GPU with the gang's affinity is in use: then it waits for room there.
     is_carried: bool = False
-    #: None: what is offered can be had without disturbing anybody.
+    #: None: what is offered is available without disturbing another job.
     loss: Loss | None = None
 
     def place(
@@ -106,7 +106,7 @@ class OpenGpus:
         ]
 
     def _lets_in(self, need: Need, node: int, gpu: int, card: Card) -> bool:
-        """Whether memory and labels let a replica share a GPU that has so much compute left."""
+        """Whether memory and labels let a replica share a GPU that has enough compute left."""
         device = self.fleet.gpu_memory[node][gpu.bit_length() - 1]
         if device and not has_room(self._share(need, node, gpu), card, device):
             return False
@@ -294,8 +294,9 @@ def leaving(
     occupants: Sequence[tuple[Holding, Part]],
     gone: Collection[Holding],
 ) -> list[Holding] | None:
-    """Return who has to leave a GPU for a share of it, besides those who are gone; None: that is not
-    enough. Who is asked first loses least."""
+    """Return the holders that have to leave a GPU for a share of it, besides those that are gone; None: that
+    is not enough. The one that is asked first loses least.
+    """
     device = fleet.memory_of(node, share.gpu)
     if free.takes(node, share, device):
         return []

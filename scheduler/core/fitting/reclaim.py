@@ -26,10 +26,10 @@ from scheduler.core.fitting.holding import (
 )
 from scheduler.core.fitting.packing import Layer, locate, single_nodes
 
-#: Nodes compared for one gang; those with most GPUs to be had without an eviction come first.
+#: Nodes compared for one gang; those with most GPUs available without an eviction come first.
 CANDIDATES = 64
 
-#: Who holds some of a node, the first to be asked to leave first.
+#: The holders on a node, the first to be asked to leave first.
 Occupants = Callable[[int], Sequence[tuple[Holding, Part]]]
 #: Gangs, wherever they are, of which each alone has enough GPUs, but no more than this many.
 Elsewhere = Callable[[int], Sequence[Holding]]
@@ -40,7 +40,7 @@ Loss = tuple[int, int, float]
 
 
 class Room(NamedTuple):
-    """A node for each replica, the GPUs of each node, and who leaves for them."""
+    """A node for each replica, the GPUs of each node, and the holders that leave for them."""
 
     nodes: Sequence[int]
     masks: dict[int, int]
@@ -59,8 +59,8 @@ def reclaim(
 ) -> Fit | None:
     """Return the place that costs others least: one node if any will do, else as few as possible.
 
-    `free` is what can be had without an eviction, `offered` what can be had with any number of them. Where
-    several gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
+    `free` is what is available without an eviction, `offered` what is with any number of them. Where several
+    gangs would have to leave, one of those `elsewhere` does instead if its GPUs will do.
     """
     single = islice(single_nodes(offered, fleet, demand, rank, free), CANDIDATES)
     options: list[Sequence[int]] = [[node] * len(demand.needs) for _, node in single]
@@ -110,7 +110,7 @@ def _disturbing_fewer(
     for count in range(2, min(len(line), CANDIDATES)):
         if sum([victim.gpus for victim in line[:count]]) >= demand.gpus:
             tried.append(tuple(line[:count]))
-    # Who shares a GPU leaves nothing whole behind.
+    # A job that shares a GPU leaves nothing whole behind.
     tried = [some for some in tried if not any([part.shares for each in some for part in each.parts])]
     if not tried:
         return None

@@ -65,12 +65,13 @@ class Searching(Offers):
         return self._is_pinned(holding) or self.account.cost(holding) <= self.room(holding.model)
 
     def undisturbed(self, model: str) -> int:
-        """Return how many GPUs of a model could be handed out without stopping anybody: those that are idle
-        or come free, as far as the view may use them."""
+        """Return how many GPUs of a model could be handed out without stopping a job: those that are idle or
+        come free, as far as the view may use them.
+        """
         return max(0, min(self._layers[model][RELEASING].gpus, self.room(model)))
 
     def room(self, model: str) -> int:
-        """Return how many more GPUs of a model the view may hand out, were they all to be had."""
+        """Return how many more GPUs of a model the view may hand out, if all were available."""
         limits = self.account.limits
         return self.cluster.fleets[model].total if limits is None else limits.get(model, 0)
 
@@ -184,7 +185,7 @@ class Searching(Offers):
     def fit_on(self, demand: Demand, placement: Placement, nodes: Sequence[int]) -> Fit:
         """Return the fit at a place chosen elsewhere, given the node of each replica.
 
-        Raises PolicyError when some of it is not to be had.
+        Raises PolicyError when some of it is not available.
         """
         model = placement.gpu_model
         fleet, free = self.cluster.fleets[model], self._layers[model][RELEASING]
@@ -289,7 +290,7 @@ class Searching(Offers):
         )
 
     def fit_of(self, demand: Demand, model: str, places: Places) -> Fit:
-        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not to be had."""
+        """Return the fit of a gang with parts on these GPUs; raise PolicyError when one is not available."""
         fleet = self.cluster.fleets[model]
         replicas = tuple(
             [

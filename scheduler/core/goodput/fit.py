@@ -5,7 +5,7 @@ gradient times, plus the same of iterations, plus
 
     0.001·(γ-1)² + 0.01·((β_n/α_n)² + (β_r/α_r)²)
 
-Of what nothing was measured the job is believed to be as good as can be, so that somebody tries it:
+Where nothing was measured the job is assumed to be as good as possible, so that it is tried:
 
 - synchronising, over nodes or on one, costs nothing until it was seen with two replicas, and nothing for each
   further replica until it was seen with three; over nodes it costs at least 1.1 times what it does on one;

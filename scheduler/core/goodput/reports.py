@@ -55,7 +55,7 @@ class Times(NamedTuple):
 class Batch(NamedTuple):
     """The batch that a job has now, and by how much its learning rate is scaled for it.
 
-    `overhead`: what part of an iteration measuring and adapting take; None until told.
+    `overhead`: what part of an iteration measuring and adapting take; None until reported.
     """
 
     size: int
@@ -87,7 +87,7 @@ class GoodputReport:
 
     attempt: int = 0
     sequence: int = 0
-    #: None until told, like the two after it.
+    #: None until reported, like the two after it.
     limits: Limits | None = None
     batch: Batch | None = None
     noise: Noise | None = None

@@ -35,10 +35,10 @@ def observed(steps: Steps, idle: int, now: float) -> list[list[float]]:
 
 
 def idle_for(steps: Steps, seconds: float, now: float) -> int:
-    """Return how many have been idle for so long."""
+    """Return how many have been idle for `seconds`."""
     return int(max([step[0] for step in steps if step[1] <= now - seconds], default=0))
 
 
 def next_step(steps: Steps, seconds: float, now: float) -> float | None:
-    """Return when more will have been idle for so long; None: never, as things are."""
+    """Return when more will have been idle for `seconds`; None: never, as things are."""
     return min([step[1] + seconds for step in steps if step[1] + seconds > now], default=None)

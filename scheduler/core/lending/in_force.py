@@ -80,10 +80,10 @@ def next_change(loans: Iterable[Loan], now: float) -> float | None:
 
 
 def in_force(own: Guarantees, loans: Sequence[Loan], now: float) -> Guarantees:
-    """Return what everybody may rely on at that instant.
+    """Return what each virtual cluster may rely on at that instant.
 
-    A loan that can not be kept, because its lender does not own so much any more, counts for nothing:
-    services refuse changes that lead there (`checking`), and a round must go on whatever happened.
+    A loan that can not be kept, because its lender no longer owns enough, counts for nothing: services refuse
+    changes that lead there (`checking`), and a round must go on whatever happened.
     """
     kept: list[Loan] = []
     now_active = active(loans, now)
@@ -154,7 +154,7 @@ def _lacking_cells(layout: Layout, giver: str, taken: Cells) -> Iterable[Lack]:
 
 
 def _largest_first(cells: Cells) -> list[tuple[str, int]]:
-    """Return the kinds of cells; large ones can not be had from what small ones were split out of."""
+    """Return the kinds of cells; large ones are not available from what small ones were split out of."""
     return sorted(cells, key=lambda kind: (-kind[1], kind[0]))
 
 

@@ -221,7 +221,7 @@ class _RuleRun:
         return offer.id > 0 and is_for_now and offer.in_return is None
 
     def _borrow(self, rule: BorrowRule, standing: Standing, borrower: _Borrower) -> None:
-        #: Models and replicas for which there was nothing to be had; jobs are often alike.
+        #: Models and replicas for which no offers were found; jobs are often alike.
         in_vain: set[tuple[str, tuple[int, ...]]] = set()
         for want in standing.waiting:
             due = want.since + rule.waiting_seconds

@@ -1,4 +1,4 @@
-"""How a virtual cluster stands after a round: what it can do without, and who waits in vain."""
+"""How a virtual cluster stands after a round: what it can do without, and which jobs wait without success."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU is divisible: what a part of one is, who may share with whom, and who may share at all."""
+"""A GPU is divisible: what a part of one is, and which jobs may share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round decides: grants, placements, actions, and a reason for everyone who waits."""
+"""What a round decides: grants, placements, actions, and a reason for each waiting job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from scheduler.core.model.auxiliary import AuxiliaryShare
 from scheduler.core.model.loan_terms import MarketAction
-from scheduler.core.model.reason_kinds import Tier as Tier  # Who makes a reason finds its tier beside it.
+
+# Code that makes a reason finds its tier beside it.
+from scheduler.core.model.reason_kinds import Tier as Tier
 from scheduler.core.model.reasons import TIERS
 from scheduler.core.model.snapshot import AllocationId, GpuId, JobId, Memory, NodeId
 
@@ -53,8 +55,8 @@ class LedgerLine:
 
     #: Such as "bid", "lease", "trade"; docs/ledger.md has them all.
     kind: str
-    #: The tenant, or in the market between virtual clusters the virtual cluster, whose line it is; empty: it
-    #: is about everyone in the view.
+    #: The tenant whose line it is, or in the market between virtual clusters the virtual cluster; empty: it
+    #: is about all in the view.
     party: str = ""
     #: The other side, if there is one.
     counterparty: str = ""
@@ -91,8 +93,8 @@ class Decision:
     keep_running: bool = False
     #: Except these: running jobs that lose their GPUs; one job stands for a group that shares them.
     stops: tuple[JobId, ...] = ()
-    #: By a job that runs on: jobs that wait and get its GPUs beside it. Who finds no room there, or may not
-    #: be on these nodes, waits.
+    #: By a job that runs on: jobs that wait and get its GPUs beside it. A job that finds no room there, or
+    #: may not be on these nodes, waits.
     joins: Mapping[JobId, tuple[JobId, ...]] = field(default_factory=dict)
     #: Jobs that lose the GPUs that they share, and why; those with whom they did run on.
     leaves: Mapping[JobId, str] = field(default_factory=dict)

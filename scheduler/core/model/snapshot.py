@@ -122,7 +122,7 @@ class Tenant:
 
     @property
     def is_capped(self) -> bool:
-        """Whether its jobs, or those of some user there, may hold so much at once and no more."""
+        """Whether its jobs, or those of some user there, are limited in what they hold at once."""
         return bool(self.quota or self.users) or (self.quota_cpus, self.quota_memory_bytes) != (None, None)
 
     def limits_of(self, user: str) -> UserLimits | None:
@@ -237,7 +237,7 @@ class Job:
     virtual_cluster: str
     submitted_at: float
     tasks: tuple[Task, ...]
-    #: Who submitted it; empty: unknown.
+    #: The user that submitted it; empty: unknown.
     user: str = ""
     #: Jobs of a tenant that name the same search are one app, as in a search for hyper-parameters.
     search: str = ""
@@ -294,7 +294,7 @@ class Job:
     #: Its own steps tell that (`pace`), on the fastest model of its throughput; otherwise it was declared.
     measured: bool = False
     #: How long jobs like it ran on average, at their own size (`perf.recurrence`); None: too few have ended,
-    #: or no policy at hand looks at it.
+    #: or no policy reads it.
     usual_seconds: float | None = None
     #: What the job trains (often the name of a network), under which its throughputs are known.
     application: str = ""
@@ -404,7 +404,7 @@ class Running:
     opportunistic_gpus: int = 0
     #: When those of its jobs came that joined the others; these have the GPUs from the beginning.
     joined: Mapping[JobId, float] = field(default_factory=dict)
-    #: Besides `jobs`, which stay: those that were told to leave them and are still there.
+    #: Besides `jobs`, which stay: those that have to leave them and are still there.
     leaving: tuple[JobId, ...] = ()
 
     def since_of(self, job: JobId) -> float:

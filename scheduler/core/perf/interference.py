@@ -47,7 +47,7 @@ FOLDS = 5
 
 
 class MeasuredPair(NamedTuple):
-    """A pair that was measured: who, what each makes of GPUs alone, how fast each is beside the other."""
+    """A pair that was measured: the two, what each makes of GPUs alone, how fast each is beside the other."""
 
     applications: tuple[str, str]
     profiles: tuple[Profile, Profile]
@@ -236,7 +236,7 @@ def _best_split(figures: Floats, speeds: Floats) -> tuple[int, float] | None:
             continue
         sums = np.cumsum(ordered)
         left, total = sums[places - 1], sums[-1]
-        # By so much the squared differences from the mean become less.
+        # How much smaller the squared differences from the mean become.
         gains = left**2 / places + (total - left) ** 2 / (count - places) - total**2 / count
         place = int(np.argmax(gains))
         if gains[place] > most:

@@ -27,7 +27,7 @@ NEWEST_PART = 0.3
 #: What an attempt does at first does not count: it loads and compiles. Devices tell of whole minutes then.
 WARM_UP_SECONDS = 60.0
 MINUTE_SECONDS = 60.0
-#: After so long at the latest a minute is over that counts.
+#: After this long at the latest a minute that counts is over.
 TOLD_AFTER_SECONDS = WARM_UP_SECONDS + 2 * MINUTE_SECONDS
 #: No stage takes longer.
 SECONDS_MOST = 1e6
@@ -85,7 +85,7 @@ def told_at(running_at: float) -> float:
 def measured_profile(
     utilisation_percent: float | None, memory_utilisation_percent: float | None, memory_bytes: float | None
 ) -> Profile:
-    """Return what devices told; a figure that makes no sense is left out."""
+    """Return what devices reported; a figure that makes no sense is left out."""
 
     def part(percent: float | None) -> float | None:
         return percent / 100 if percent is not None and 0 <= percent <= 100 else None

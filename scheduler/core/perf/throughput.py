@@ -50,7 +50,7 @@ WINDOW_SECONDS = 60.0
 
 
 class Source(StrEnum):
-    """Who says how fast it is, the one to be believed first."""
+    """The source of a throughput, the one to be believed first."""
 
     CORRECTED = "corrected"
     MEASURED = "measured"

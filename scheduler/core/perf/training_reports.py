@@ -41,7 +41,7 @@ class BatchSizeEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """What is known after a line. `epochs` is 0 and `batch_size` is 0 until told."""
+    """What is known after a line. `epochs` is 0 and `batch_size` is 0 until reported."""
 
     attempt: int = 0
     sequence: int = 0

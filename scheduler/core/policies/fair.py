@@ -6,8 +6,8 @@ after a while). A tenant stands at (GPUs it held on average lately + GPUs it hol
 average is exponential with the half-life. Each next gang is one of the tenant that stands lowest. What we
 chose:
 
-- Slurm looks at the past only, Hadoop at the present only. Here both count alike, in GPUs: with a half-life
-  of 0 the rule is Hadoop's, and with a long one a tenant pays back what it used while others were away.
+- Slurm counts the past only, Hadoop the present only. Here both count alike, in GPUs: with a half-life of 0
+  the rule is Hadoop's, and with a long one a tenant pays back what it used while others were away.
 - GPUs of all models count alike; usage is what was granted, from round to round. Where the memory of it is
   lost, the average starts again from what the running jobs have held so far.
 - Within a tenant: higher priority first, then earlier submission. Priority does not count across tenants,

@@ -23,8 +23,8 @@ lease on the same model is extended on the same GPUs. What is not:
 - Left-over GPUs go to jobs by what these gain (`time_shares.time_slices`), not model by model.
 - Jobs of equal deficit go in the order of their shares and of submission; nothing is random, except that an
   agnostic policy takes the models in random order for what is left over, as the code does.
-- Priority is weight: a job of priority p counts p + 1 times. Objectives that look at no weights (`WEIGHTED`
-  has those that do) instead let the higher priority go first in each lease.
+- Priority is weight: a job of priority p counts p + 1 times. Objectives that ignore weights (`WEIGHTED` has
+  those that do not) instead let the higher priority go first in each lease.
 - Members' weights are those of entities in the hierarchical objectives, and of each of their jobs in others.
 - `profiling` is the part of the view's GPUs that may be used at a time to let one job of a job class run on a
   model on which its speed is only estimated. The paper's estimator learns pairs only; speeds alone come from
@@ -61,7 +61,7 @@ HIERARCHICAL = ("hierarchical", "hierarchical_fifo")
 class Gavel:
     """Shares of time on each GPU model by an objective, in rounds of leases."""
 
-    #: Who waits has its turn in a later lease, though jobs neither come nor go.
+    #: A waiting job has its turn in a later lease, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It means each job to have a share of each GPU model, and remembers which.
     has_targets: ClassVar[bool] = True
@@ -80,8 +80,8 @@ class Gavel:
     interval_seconds: float = 360.0
     #: Part of the GPUs that may be used at a time to learn speeds.
     profiling: float = 0.1
-    #: What a preemption may cost, as a part of the time that a job runs at a stretch: so long it is left in
-    #: its place. With 0 only what is owed counts, as in the paper.
+    #: What a preemption may cost, as a part of the time that a job runs at a stretch: it is left in its place
+    #: for that time. With 0 only what is owed counts, as in the paper.
     overhead: float = 0.05
     #: GPU model on which estimates and limits hold; empty: each job's fastest.
     reference: str = ""

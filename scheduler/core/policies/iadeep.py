@@ -113,7 +113,7 @@ class Interference:
         self._known: dict[tuple[JobId, JobId], float | None] = {}
 
     def shares(self, job: Job) -> bool:
-        """Whether a job shares GPUs with anybody."""
+        """Whether a job shares GPUs with any other."""
         is_plain = job.elastic is None and job.trial is None
         return is_plain and job.profile is not None and self._co_location.shares(job)
 

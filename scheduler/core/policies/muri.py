@@ -56,7 +56,7 @@ from scheduler.core.perf.interleaving import Stages, cycle_seconds
 
 Group = tuple[JobId, ...]
 
-#: For so long at most nothing else starts while jobs stop to start together.
+#: For this long at most nothing else starts while jobs stop to start together.
 HOLD_SECONDS = 120.0
 
 
@@ -130,7 +130,7 @@ class _State:
         return Outcome(grants=tuple(grants), queue=tuple(queue))
 
     def has_to_regroup(self, calm: Outcome) -> bool:
-        """Whether somebody waits in vain, or those that share would fit alone."""
+        """Whether a job waits without success, or those that share would fit alone."""
         if self.coming:
             return False
         if calm.queue:
@@ -215,7 +215,8 @@ class _State:
             by_models.setdefault(room.models_of(jobs[0]), {})[shape] = jobs
         sizes = {shape: jobs[0].gpus for shape, jobs in together.items()}
         groups: list[tuple[Job, ...]] = []
-        # A crowd on one model is none on another. Who may have few models comes before who may have many.
+        # A crowd on one model is none on another. Jobs that may have few models come before those that may
+        # have many.
         for models in sorted(by_models, key=len):
             found = grouped(
                 by_models[models],

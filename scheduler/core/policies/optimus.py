@@ -44,7 +44,7 @@ class Optimus:
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
 
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     interval_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Optimus:
             raise ValueError("interval_seconds must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where an interval ends; else start who waits on idle GPUs."""
+        """Decide about all jobs where an interval ends; else start waiting ones on idle GPUs."""
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "optimus" else {}
         next_at = known.get("at", float("-inf")) + self.interval_seconds
         order = sorted(waiting_jobs(view), key=_rank)
@@ -70,7 +70,8 @@ class Optimus:
                 replicas = _sizes(view, pool, work)
                 rows.append(arranged(pool.room, pool.gangs, replicas, limit=pool.limit))
             grants, stops = changes_of(view, pools, grants_of(view, pools, rows))
-            # Who was given GPUs by number and finds none on the nodes that it may use leaves them to others.
+            # A job that was given GPUs by number and finds none on the nodes that it may use leaves them to
+            # others.
             left = [view.jobs[job] for job in waiting_in(order, grants)]
             grants += minimum_starts(view, left, grants, stops)
             running = view.running.keys() - set(stops)

@@ -37,7 +37,7 @@ from scheduler.core.model.plan import Decision, Reason, Tier
 from scheduler.core.model.snapshot import Job, JobId, Memory, Running
 from scheduler.core.model.training import Profile
 
-#: After so long a host and its guests have been measured, as a rule.
+#: After this time a host and its guests have been measured, as a rule.
 LOOK_SECONDS = 60.0
 #: The most waiting jobs that ask for the same that are considered for each host.
 GUESTS_MOST = 100
@@ -116,7 +116,9 @@ def _name(job: Job) -> str:
 
 
 class _Pairs:
-    """Who may be whose guest. Memory: `harmful`, names of hosts and guests that were too slow together."""
+    """Which jobs may be guests of which host. Memory: `harmful`, names of hosts and guests that were too slow
+    together.
+    """
 
     def __init__(self, policy: Orion, view: View, memory: Memory) -> None:
         self._policy, self._view = policy, view
@@ -143,7 +145,7 @@ class _Pairs:
         return leaves
 
     def look_at(self, outcome: Outcome) -> float | None:
-        """Return when it will be known how hosts fare whose guests are new; None: there are none."""
+        """Return when the speed of hosts with new guests will be known; None: there are none."""
         now = self._view.now
         begun = [now for grant in outcome.grants if len(grant.jobs) > 1]
         begun += [now for _ in outcome.joins]

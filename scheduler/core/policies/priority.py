@@ -31,7 +31,7 @@ class Priority:
     strict: bool = False
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Grant the jobs of the highest priority, be it on the GPUs of lower ones."""
+        """Grant the jobs of the highest priority, if need be on the GPUs of lower ones."""
 
         def rank(job: Job) -> tuple[int, bool, float, JobId]:
             return -job.priority, job.id not in view.running, job.submitted_at, job.id

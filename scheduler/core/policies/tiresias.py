@@ -91,7 +91,7 @@ class Tiresias:
     thresholds: Sequence[float] = (3_250.0, 7_200.0)
     #: GPU-seconds that jobs needed in all, for "gittins"; empty: learned from those that end.
     service_samples: Sequence[float] = ()
-    #: Who goes first in a queue: who ran and joined it first; by submission; by their first start.
+    #: The order within a queue: jobs that ran and joined it first; by submission; by their first start.
     inside: Literal["running", "submission", "start"] = "running"
     #: A job that waited this many times as long as it has run is promoted to the first queue; 0: never.
     promote: float = 0.0
@@ -168,7 +168,7 @@ class _Queues:
         self._samples = self._learned(memory)
         samples = policy.service_samples or self._samples
         self._gittins = Gittins(samples) if policy.discipline == "gittins" else None
-        #: Service and queue of jobs that were asked for, which are all where someone waits in the end.
+        #: Service and queue of the jobs that were asked for, which are all where a job waits in the end.
         self._standing: dict[JobId, tuple[float, int]] = {}
 
     def rank(self, job: Job) -> tuple[int, int, float, tuple[int, float], float, JobId]:

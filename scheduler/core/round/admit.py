@@ -35,7 +35,7 @@ TOO_LARGE = ("exceeds_guarantee", "exceeds_cells")
 
 
 class Admission:
-    """Who may be considered, who may not and why, and which allocations end whatever is decided."""
+    """Which jobs may be considered, which may not and why, and which allocations end whatever is decided."""
 
     def __init__(self, facts: Facts, only_starts: Callable[[VirtualCluster], bool] | None = None) -> None:
         """`only_starts`: whether the policy of a virtual cluster never makes room among its own jobs."""
@@ -48,11 +48,11 @@ class Admission:
         self._after_loans = _after_loans(facts)
         #: Jobs whose processes are being ended while they count on their tenant's quota, with the tenant.
         self._ending_of: dict[JobId, str] = {}
-        #: Jobs to look at again at an instant, though nothing happens to them: (instant, job).
+        #: Jobs to check again at an instant, though nothing happens to them: (instant, job).
         self._alarms: list[tuple[float, JobId]] = []
         #: Of jobs that begin at an instant: (instant, job), as above.
         self._begins: list[tuple[float, JobId]] = []
-        #: Tenants whose jobs want more than their quota: who goes first there depends on what is idle.
+        #: Tenants whose jobs want more than their quota: which goes first there depends on what is idle.
         self._crowded: set[str] = set()
         #: What is idle as this round begins; None: it was not asked for.
         self._idle_now: IdleNow | None = None
@@ -86,7 +86,7 @@ class Admission:
         looked_at, changed = self._concerned(), facts.changed_jobs
         self._forget(changed)
         candidates: dict[str, list[Job]] = {}
-        #: Jobs that are looked at for the sake of others, as they were admitted before.
+        #: Jobs that are checked for the sake of others, as they were admitted before.
         before: dict[JobId, Job | None] = {}
         for number in sorted(looked_at):
             job = facts.jobs.get(number)
@@ -166,7 +166,7 @@ class Admission:
 
     @property
     def next_alarm(self) -> float:
-        """The instant at which the next job is looked at again though nothing happened to it."""
+        """The instant at which the next job is checked again though nothing happened to it."""
         return self._alarms[0][0] if self._alarms else inf
 
     def _begins_later(self, job: Job) -> bool:
@@ -192,8 +192,9 @@ class Admission:
         return self._idle_now
 
     def _still_held(self, tenant: str) -> list[tuple[Job, str, Amounts]]:
-        """Return by job and model what processes of a tenant hold that were told to stop, beyond what their
-        jobs have already been promised in its place."""
+        """Return by job and model what stopping processes of a tenant still hold, beyond what their jobs have
+        already been promised in its place.
+        """
         facts = self._facts
         found: list[tuple[Job, str, Amounts]] = []
         for number, leaving in facts.stopping.items():

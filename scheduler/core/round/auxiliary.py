@@ -1,8 +1,8 @@
-"""Step 5b: what CPUs and memory those have who leave them to the platform, around whatever policies decided.
+"""Step 5b: the CPUs and memory of jobs that leave them to the platform, around whatever policies decided.
 
-Who runs is decided by GPUs alone: such a job asks for no CPUs and no memory, so it never waits for any. What
-others state counts first; the rest of each node is divided by the mechanism that the operator chose
-(`building_blocks.auxiliary_division`), in every round: shares change while jobs run.
+GPUs alone decide which jobs run: such a job asks for no CPUs and no memory, so it never waits for any. What
+others state counts first. The mechanism that the operator chose (`building_blocks.auxiliary_division`)
+divides the rest of each node, in every round: shares change while jobs run.
 """
 
 from __future__ import annotations

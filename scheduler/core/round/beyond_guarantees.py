@@ -43,7 +43,9 @@ LEAST_GAIN = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Who grows beyond its guarantee, and what of the cluster is left then, or once others gave back."""
+    """Which gangs grow beyond their guarantee, and what of the cluster is left then, or once others gave
+    back.
+    """
 
     capacity: Capacity
     actions: tuple[Action, ...] = ()
@@ -91,7 +93,7 @@ def _growing(
 
 
 def _is_busy(facts: Facts, outcome: ViewOutcome) -> bool:
-    """Whether somebody waits in a view, or was just given something else than it has."""
+    """Whether a job waits in a view, or was just given something else than it has."""
     running, grants = outcome.view.running, outcome.decision.grants
     changed = (
         grants[position].jobs[0] not in running
@@ -166,14 +168,14 @@ def _around(job: Job, running: Running, left: Capacity) -> Capacity:
     near, fleet = cluster.group_around(running.gpus, rank), cluster.fleets[model]
     far = [(1 << len(gpus)) - 1 & ~near.get(node, 0) for node, gpus in enumerate(fleet.gpus)]
     left = left.fork()
-    # As if somebody had all the rest.
+    # As if one holder had all the rest.
     rest = Holding(model, 0, tuple([Part(node, mask, 0.0, 0.0) for node, mask in enumerate(far)]))
     left.take(Fit(Placement(gpu_model=model, replicas=()), rest))
     return left
 
 
 def _paying(job: Job, running: Running, sizes: Sequence[int]) -> list[int]:
-    """Return those sizes, in GPUs, at which a gang is so much faster, as far as anybody knows."""
+    """Return the sizes, in GPUs, at which a gang is enough faster, as far as that is known."""
     model = goodput_model_of(job, running.gpu_model) if sizes else None
     if model is None:
         return list(sizes)

@@ -96,7 +96,7 @@ def _partings(facts: Facts, admission: Admission, outcomes: Sequence[ViewOutcome
     for outcome in outcomes:
         leaving = outcome.decision.leaves.keys() | admission.partings.keys()
         for job, why in outcome.decision.leaves.items():
-            # Where no job would be left it is looked at again, when those that must go have gone.
+            # Where no job would be left it is decided later, when those that must go have gone.
             if not leaving.issuperset(facts.current[job].jobs):
                 words[job] = "preempted", why
     together: dict[tuple[AllocationId, str, str], list[JobId]] = {}

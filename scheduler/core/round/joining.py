@@ -1,4 +1,4 @@
-"""Step 4, once more: jobs that come beside others who run, and who is there is not disturbed."""
+"""Step 4, once more: jobs that join running ones, without disturbing those."""
 
 from __future__ import annotations
 

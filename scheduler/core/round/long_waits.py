@@ -77,9 +77,9 @@ class LongWaits:
             for vc in facts.virtual_clusters.values()
             if vc.longest_wait_seconds > 0
         }
-        #: (instant, job): who waits, and when it is due.
+        #: (instant, job): when each waiting job is due.
         self._alarms: list[tuple[float, JobId]] = []
-        #: Who was due when it was last looked at, and since when.
+        #: The jobs that were due when last checked, and since when.
         self._due: dict[JobId, float] = {}
         #: Whose turn began in this round, or goes on.
         self._served: set[JobId] = set()
@@ -115,8 +115,9 @@ class LongWaits:
 
     @property
     def stands_until(self) -> float:
-        """The instant before which time alone changes nothing here; minus infinity: somebody has waited for
-        too long, or a turn goes on."""
+        """The instant before which time alone changes nothing here; minus infinity: a job has waited for too
+        long, or a turn goes on.
+        """
         if not self._bounds:
             return inf
         # What a quota holds back has no alarm, and goes ahead of others there once it is due.
@@ -132,7 +133,7 @@ class LongWaits:
         return {"served": sorted(self._served)}
 
     def run_view(self, view: View, plugins: Plugins, run: Callable[[View], ViewOutcome]) -> ViewOutcome:
-        """Serve a view by `run`, around the turn of who is due there."""
+        """Serve a view by `run`, around the turn of its due job."""
         going_on = self._going_on(view) if self._bounds else {}
         due = [view.jobs[job] for job in self._due if job in view.jobs]
         if not due and not going_on:
@@ -233,7 +234,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
             return _at_once(job, size, view, plugins)
     size = sizes_of(job)[-1]
     demand = demand_of(job, view.capacity.cluster, size)
-    # The oldest first, so that who starts later never has to be waited for.
+    # The oldest first, so that a job that starts later never has to be waited for.
     line = sorted(view.capacity.pending.values(), key=_age)
 
     def without(count: int) -> Capacity:
@@ -252,7 +253,7 @@ def _turn_of(job: Job, view: View, plugins: Plugins) -> _Turn | None:
         for holding in line[:count]
         if holding.running is not None
         and holding.model == fit.holding.model
-        # Where the guarantee is what is short, anybody's end counts.
+        # Where the guarantee is what is short, the end of any job counts.
         and (
             capacity.account.limits is not None
             or any([masks.get(part.node, 0) & part.mask for part in holding.parts])

@@ -73,7 +73,8 @@ class _Part:
 
     def tidy_up(self) -> None:
         """Sort jobs and allocations by their numbers, as they come in a view that is made at once: policies
-        that look at equal ones take them in this order."""
+        take equal ones in this order.
+        """
         if self.is_untidy:
             self.jobs, self.waiting, self.elastic = (
                 dict(sorted(known.items())) for known in (self.jobs, self.waiting, self.elastic)
@@ -153,7 +154,7 @@ class Reservation:
         moved = set(allocations)
         for number in sorted(jobs):
             job, running, view = admitted.get(number), facts.current.get(number), None
-            # Who needs no GPUs is served beside the views (`without_gpus`).
+            # A job without GPUs is served beside the views (`without_gpus`).
             if job is not None and number not in facts.without_gpus:
                 if running is not None and running.opportunistic_gpus:
                     job = _capped(job, running)

@@ -66,12 +66,12 @@ class ViewOutcome:
     unbound: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Whether the policy took too long, and a cheap one decided in its place.
     overran: bool = False
-    #: Who comes beside those that have an allocation.
+    #: Jobs that join those of an allocation.
     joins: Mapping[AllocationId, tuple[JobId, ...]] = field(default_factory=dict)
 
     @property
     def dropped(self) -> list[Running]:
-        """The allocations of the view that end, be it for others of the same jobs."""
+        """The allocations of the view that end, even if for others of the same jobs."""
         pending, gone = self.view.capacity.pending, self.capacity.dropped
         running = [(held, held.running) for held in gone if held.running is not None]
         return [each for held, each in running if pending.get(each.jobs) is held]
@@ -186,7 +186,7 @@ def staying_together(view: View, decision: Decision, staying: Container[JobId]) 
 
 
 def standstill(view: View, memory: Memory, failure: str) -> ViewOutcome:
-    """Return the outcome of a view of which nothing is decided: everyone keeps what he has."""
+    """Return the outcome of a view for which nothing is decided: each job keeps what it has."""
     capacity = view.capacity.fork()
     capacity.keep_all()
     decision = Decision(grants=(), memory=memory, keep_running=True)
@@ -211,7 +211,7 @@ def allocate(view: View, policy: Policy, memory: Memory) -> Decision:
 def _without_forbidden_sharing(decision: Decision, view: View) -> Decision:
     """Return the decision with grants to one job instead of several that are not to share GPUs by a grant.
 
-    Who has parts shares GPUs by these, who has tags is placed by itself, and a virtual cluster may never
+    A job with parts shares GPUs by these, one with tags is placed alone, and a virtual cluster may never
     share. Others of such a grant wait.
     """
 
@@ -431,7 +431,7 @@ def _node_of(position: int, placement: Placement, capacity: Capacity) -> int:
     return place[1]
 
 
-# Who waits in a view after its round, in order.
+# The jobs that wait in a view after its round, in order.
 
 
 def queue_of(outcome: ViewOutcome) -> tuple[JobId, ...]:

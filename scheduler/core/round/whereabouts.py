@@ -18,7 +18,9 @@ Nodes = Mapping[NodeId, int]
 
 
 class Whereabouts:
-    """Those that run as the round begins, and those that it places. Who is to leave counts to its end."""
+    """The jobs that run as the round begins, and those that it places. A job that has to leave counts to its
+    end.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

@@ -31,7 +31,7 @@ from scheduler.core.sim.workload import Arrival
 
 
 class AdviceError(SchedulingError):
-    """What was asked for is not to be had; says every field that is wrong."""
+    """What was asked for is not possible; names every field that is wrong."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -165,7 +165,7 @@ class _Adviser:
                 jobs[arrival.job.virtual_cluster].append(arrival)
         self._jobs = {name: found[-effort.jobs_of_each :] for name, found in jobs.items()}
         self._left_out = sum(map(len, jobs.values())) - sum(map(len, self._jobs.values()))
-        #: Those that are looked at stand for those that are not.
+        #: The simulated jobs stand for those that are not.
         self._weight = {name: len(jobs[name]) / max(1, len(kept)) for name, kept in self._jobs.items()}
         self._wants = {name: wants_of(found, layout) for name, found in self._jobs.items()}
         self._kept = {name: why for name in self._names if (why := self._why_kept(name))}
@@ -256,7 +256,7 @@ class _Adviser:
             for owned in coarse(self._layout, self._wants[vc], most)
         ]
         if not menu or minimum or self._evaluator.evaluate(vc, today).total_gpus:
-            # Who has nothing at all is not told to keep that.
+            # A virtual cluster that has nothing at all need not keep that.
             menu.append(with_at_least(self._layout, today, minimum))
         fitting = self._fitting(menu)
         if not fitting:
@@ -285,7 +285,9 @@ class _Adviser:
         return sorted(tried, key=lambda one: (one.total_gpus, one.delay_seconds, one.owned))
 
     def _worthy(self, vc: str, tried: Sequence[Evaluation]) -> list[Evaluation]:
-        """Leave out what would shut out jobs that can run today; of who has nothing, any that need not be."""
+        """Leave out what would shut out jobs that can run today; for a virtual cluster that has nothing, any
+        that need not be shut out.
+        """
         today = self._evaluator.evaluate(vc, self._today(vc))
         shut_out = min([one.never for one in tried], default=0)
         if today.total_gpus:
@@ -310,7 +312,9 @@ class _Adviser:
         return is_new
 
     def _too_much(self, options: Sequence[Sequence[Option]]) -> list[Problem]:
-        """Say which limit is not even kept when everyone gets the least that was considered."""
+        """Return which limit is exceeded even when each virtual cluster gets the least that was
+        considered.
+        """
         paths = _paths(self._layout)
         problems = []
         for limit, most in self._limits.items():

@@ -5,7 +5,7 @@ in a private one. Here the guaranteed jobs of one virtual cluster are compared: 
 guaranteed nothing. The delay is the time from submission to the first start, or as far as it was seen.
 
 Under first-in-first-out without priorities, cells make the list of anomalies empty: each decision of the
-virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that look at time
+virtual cluster is one that its private cluster would make (HiveD, theorem 1). Policies that count time
 already served, or a tenant's quota that other virtual clusters use too, may order jobs otherwise here than
 there; the anomalies listed for these are a measurement.
 """

@@ -32,7 +32,7 @@ from scheduler.core.round.engine import RoundEngine
 from scheduler.core.sim.event_queue import EventQueue
 from scheduler.core.sim.rules import Autoscaling, Rules
 
-#: Where nothing has run for so long and nothing is foreseen, the jobs that wait do so in vain.
+#: Where nothing has run for this long and no event is scheduled, the waiting jobs wait without success.
 _IN_VAIN_SECONDS = 86_400.0
 
 

@@ -27,7 +27,7 @@ class Schedule:
         self._ends = list(accumulate([phase.seconds for phase in self._phases]))
 
     def at(self, done_seconds: float) -> Training:
-        """Return what may be seen after so much work in seconds on the reference model."""
+        """Return what may be seen after this much work, in seconds on the reference model."""
         begun, present = self._begun, self._present(done_seconds)
         if present is None:
             return begun

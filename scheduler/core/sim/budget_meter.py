@@ -23,7 +23,7 @@ class _Balance:
     #: In the budget's unit.
     left: float
     counted_at: float
-    #: It was told that nothing is left.
+    #: Whether it was reported that nothing is left.
     is_spent: bool
     #: Grows whenever its end is rescheduled, so that ends scheduled before are known to be void.
     version: int = 0

@@ -40,7 +40,7 @@ class Costs:
     #: Between the checkpoints that a job writes by itself: what a failure throws it back by, at most.
     #: None: it writes none, and a failed attempt has to be done again from its beginning.
     interval_seconds: float | None = None
-    #: What every job that runs on pays whenever a round starts, stops or moves anybody.
+    #: What every job that runs on pays whenever a round starts, stops or moves one.
     event_seconds: float = 0.0
     #: Where a kind of job or a size of gang pays otherwise.
     special: tuple[CostFor, ...] = ()

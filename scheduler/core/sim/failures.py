@@ -96,7 +96,7 @@ class Failures:
         return strike if strike is not None and not strike.cause.is_deterministic else None
 
     def is_worth_retrying(self, failure: Failure, failures: int) -> bool:
-        """Whether a job that has failed so often, this time by that, is tried again."""
+        """Whether a job that has failed `failures` times, this time by that, is tried again."""
         hopeless = self.classify and failure.cause.is_deterministic
         return not hopeless and failures <= self.retries
 

@@ -56,7 +56,7 @@ def private_cluster(snapshot: Snapshot, virtual_cluster: str, layout: Layout | N
         guaranteed[node.gpu_model] = guaranteed.get(node.gpu_model, 0) + len(node.gpus)
     own = [job for job in snapshot.jobs if job.guaranteed and job.virtual_cluster == virtual_cluster]
     there = {job.id for job in own}
-    # Nodes that a job avoids, or is to be on, are others here; and who is not here is not waited for.
+    # Nodes that a job avoids, or is to be on, are others here; and a job that is not here is not waited for.
     jobs = tuple(
         [
             replace(

@@ -28,7 +28,7 @@ class ProfileReporter:
         self._facts, self._progress, self._events = facts, progress, events
         self._true: dict[JobId, Profile] = {}
         self._measured: set[JobId] = set()
-        #: Who has not been measured, by class.
+        #: The jobs that have not been measured, by class.
         self._like: dict[_Class, dict[JobId, None]] = {}
         self._of_users: dict[tuple[_Class, str], Profile] = {}
         self._of_classes: dict[_Class, Profile] = {}
@@ -73,7 +73,9 @@ class ProfileReporter:
         return True
 
     def _known_of(self, job: Job, own: Profile | None) -> Profile | None:
-        """Return each figure by the job itself, else by its user's jobs that are like it, else anyone's."""
+        """Return each figure from the job itself, else from its user's jobs that are like it, else from any
+        user's.
+        """
         of_class = _class_of(job)
         return first_known([own, self._of_users.get((of_class, job.user)), self._of_classes.get(of_class)])
 

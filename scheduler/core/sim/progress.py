@@ -157,13 +157,13 @@ class Progress:
         return attempt.counted_at + max(0.0, self.remaining - attempt.worked) / attempt.rate
 
     def change_rate(self, now: float, rate: float) -> None:
-        """Run at another rate from now on: somebody came to share the GPUs, or left."""
+        """Run at another rate from now on: a job came to share the GPUs, or left."""
         self.present.count(now)
         self.present.rate = rate
         self.present.version += 1
 
     def stop(self, now: float, cause: StopCause) -> None:
-        """Make no more progress: it was told to stop and writes its checkpoint."""
+        """Make no more progress: it has to stop and writes its checkpoint."""
         attempt = self.present
         attempt.count(now)
         attempt.version += 1

@@ -1,4 +1,4 @@
-"""The cluster over time: who waits and what is idle, sampled after every round."""
+"""The cluster over time: which jobs wait and what is idle, sampled after every round."""
 
 from __future__ import annotations
 

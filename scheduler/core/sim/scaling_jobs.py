@@ -205,7 +205,7 @@ class ScalingJobs:
         return is_news
 
     def _time(self, state: _State) -> None:
-        """Time the present way of running, and look at the noise."""
+        """Time the present way of running, and measure the noise."""
         application = state.scaling.application
         batch = sum(state.placement) * state.local_batch * (state.accumulation + 1)
         state.noise = Noise(*application.noise(batch, state.epoch))

@@ -51,7 +51,7 @@ class StepReporter:
                     self.note(job, running, after_seconds=EVERY_SECONDS)
 
     def note(self, job: JobId, running: Running, *, after_seconds: float = 0.0) -> None:
-        """Count the newest line, if so much time has passed since the last one that counted.
+        """Count the newest line, if enough time has passed since the last one that counted.
 
         `running`: where it was until now.
         """

@@ -1,4 +1,5 @@
-"""What if: the same forecast for changed facts, beside the one for the facts as they are, and who pays.
+"""What if: the same forecast for changed facts, beside the one for the facts as they are, and which jobs
+start later.
 
 A change is applied to a snapshot and gives another snapshot; it never knows that it is imagined.
 """

@@ -1,4 +1,4 @@
-"""Make an instance of arrays that anybody may have filled, and say all that is wrong with them."""
+"""Make an instance from arrays of unknown origin, and report all that is wrong with them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Water filling: who can not rise any more stands still, and all others rise on (paper, section 4.3).
+"""Water filling: a job that can not rise any more stands still, and all others rise on (paper, section 4.3).
 
-The paper finds who can still rise with a mixed-integer program, and its code stops early now and then. Here a
-job is at its end when its row of the linear program has a positive dual: then it can not be higher in any
-optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic max-min.
+The paper finds the jobs that can still rise with a mixed-integer program, and its code stops early now and
+then. Here a job is at its end when its row of the linear program has a positive dual: then it can not be
+higher in any optimum. Each program ends at least one group's rise, so the fill is exact: lexicographic
+max-min.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _skip_ahead(polytope: Polytope, paces: Paces, water: _Water) -> _Water:
 
 
 def _unhindered(polytope: Polytope, paces: Paces, water: _Water) -> Iterable[_Water]:
-    """Yield the states in which one more group is at its best, as if there were GPUs for everybody."""
+    """Yield the states in which one more group is at its best, as if there were GPUs for all."""
     yield water
     while (pace := paces(water.ended)).any():
         rising = pace > 0

@@ -41,7 +41,7 @@ class BestShares:
 
 
 def lower_bounds(polytope: Polytope, lower: Floats) -> More:
-    """Return the rows that give each job at least so much progress; none where that is zero."""
+    """Return the rows that give each job at least this progress; none where that is zero."""
     chosen = np.flatnonzero(lower > 0)
     terms = polytope.progress.only(chosen).times(-1 / lower[chosen])
     return More(terms, nothing(len(chosen)), np.full(len(chosen), SLACK - 1.0))

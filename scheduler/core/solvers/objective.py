@@ -44,7 +44,7 @@ class Objective(ABC):
     shares_gpus: ClassVar[bool] = True
     #: Whether it tells models apart by their price, even when it takes them for equally fast.
     knows_prices: ClassVar[bool] = False
-    #: Whether it looks at SLOs.
+    #: Whether it considers SLOs.
     keeps_slos: bool = False
 
     def problems(self, instance: Instance) -> Iterable[Problem]:
@@ -52,7 +52,7 @@ class Objective(ABC):
         return ()
 
     def marks(self, instance: Instance) -> Floats:
-        """Return what it looks at besides throughput and gang, job × mark; unlike jobs are kept apart."""
+        """Return what it considers besides throughput and gang, job × mark; unlike jobs are kept apart."""
         return np.zeros((instance.jobs, 0))
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What came out: who spends how much of its time where, and how good that is."""
+"""The result: how much of its time each job spends where, and how good that is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic gangs: everyone's fewest GPUs first, its base, then extra workers from what is idle.
+"""Elastic gangs: the fewest GPUs of each gang first, its base, then extra workers on idle GPUs.
 
 For policies in which no running job loses its base. A waiting job gets its base in the order given, and extra
 workers of others are taken back for it at once. The policy divides what is left, for each GPU model
@@ -67,8 +67,9 @@ def with_extra_workers(view: View, waiting: Sequence[Job], divide: Divide, *, ma
 def _tried(
     view: View, waiting: Sequence[Job], sizes: Mapping[JobId, int]
 ) -> tuple[Outcome, dict[JobId, int]]:
-    """Return what changes with such sizes: who shrinks, then who starts, then who grows as far as there is
-    room; and the size that each comes to, 0 for who does not start."""
+    """Return what changes with these sizes: gangs that shrink, then those that start, then those that grow as
+    far as there is room; and the size that each comes to, 0 for a gang that does not start.
+    """
     before = {job: len(view.running[job].gpus) for job in sizes if job in view.running}
     capacity = view.capacity.fork()
     capacity.keep_all(but=[job for job, size in before.items() if sizes[job] != size])
@@ -87,7 +88,7 @@ def _tried(
 
 
 class _Count:
-    """Counts who may have how many GPUs, with everyone's base somewhere on the cluster."""
+    """Counts how many GPUs each gang may have, with every base somewhere on the cluster."""
 
     def __init__(self, view: View, most: Mapping[JobId, int]) -> None:
         self._view = view

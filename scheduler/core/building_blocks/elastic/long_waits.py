@@ -31,7 +31,7 @@ LARGEST_PART = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongWaits:
-    """Who comes first in a cycle, and since when everybody waits."""
+    """Which jobs come first in a cycle, and since when each one waits."""
 
     #: Those that wait and are due, the longest wait first.
     due: tuple[Job, ...]

@@ -36,7 +36,7 @@ class LeaseSettler:
         if not changing:
             self._capacity.keep_all()
             self._settled.update(view.running)
-        #: GPUs of each model that could be had at most: cheaper to ask than a place.
+        #: The most GPUs of each model that are available: cheaper to ask than a place.
         self._left = {model: self._capacity.offered(model) for model in self._capacity.models}
         for unit in [unit for unit in self._capacity.pending if unit in self._capacity.pinned]:
             self._keep(unit, self._capacity.pending[unit])

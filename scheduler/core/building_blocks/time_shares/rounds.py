@@ -131,7 +131,7 @@ class Rounds:
             self._deficits.reset(self._targets)
 
     def _changed(self, turns: TimeSlices) -> Outcome:
-        """Begin a lease: everyone stands in line."""
+        """Begin a lease: all units stand in line."""
         view, part = self._view, self._rules.profiling
         settled = profile(view, self._run_options, turns, part) if part else set()
         absent = {job for unit in self._targets if len(unit) > 1 for job in unit if job not in view.jobs}
@@ -185,7 +185,7 @@ class Rounds:
         """Return when to decide again though nothing happens: when places may change."""
         view, running = self._view, self._view.running
         if any(job in running and running[job].jobs != unit for unit in self._due for job in unit):
-            # Who joins another, or parts from it, stops first and starts in a round of its own.
+            # A job that joins another, or parts from it, stops first and starts in a round of its own.
             return view.now + view.round_seconds
         instants = [self._lease_ends]
         if self._expects:

@@ -49,8 +49,8 @@ def solver_input_of(
 ) -> SolverInput | None:
     """Return what to ask a solver; None when no job could run. Pairs are asked about only when `sharing`.
 
-    The weights of the view's members are their tenants', when the objective looks at them (`by_tenant`), and
-    else those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
+    The weights of the view's members are their tenants' when the objective reads them (`by_tenant`), and else
+    those of each of their jobs. A job of priority p counts p + 1 times, below 0 1 / (1 - p) times.
     """
     rows = [
         (job, run_option)

@@ -57,7 +57,7 @@ class TimeSlices:
     def serve_others(self, settled: Collection[JobId] = ()) -> None:
         """Hand out what is left over: to those without a turn, then to those that are faster elsewhere.
 
-        Who is `settled` stays on the model that was chosen.
+        A `settled` job stays on the model that was chosen.
         """
         jobs = [job for job in self.line if self._run_options.of(job)]
         for _ in self._models:
@@ -69,7 +69,7 @@ class TimeSlices:
 
     @cached_property
     def line(self) -> list[Job]:
-        """All jobs in the order in which they get what is left over: who is owed most first."""
+        """All jobs in the order in which they get what is left over: the job that is owed most first."""
         return sorted(self._view.jobs.values(), key=self._rank)
 
     def preferred(self, job: Job) -> Sequence[str]:

@@ -13,7 +13,7 @@ preempted or moved; its expected end only gives the time at which its GPUs are f
   that waits, and a gang that is n times wider than a lane delays those behind it n times as long: k-th from
   the end, w wide among w' on average, it costs p (1 + (k - 1) w / w'). For jobs of one width that is the
   paper's cost; in general it is the order by GPU-seconds, which would be best if gangs could share the GPUs
-  of a model like a liquid. A gang is ready when it would fit by the expected ends of what runs.
+  of a model in any fractions. A gang is ready when it would fit by the expected ends of what runs.
 - A gang that comes first and does not fit now reserves the instant at which it will (EASY backfilling);
   others of its model start before it only when that does not delay it. The paper needs no such thing.
 - Run times: `core.building_blocks.run_time`, which states the assumptions about unknown speeds. `reference`
@@ -26,7 +26,7 @@ preempted or moved; its expected end only gives the time at which its GPUs are f
   times their speed where they are relative to there, by its weight. Scores are computed again after each
   eighth of the idle GPUs. Where the chosen tenants can start nothing, `alpha` doubles until all take part (an
   option of the authors' code): no GPU is idle for fairness's sake.
-- Higher priority first: each priority is planned for itself, behind what is planned for those above it.
+- Higher priority first: each priority is planned separately, behind what is planned for those above it.
 - A gang that is elastic is planned at its own size and starts at the largest that fits.
 - Starvation: with `alpha` at 1 long jobs starve on an endless stream of short ones. Below it every tenant is
   served in turn; within a tenant long jobs may still starve.
@@ -118,7 +118,7 @@ class _PlanEntry:
 
 
 class _Starts:
-    """What is idle, when the rest comes free, and who starts: on a capacity that only shrinks."""
+    """What is idle, when the rest comes free, and which jobs start: on a capacity that only shrinks."""
 
     def __init__(self, view: View, reference: str) -> None:
         self.capacity = view.capacity.fork()

@@ -26,7 +26,7 @@ class Releases:
     def __init__(self, model: str, capacity: Capacity, ends: Sequence[End]) -> None:
         self._model, self._capacity = model, capacity
         self._ends = sorted(ends, key=lambda end: end[0])
-        #: What is to be had after some of the ends, as far as anybody asked.
+        #: What is available after some of the ends, as far as it was asked for.
         self._steps: list[tuple[float, Capacity]] = [(0.0, capacity)]
         self._ended = 0
         self._known: dict[Demand, float] = {}

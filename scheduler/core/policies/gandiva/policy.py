@@ -62,13 +62,13 @@ FAILURES_KEPT = 200
 class Gandiva:
     """Round robin in time slices, with packing, migration and growth."""
 
-    #: Who waits has its turn in a later slice, though jobs neither come nor go.
+    #: A waiting job has its turn in a later slice, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It decides itself when elastic gangs grow.
     resizes: ClassVar[bool] = True
 
     slice_seconds: float = 60.0
-    #: Try pairs of jobs on the same GPUs when not everyone fits.
+    #: Try pairs of jobs on the same GPUs when not all fit.
     packing: bool = False
     #: Let pairs of jobs take turns in place: frozen, with all they have in memory, instead of by checkpoints.
     #: This is only safe where both fit into the memory of the GPUs, which is not checked.
@@ -79,7 +79,7 @@ class Gandiva:
     grow: bool = True
     #: Move gangs onto one node while no job waits.
     migrate: bool = True
-    #: A job is left alone for so long after it started, grew or was moved.
+    #: A job is left alone for this long after it started, grew or was moved.
     migration_interval_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class Gandiva:
         """Start what fits; take turns when something does not; improve what runs when no job waits."""
         state = _State(self, view, memory if memory.get("policy") == "gandiva" else {})
         grants = _parted(state)
-        # Who joins another, or parts from it, stops first and starts in a round of its own.
+        # A job that joins another, or parts from it, stops first and starts in a round of its own.
         next_round_at = view.now + view.round_seconds
         if grants:
             return state.decision(Outcome(grants=grants, queue=state.queue(grants)), wake_at=next_round_at)

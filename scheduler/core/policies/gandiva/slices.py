@@ -18,8 +18,8 @@ from scheduler.core.model.snapshot import Job, Memory
 class Slices:
     """The passes of a view's jobs. Memory: `at`, `slice_ends`, and `passes` in seconds by job.
 
-    Where it is lost everyone begins level, those first who have run least, and the slice is taken to have
-    begun when the last of those that run started.
+    Where it is lost all jobs begin level, those first that have run least, and the slice is taken to have
+    begun when the last running job started.
     """
 
     def __init__(self, seconds: float, view: View, memory: Memory) -> None:

@@ -22,7 +22,7 @@ Pair = tuple[JobId, JobId]
 
 
 def pays(running: Running, least_gain: float) -> bool | None:
-    """Return whether jobs that share make so much more progress than taking turns; None: not measured yet."""
+    """Return whether jobs that share make enough more progress than taking turns; None: not measured yet."""
     if any(job not in running.speeds for job in running.jobs):
         return None
     return sum([running.speeds[job] for job in running.jobs]) >= 1 + least_gain

@@ -68,7 +68,7 @@ PRICES = ("second", "clearing")
 class GandivaFair:
     """Equal parts of every model for users by weight, and trades between models."""
 
-    #: Who waits has its turn in a later quantum, though jobs neither come nor go.
+    #: A waiting job has its turn in a later quantum, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It means each job to have a share of each GPU model, and remembers which.
     has_targets: ClassVar[bool] = True
@@ -123,13 +123,13 @@ class GandivaFair:
 
 
 def _nobody(memory: Memory) -> Decision:
-    """Return the decision where there are no jobs: who comes next is owed nothing."""
+    """Return the decision where there are no jobs: the next user to come is owed nothing."""
     lines = tuple(_entitled_lines(memory.get("books", {}), {"entitled": {}, "users": {}}))
     return Decision(grants=(), keep_running=True, memory={"policy": "gandiva_fair"}, ledger=lines)
 
 
 class _Books:
-    """Who is entitled to what, what was traded, and what everyone holds then.
+    """What each user is entitled to, what was traded, and what each holds then.
 
     Memory `books`: `entitled` and `held`, GPUs by tenant and model, `users`, what each tenant's users hold,
     and `trades`; there are none without a `price`. `lines` say what of it changed in this round.

@@ -182,7 +182,8 @@ class StrideTimeSlices(TimeSlices):
     def _candidates(self, time_shares: TimeShares) -> dict[tuple[User, str], list[tuple[float, Unit]]]:
         """Return the jobs of each user with a target on a model and what they are owed there, most first.
 
-        Who runs on another model comes later: its user has its part of both whichever of its jobs is where.
+        A job that runs on another model comes later: its user has its part of both whichever of its jobs is
+        where.
         """
         found: dict[tuple[User, str], list[tuple[Any, ...]]] = {}
         patience = MOVE_QUANTA * self._quantum_seconds

@@ -1,7 +1,7 @@
 """Trades of GPU time: fast GPUs to those that gain most from them, more of the slow ones in return.
 
 S. Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning"
-(Gandiva-Fair), EuroSys 2020, section 4.4. A user's speed-up says how many slow GPUs one fast GPU is worth to
+(Gandiva-Fair), EuroSys 2020, section 4.4. A user's speed-up is how many slow GPUs one fast GPU is worth to
 it. The one with the highest that still has slow GPUs buys from the one with the lowest that still has fast
 ones, at the second highest speed-up among those that could buy, so that overstating one's own gains nothing.
 The price lies between what the GPU is worth to the two: neither loses. Models are paired the slowest and the
@@ -13,7 +13,7 @@ takes no more GPUs than it can use.
 To overstate one's speed-up does not pay under that rule, to understate it does: most of what trades gain goes
 to those that sell, which makes selling better than buying for all but the very fastest. With `clearing`, all
 trades of two models have one price instead, that of the user in the middle: those above it buy what they can,
-those below sell, and what anyone says decides on which side it is rather than about the price
+those below sell, and what a user states decides on which side it is rather than about the price
 (benchmarks/bench_misreports.py).
 """
 
@@ -125,7 +125,7 @@ class _PairTrades(Generic[Claimant]):
         return max(worth, self._speed_up[self._buyers[1]]) if len(self._buyers) > 1 else worth
 
     def _clearing_price(self) -> float | None:
-        """Return the lowest speed-up of anyone at which those above it buy no more than those below sell."""
+        """Return the lowest speed-up at which users above it buy no more than those below sell."""
         prices = sorted({self._speed_up[user] for user in (*self._buyers, *self._sellers)})
 
         def sells_out(price: float) -> bool:

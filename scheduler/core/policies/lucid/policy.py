@@ -139,8 +139,9 @@ class Lucid:
         service: Mapping[JobId, float],
         alone: Collection[JobId] = (),
     ) -> Outcome:
-        """Let those that start take along who waits and may share with them, and those that run be joined;
-        `alone`: who is left out."""
+        """Let the jobs that start take along waiting ones that may share with them, and let running ones be
+        joined; `alone`: the jobs that are left out.
+        """
         line = [job for job in outcome.queue if job not in alone]
         if not line or self.capacity < 0:
             return outcome
@@ -155,7 +156,7 @@ class Lucid:
         return beside(view, outcome, pairs.guests_of(running))
 
     def may_share(self, view: View, job: Job) -> bool:
-        """Whether it shares with anybody, if its profile is known."""
+        """Whether it shares with any other, if its profile is known."""
         return (
             job.gpus <= self.most_gpus
             and job.elastic is None
@@ -171,7 +172,7 @@ def _gpu_seconds(job: Job, view: View) -> float:
 
 
 class _Pairs:
-    """Who may share with whom in a view."""
+    """Which jobs of a view may share."""
 
     def __init__(
         self, policy: Lucid, view: View, service: Mapping[JobId, float], queue: Sequence[JobId]
@@ -191,7 +192,7 @@ class _Pairs:
 
     @property
     def has_guests(self) -> bool:
-        """Whether anybody in line shares, before guests are taken out of it."""
+        """Whether any job in line shares, before guests are taken out of it."""
         return bool(self._guests)
 
     def guests_of(self, hosts: Iterable[Job]) -> dict[JobId, tuple[JobId, ...]]:

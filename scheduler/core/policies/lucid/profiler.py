@@ -38,7 +38,7 @@ from scheduler.core.model.snapshot import Job, JobId
 #: With more waiting it borrows; with fewer it gives back, unless more than this many times the GPUs of the
 #: largest job that is profiled are expected in an interval.
 _CROWD, _CALM, _FULL_TIMES = 10, 5, 5
-#: Intervals of ten minutes, and the hour of them by which the next is foreseen.
+#: Intervals of ten minutes, and the hour of them from which the next is predicted.
 _INTERVAL_SECONDS, _INTERVALS = 600.0, 6
 
 
@@ -53,8 +53,9 @@ class Terms:
 
 
 class Profiler:
-    """The profiler of a view in a round. `known`: what it remembered; `is_new`: who has yet to be profiled,
-    as far as that is the job's own affair."""
+    """The profiler of a view in a round. `known`: what it remembered; `is_new`: which jobs have yet to be
+    profiled, as far as that is up to the job.
+    """
 
     def __init__(
         self, terms: Terms, view: View, known: Mapping[str, Any], is_new: Callable[[Job], bool]
@@ -67,7 +68,7 @@ class Profiler:
         self._lent = bool(known.get("lent"))
         self._at = float(known.get("at", view.now - _INTERVALS * _INTERVAL_SECONDS))
         self._came = self._submissions(known.get("came", ()))
-        #: Who is in the profiler.
+        #: Jobs in the profiler.
         self._sent = [JobId(job) for job in known.get("profiling", ()) if job in view.running]
         self._is_new = is_new
         there = {gpu for job in self._sent for gpu in view.running[job].gpus}
@@ -82,7 +83,7 @@ class Profiler:
             }
             - there
         )
-        #: Who waits for the profiler, and who is not to be on the GPUs that are kept for it.
+        #: Jobs that wait for the profiler, and are not to be on the GPUs that are kept for it.
         self.waiting: list[JobId] = []
         self._kept_off: set[JobId] = set()
         self._stopped: list[JobId] = []
@@ -146,7 +147,7 @@ class Profiler:
         }
 
     def wake_at(self, *, someone_waits: bool) -> float | None:
-        """Return when somebody's time is up, or borrowed GPUs may go back; None: neither."""
+        """Return when the time of a job is up, or borrowed GPUs may go back; None: neither."""
         view, instants = self._view, []
         for job in self._sent:
             running = view.running.get(job)

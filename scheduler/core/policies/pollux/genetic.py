@@ -159,7 +159,7 @@ class Population:
             before += (spread & pinned).sum(axis=1, keepdims=True, dtype=np.int16)
             states = np.where(spread & ~pinned & (before > 1), 0, states)
         states = self._capped(states)
-        # Who is pinned keeps its nodes; the others share what that leaves, in their order.
+        # Pinned gangs keep their nodes; the others share what that leaves, in their order.
         loose = np.where(self._pinned[:, None], 0, self._each[:, None])
         used = np.cumsum(states * loose, axis=1)
         if (used > self._left).any():

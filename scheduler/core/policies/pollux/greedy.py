@@ -22,20 +22,20 @@ from scheduler.core.building_blocks.elastic.knapsack import best_choices
 from scheduler.core.goodput.throughput import Floats, Ints
 from scheduler.core.policies.pollux.problem import Problem
 
-#: How often some nodes are taken apart, and how often in a row in vain at most.
+#: How often some nodes are taken apart, and the most times in a row without success.
 IMPROVEMENTS, IN_VAIN = 300, 30
 #: So near to the bound, relatively, nothing is left to improve.
 _NEAR = 1e-3
 #: How many nodes at a time, at most, and how many of those that wait join in.
 _NODES, _WAITING = 3, 4
-#: A change must be worth more than so much: less is rounding.
+#: A change must be worth more than this: less is rounding.
 _NOTHING = 1e-9
 _NOBODY: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Nodes of everyone, the sum of their values, and the most that any allocation could have."""
+    """The nodes of each gang, the sum of their values, and the most that any allocation could have."""
 
     rows: list[Row]
     value: float
@@ -119,8 +119,9 @@ class _Task:
         return sizes, worth
 
     def lay_out(self, gangs: Sequence[int], sizes: dict[int, int], rng: random.Random | None = None) -> None:
-        """Put gangs that are nowhere on nodes: who keeps its size where it is, then the largest first; with
-        chance, the others in any order."""
+        """Put gangs that have no nodes on some: first those that keep their size, where they are, then the
+        largest first; with chance, the others in any order.
+        """
         every = self.problem.gangs
         others = []
         may_stay = rng is None or rng.random() < 0.5
@@ -146,7 +147,7 @@ class _Task:
             self._reseat(number, None)
 
     def improve(self, gangs: Sequence[int], rng: random.Random, times: int, bound: float) -> None:
-        """Take a few nodes apart at a time, and keep what is better, until that is in vain."""
+        """Take a few nodes apart at a time, and keep what is better, until no try succeeds."""
         arrangement, movable = self.arrangement, set(gangs)
         nodes = range(len(self.problem.room))
         if not nodes:

@@ -70,7 +70,7 @@ class Pollux:
 
     #: How far fairness goes before throughput: 1 is throughput alone, -1 the harmonic mean, less is fairer.
     power: float = -1.0
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     cycle_seconds: float = 60.0
     #: What a restart is believed to cost.
     restart_seconds: float = 30.0
@@ -105,7 +105,9 @@ class Pollux:
             raise ValueError("most_nodes, generations and population must be at least 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where a cycle ends; else start who waits on idle GPUs, as small as can be."""
+        """Decide about all jobs where a cycle ends; else start waiting ones on idle GPUs, as small as
+        possible.
+        """
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "pollux" else {}
         next_at = known.get("at", float("-inf")) + self.cycle_seconds
         order = sorted(waiting_jobs(view), key=lambda job: _rank(job, view))
@@ -193,7 +195,7 @@ class Pollux:
 
 
 def _rank(job: Job, view: View) -> tuple[float, float, float, JobId]:
-    """Return the order in which jobs stand: who received least comes first, as in the published code."""
+    """Return the order of jobs: the one that received least comes first, as in the published code."""
     service = attained_service(job, view.running.get(job.id), view.now)
     return -job.priority, service, job.submitted_at, job.id
 

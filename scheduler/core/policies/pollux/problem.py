@@ -68,7 +68,7 @@ class Problem:
 
     @property
     def base(self) -> list[Row]:
-        """Where everyone is."""
+        """The nodes of each gang now."""
         return [gang.base for gang in self.gangs]
 
 

@@ -1,4 +1,4 @@
-"""The plan of a window: who runs in which of the coming rounds, on which GPU model."""
+"""The plan of a window: which job runs in which of the coming rounds, on which GPU model."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ from scheduler.core.policies.shockwave.planning import plan
 from scheduler.core.policies.shockwave.regimes import outlook
 from scheduler.core.policies.shockwave.round_schedule import Facts, RoundSchedule, remembered
 
-#: A program for more rounds is larger than it is useful: what comes so much later is unknown.
+#: A program for more rounds is larger than it is useful: the far future is unknown.
 MOST_ROUNDS = 1_000
 
 
@@ -62,7 +62,7 @@ MOST_ROUNDS = 1_000
 class Shockwave:
     """Rounds are bought in a market of all jobs; those of a higher priority buy first."""
 
-    #: Who has no rounds now has some later, though jobs neither come nor go.
+    #: A job without rounds now has some later, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
     #: How many rounds are planned together, and how long one is.
@@ -92,7 +92,7 @@ class Shockwave:
                 raise ValueError(f"{name} must be above 0")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Keep to the plan; make one where none holds and somebody has to wait."""
+        """Keep to the plan; make one where none holds and a job has to wait."""
         known = _Memory(view, memory if memory.get("policy") == "shockwave" else {})
         if len(view.running) == len(view.jobs):
             return Decision(grants=(), memory=known.remember(None), keep_running=True)
@@ -286,9 +286,11 @@ class _Needs:
         return self._of(job)[2]
 
     def rank(self, job: Job) -> tuple[int, float, float, JobId]:
-        """Return the place among those that get what is left: who runs longest first, within priorities.
+        """Return the place among those that get what is left: the job that runs longest first, within
+        priorities.
 
-        Who runs is ahead by what it would lose and by a round, or two that are equal would change places.
+        A running job is ahead by what it would lose and by a round, or two that are equal would change
+        places.
         """
         seconds = min(self.seconds_on(job).values(), default=0.0)
         if job.id in self._view.running:

@@ -239,7 +239,7 @@ def _weights(bidders: Sequence[Bidder], window: PlanningWindow) -> Floats:
         window.fairness_power * math.log(bidder.lateness) if _is_late(bidder, window) else 0.0
         for bidder in bidders
     ]
-    # Where someone is too late for the solver's tolerance, those who are less late count for less instead.
+    # Where a job is too late for the solver's tolerance, those that are less late count for less instead.
     above = max(0.0, max(powers) - most)
     return np.array(
         [

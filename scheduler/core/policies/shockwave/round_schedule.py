@@ -22,7 +22,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSchedule:
-    """Who runs on which GPU model in each round from `at` on."""
+    """Which jobs run on which GPU model in each round from `at` on."""
 
     at: float
     round_seconds: float

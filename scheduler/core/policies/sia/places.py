@@ -14,7 +14,8 @@ from scheduler.core.model.snapshot import JobId
 class Assignment:
     """The jobs of a view that the program decides about, and the GPUs of each model that it may give.
 
-    Left as they are: who shares GPUs, who is pinned, and who is where the view may hand out nothing any more.
+    Left as they are: jobs that share GPUs, pinned ones, and those on a model of which the view may hand out
+    nothing any more.
     """
 
     def __init__(self, view: View, models: Sequence[str]) -> None:

@@ -70,9 +70,9 @@ class Sia:
 
     #: The power of a utility: 1 is throughput alone, below 0 who has least counts more.
     power: float = -0.5
-    #: What it costs that a job waits; who has its fewest GPUs of its slowest model costs 1 for p < 0.
+    #: What it costs that a job waits; a job with its fewest GPUs of its slowest model costs 1 for p < 0.
     penalty: float = 1.1
-    #: Between two decisions about everyone.
+    #: The time between two decisions about all jobs.
     round_seconds: float = 60.0
     #: What a restart costs a job; 0: what it was seen to lose, 30 s where that is not known.
     restart_seconds: float = 0.0
@@ -97,7 +97,9 @@ class Sia:
             raise ValueError("profiling must be between 0 and 1")
 
     def allocate(self, view: View, memory: Memory) -> Decision:
-        """Decide about everyone where a round ends; else start who waits on idle GPUs, as small as can be."""
+        """Decide about all jobs where a round ends; else start waiting ones on idle GPUs, as small as
+        possible.
+        """
         known: dict[str, Any] = dict(memory) if memory.get("policy") == "sia" else {}
         next_at = float(known.get("at", -math.inf)) + self.round_seconds
         if not view.jobs:
@@ -167,8 +169,9 @@ class Sia:
     def _serve_first(
         self, waits: LongWaits, candidates: dict[JobId, Candidate], assignment: Assignment
     ) -> list[Job]:
-        """Let those who have a turn choose before everybody else, what they have or the fewest GPUs that they
-        can have; return whose turn begins."""
+        """Let jobs that have a turn choose first, either what they have or the fewest GPUs that they can
+        have; return the jobs whose turn begins.
+        """
         # Just below them come the runs by which new jobs are profiled.
         first = max([each.priority for each in candidates.values()], default=0) + 2
         used = 0

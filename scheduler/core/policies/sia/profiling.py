@@ -56,7 +56,7 @@ def memory_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
-    """Who is profiled in a round. `room`: GPUs by model; `part` of all of them may be used."""
+    """Which jobs are profiled in a round. `room`: GPUs by model; `part` of all of them may be used."""
 
     view: View
     models: Sequence[str]

@@ -88,7 +88,7 @@ class _Choices:
 
 
 def choose(candidates: Sequence[Candidate], room: Sequence[int], terms: Terms) -> tuple[int, ...]:
-    """Return the place of each candidate's configuration, -1 for who waits; `room` is GPUs by model."""
+    """Return the place of each candidate's configuration, -1 for one that waits; `room` is GPUs by model."""
     chosen, left = [-1] * len(candidates), np.array(room, dtype=np.int64)
     utilities = utilities_of(candidates)
     for priority in sorted({candidate.priority for candidate in candidates}, reverse=True):
@@ -160,7 +160,7 @@ def _choices_of(
             if utility <= LEAST_UTILITY and not kept:
                 continue
             gain = terms.penalty - sign * max(utility, LEAST_UTILITY) ** terms.power
-            # Who runs is not stopped because waiting would cost less.
+            # A running job is not stopped because waiting would cost less.
             gain = max(gain, 0.0) + KEEP if kept else gain
             if gain > 0 and option.gpus <= room[option.model]:
                 rows.append((number, place, option.model, option.gpus))
@@ -226,8 +226,9 @@ def _maximise(
 
 
 def rounding(choices: _Choices, room: Ints, parts: Floats) -> list[int]:
-    """Return choices that fit, one a candidate, taken by their part in a solution in which choices can be had
-    in part, then by what they gain for each GPU."""
+    """Return choices that fit, one a candidate, taken by their part in a solution that divides choices, then
+    by what they gain for each GPU.
+    """
     order = np.lexsort((-choices.gain / choices.gpus, -parts))
     left, served, taken = room.copy(), set[int](), []
     for entry in order.tolist():

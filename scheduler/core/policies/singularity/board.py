@@ -1,4 +1,6 @@
-"""Who has how many GPUs on which nodes while the policy tries things: claims, and whom they take from."""
+"""How many GPUs each job has on which nodes while the policy tries things: claims, and the jobs they take
+from.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Standing:
 
     @property
     def rank(self) -> tuple[int, float, float, JobId]:
-        """Who claims first: the higher tier, then who is furthest below its guarantee."""
+        """The order of claims: the higher tier, then the job that is furthest below its guarantee."""
         return self.tier, self.slack, self.job.submitted_at, self.job.id
 
 
@@ -97,11 +99,11 @@ class Board:
     # What is tried
 
     def claim(self, claimant: Standing, *, most: int, reclaim: bool) -> list[JobId] | None:
-        """Give a job the largest of its sizes up to `most` that can be had, more than it has now.
+        """Give a job the largest of its sizes up to `most` that is possible, more than it has now.
 
-        Taken is what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
-        have; beyond its own demand only what is idle: else two would take it from each other for ever.
-        Returns the victims; None where nothing is to be had.
+        It takes what is idle, then what others have beyond their demand, then, to `reclaim`, what victims
+        have. Beyond its own demand it takes only what is idle: else two would take it from each other for
+        ever. Returns the victims; None where there is nothing to take.
         """
         job = claimant.job.id
         now = self.gpus_of(job)
@@ -162,7 +164,9 @@ class Board:
                 yield _Change(victim.job.id, model, row)
 
     def _surplus(self, claimant: Standing, model: str) -> list[tuple[Standing, int]]:
-        """Return who has more than its demand, and what it is left with: who has most slack first."""
+        """Return the jobs that have more than their demand, and what each is left with: the one with most
+        slack first.
+        """
         return [
             (victim, max([size for size in victim.sizes if size <= victim.demand], default=victim.demand))
             for victim in self._others(claimant, model)

@@ -24,10 +24,10 @@ Stretches = list[list[float]]
 
 
 class Fractions:
-    """What is known of the jobs of a view after this round's look at them.
+    """What is known of the jobs of a view in this round.
 
     Memory: when it was `at`, and by job the GPU-seconds it had received and its stretches. Where it was lost,
-    the window is believed to have been like the job's whole life.
+    the window is assumed to have been like the job's whole life.
     """
 
     def __init__(self, view: View, memory: Mapping[str, Any], window_seconds: float) -> None:

@@ -47,9 +47,9 @@ from scheduler.core.model.snapshot import Job, JobId, Memory
 from scheduler.core.policies.singularity.board import BASIC, PREMIUM, STANDARD, TIERS, Board, Standing
 from scheduler.core.policies.singularity.fractions import Fractions
 
-#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside so often.
+#: Claims that found GPUs but no place, for lack of CPUs or memory, are put aside this often.
 _ATTEMPTS = 3
-#: A fraction is not told apart more finely.
+#: Fractions that agree in this many digits are equal.
 _DIGITS = 6
 #: Where there is no margin, a round follows when a fraction can have changed by this.
 _LEAST_CHANGE = 0.001
@@ -59,7 +59,7 @@ _LEAST_CHANGE = 0.001
 class Singularity:
     """Guaranteed fractions of GPU time by tiers of tenants; victims by slack, resized before preempted."""
 
-    #: Who waits has its turn when its fraction has fallen, though jobs neither come nor go.
+    #: A waiting job has its turn when its fraction has fallen, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
     #: It decides itself how many GPUs an elastic job gets.
     resizes: ClassVar[bool] = True
@@ -74,7 +74,7 @@ class Singularity:
     window_seconds: float = 3600.0
     #: How far above its guarantee a job begins to claim.
     margin: float = 0.02
-    #: For so long after it was started, moved or resized a job is left as it is.
+    #: A job is left as it is for this long after it was started, moved or resized.
     interval_seconds: float = 300.0
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Singularity:
             return Decision(grants=(), keep_running=True, memory=remembered)
         decision = _Round(view, standings, self.margin).decision()
         reasons = {job: (self._reason(standings[job], fractions),) for job in decision.queue}
-        # Fractions fall, and what is settled changes: in the next round somebody may have a claim.
+        # Fractions fall, and what is settled changes: in the next round a job may have a claim.
         return replace(decision, memory=remembered, reasons=reasons, wake_at=self._wake_at(view))
 
     def _wake_at(self, view: View) -> float:
@@ -193,7 +193,7 @@ class _Round:
         return decision
 
     def _board(self, without: Collection[JobId]) -> tuple[Board, list[JobId]]:
-        """Return the board after all claims, and who has taken GPUs of victims for its own."""
+        """Return the board after all claims, and the jobs that have taken GPUs of victims for their own."""
         board = Board(self._pools, self._standings, self._margin)
         claimed = []
         for urgent in (True, False):
@@ -263,7 +263,7 @@ class _Round:
 
 
 def _pools(view: View, line: Sequence[Standing]) -> list[Pool]:
-    """Return a pool for each model: of who runs on it, and of all who wait and accept it."""
+    """Return a pool for each model: the jobs that run on it, and all waiting ones that accept it."""
     inside: dict[str, list[Job]] = {model: [] for model in view.capacity.models}
     for standing in line:
         job, running = standing.job, view.running.get(standing.job.id)

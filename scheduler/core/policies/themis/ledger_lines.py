@@ -25,7 +25,7 @@ DIGITS = 6
 
 
 class AppStanding(NamedTuple):
-    """What an auction told an app."""
+    """The result of an auction for an app."""
 
     #: As things are, with nothing for a lease.
     rho: float
@@ -126,7 +126,7 @@ class LedgerLines:
         )
 
     def standings(self, ranked: Sequence[Agent], tables: Sequence[Table]) -> dict[str, AppStanding]:
-        """Return what the auction told each app; the first ones took part, with these tables."""
+        """Return the result of the auction for each app; the first ones took part, with these tables."""
         found = {}
         for place, agent in enumerate(ranked):
             rho = round(agent.rho_of_nothing, DIGITS)

@@ -37,7 +37,7 @@ class Way:
 def ways(demand: Demand, fleet: Fleet, node_rank: int, *, spreads_well: bool) -> tuple[Way, ...]:
     """Return the ways in which the gang may be placed, the better one first.
 
-    Who `spreads_well` is as fast anyhow: then near is no way of its own.
+    A gang that `spreads_well` is as fast anyhow: then near is no way of its own.
     """
     sizes = tuple(sorted([need.gpus for need in demand.needs if need.gpus], reverse=True))
     rank = demand.ranks[-1]
@@ -91,7 +91,7 @@ class Offer:
         self.supply: Mapping[Good, int] = {good: pieces * self._unit for good, pieces in supply.items()}
 
     def takes(self, model: str, way: Way, gpus: float) -> dict[Good, int]:
-        """Return what a gang takes that is placed so, and has so much of these GPUs."""
+        """Return what a gang takes that is placed so, and has `gpus` of these GPUs."""
         taken: dict[Good, int] = {model: round(gpus * self._unit)}
         for size in self._sizes[model, None]:
             places = sum([chunk // size for chunk in way.chunks])

@@ -68,7 +68,7 @@ from scheduler.core.policies.themis.tables import Agent, Catalogue, Seat, Table
 
 #: No app takes part in an auction whose rho is this many times smaller than the worst one.
 MOST_UNEQUAL = 2.0
-#: A job moves to another model for what is left over only when it is so much faster there.
+#: A job moves to another model for what is left over only when it is this many times faster there.
 WORTH_MOVING = 1.1
 
 
@@ -76,7 +76,7 @@ WORTH_MOVING = 1.1
 class Themis:
     """Auctions among the apps whose finish-time fairness is the worst."""
 
-    #: Who waits has its turn when leases end, though jobs neither come nor go.
+    #: A waiting job has its turn when leases end, though jobs neither come nor go.
     rotates: ClassVar[bool] = True
 
     #: f: the worst-off 1 - f of the apps that want GPUs take part; 1: the very worst alone.
@@ -108,8 +108,9 @@ class Themis:
 class _Round:
     """One round.
 
-    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; `said`, of
-    jobs that won before they were measured; and what the last auction told those that wait (`told`, by app).
+    Memory: `policy`; `leases`, the instant at which each job's ends; `auctioned_at`; `contention`; `said`,
+    the estimates of jobs that won before they were measured; and the last auction's results for those that
+    wait (`told`, by app).
     """
 
     def __init__(self, policy: Themis, view: View, memory: Memory) -> None:
@@ -168,7 +169,7 @@ class _Round:
 
     @cached_property
     def _emptied(self) -> LeasePlacement:
-        """Return the cluster when everybody has left whose lease has ended."""
+        """Return the cluster without the jobs whose lease has ended."""
         placement = LeasePlacement(self._view, self._run_options, self._open)
         for model in self._run_options.gpus:
             placement.clear(model)

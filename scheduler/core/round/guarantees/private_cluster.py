@@ -27,7 +27,7 @@ _Where = dict[GpuId, Place]
 
 
 class PrivateCluster:
-    """The spaces of one virtual cluster side by side, and who has what of them."""
+    """The spaces of one virtual cluster side by side, and what its jobs have of them."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PrivateCluster:
         return self._closed == self._now_closed()
 
     def _without_broken(self, own: Cluster) -> dict[str, Fleet]:
-        """Return the fleets, with nothing to be had of nodes that are known to be on broken hardware."""
+        """Return the fleets, with nothing available on nodes that are known to be on broken hardware."""
         usable = {model: list(fleet.usable) for model, fleet in own.fleets.items()}
         for _, space in self.spaces:
             for unit in space.closed:

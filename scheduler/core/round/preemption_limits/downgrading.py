@@ -22,7 +22,7 @@ class Downgrade:
     """An allocation whose guarantee its own virtual cluster gave to others."""
 
     running: Running
-    #: Who was placed in the round.
+    #: The jobs that were placed in the round.
     to: tuple[JobId, ...]
 
 

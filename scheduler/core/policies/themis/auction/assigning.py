@@ -1,10 +1,11 @@
-"""Who gets which row: the largest product of worths, no piece given twice (Themis, section 5.1).
+"""Which bidder gets which row: the largest product of worths, no piece given twice (Themis, section 5.1).
 
-Exactly by branch and bound, where the prices of the relaxation say what is not worth looking at: a choice
-loses what it gains less, beside its price, than the bidder's best; an assignment that loses more in all than
-lies between the bound and the best one known is not better than that. Where there is too much to look at, a
-solver of integer programs does it with cuts of its own; beyond `SEARCHED_BIDDERS`, whole rows near the
-relaxation's parts, of which few are no whole rows. The bound says how much better another one could be.
+The exact method is branch and bound, where the prices of the relaxation exclude choices. A choice loses the
+difference between its gain, beside its price, and that of the bidder's best. An assignment that loses more in
+all than lies between the bound and the best one known is not better than that one. Where there is too much to
+search, a solver of integer programs does it with cuts of its own. Beyond `SEARCHED_BIDDERS`, whole rows near
+the relaxation's parts are taken, few of which are not whole. The bound limits how much better another
+assignment could be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Assignment:
     """An assignment of whole rows."""
 
     chosen: ChosenRows
-    #: Sum of the logarithms of what everyone's row is worth compared with nothing.
+    #: Sum of the logarithms of what each bidder's row is worth compared with nothing.
     value: float
     #: No assignment has more.
     bound: float
@@ -70,7 +71,7 @@ def assign(tables: Tables, most_choices: int) -> Assignment:
 
 
 def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
-    """Tell whether there is enough for everyone's entry."""
+    """Return whether there is enough for the entry of each bidder."""
     left = dict(tables.supply)
     for table, place in zip(tables.tables, chosen, strict=True):
         if place is not None:
@@ -79,7 +80,7 @@ def is_possible(tables: Tables, chosen: ChosenRows) -> bool:
 
 
 def value_of(tables: Tables, chosen: ChosenRows) -> float:
-    """Return the sum of what everyone gains."""
+    """Return the sum of what all bidders gain."""
     return sum(
         [table[place].gain for table, place in zip(tables.tables, chosen, strict=True) if place is not None]
     )
@@ -113,7 +114,7 @@ class _Search:
         self._chosen: list[int | None] = []
         self.best: ChosenRows | None = None
         self._look(0.0, 0.0)
-        #: Whether all was looked at that could be better.
+        #: Whether all that could be better was searched.
         self.complete = self._choices > 0
 
     def _look(self, value: float, lost: float) -> None:

@@ -30,7 +30,7 @@ from scheduler.core.policies.themis.auction.table import Bid, Good, Tables, tabl
 
 #: Up to this many that bid for anything, assignment and payments are exact.
 EXACT_BIDDERS = 16
-#: No more choices are looked at for the best assignment; and for each of those without a winner.
+#: The most choices that are searched for the best assignment; and for each of those without a winner.
 MOST_CHOICES, MOST_CHOICES_WITHOUT = 100_000, 20_000
 
 
@@ -49,7 +49,7 @@ class Result:
 
     #: In the order of the bidders.
     wins: tuple[Win, ...]
-    #: Logarithm of the product of all worths, compared with everyone getting nothing.
+    #: Logarithm of the product of all worths, compared with all bidders getting nothing.
     value: float
     #: By how much it could be higher at most; 0: no assignment is better.
     gap: float
